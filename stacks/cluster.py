@@ -1,0 +1,143 @@
+"""The cluster: a construct that any stack can hold, and the one stack that app.py deploys."""
+
+from typing import Any, Final
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from bootstrap import contract
+from stacks.bundle_asset import BundleAsset
+from stacks.fixed import FixedSetting
+from stacks.image import LOGIN_USER, ROOT_DEVICE, machine_image
+from stacks.logs import ClusterLogs
+from stacks.network import Network
+from stacks.node_group import NodeGroup, NodeTemplate
+from stacks.permissions import NodeResources, NodeRoles
+from stacks.props import ClusterProps
+from stacks.security import SecurityGroups
+from stacks.storage import ClusterBucket, ClusterTable
+from stacks.user_data import NodeSettings
+
+BOOTSTRAP_TIMEOUT_S: Final = 1200
+"""How long an agent waits for its cluster; with the boot and the fetch before it, this ends
+well before CREATION_TIMEOUT, so that the node says what it waited for."""
+
+
+class DeepLearningCluster(Construct):
+    """A master and its workers in a network of their own."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps) -> None:
+        super().__init__(scope, construct_id)
+        self.props = props
+        self.network = Network(self, "Network", cidr=props.vpc_cidr, availability_zone=_zone(props.availability_zone))
+        self.security = SecurityGroups(self, "Security", vpc=self.network.vpc, ssh_location=props.ssh_location)
+        self.table = ClusterTable(self, "Storage").table
+        self.bucket = ClusterBucket(self, "Checkpoints").bucket
+        self.log_group = ClusterLogs(self, "Logs").log_group
+        self.bundle = BundleAsset.publish(cdk.Stack.of(self))
+        self.roles = NodeRoles(
+            self,
+            "Roles",
+            resources=NodeResources(
+                table=self.table.table_arn,
+                log_group=self.log_group.log_group_arn,
+                bucket=self.bucket.bucket_arn,
+                bundle=self.bundle.arn,
+            ),
+        )
+        self.master, self.workers = self._node_groups()
+        for group in (self.master, self.workers):
+            group.start_with(self._settings(group), self.bundle.source)
+        self._fix_the_network()
+        for warning_id, sentence in props.warnings().items():
+            cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
+
+    def _fix_the_network(self) -> None:
+        zone = self.props.availability_zone or "the region's first"
+        FixedSetting(self, "VpcCidr", name="vpc_cidr", value=self.props.vpc_cidr)
+        FixedSetting(self, "AvailabilityZone", name="availability_zone", value=zone)
+
+    def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
+        template = NodeTemplate(
+            cluster_name=self.props.cluster_name,
+            instance_type=self.props.instance_type,
+            image=machine_image(self, self.props),
+            key_name=self.props.key_name,
+            root_device=ROOT_DEVICE,
+            root_volume_gib=self.props.root_volume_gib,
+        )
+        master = NodeGroup(
+            self,
+            "Master",
+            node_type=contract.MASTER,
+            count=1,
+            template=template,
+            vpc=self.network.vpc,
+            subnet=self.network.public_subnet,
+            security_groups=[self.security.master, self.security.admin_ssh],
+            role=self.roles.master,
+        )
+        workers = NodeGroup(
+            self,
+            "Workers",
+            node_type=contract.WORKER,
+            count=self.props.worker_count,
+            template=template,
+            vpc=self.network.vpc,
+            subnet=self.network.private_subnet,
+            security_groups=[self.security.worker],
+            role=self.roles.worker,
+        )
+        return master, workers
+
+    def _settings(self, group: NodeGroup) -> NodeSettings:
+        stack = cdk.Stack.of(self)
+        return NodeSettings(
+            cluster_name=self.props.cluster_name,
+            region=stack.region,
+            node_type=group.node_type,
+            stack_id=stack.stack_id,
+            signal_resource=group.signal_resource,
+            table=self.table.table_name,
+            log_group=self.log_group.log_group_name,
+            bucket=self.bucket.bucket_name,
+            master_role_id=self.roles.master.role_id,
+            worker_role_id=self.roles.worker.role_id,
+            default_user=LOGIN_USER,
+            bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
+        )
+
+
+class ClusterStack(cdk.Stack):
+    """The one stack of the product, named as the cluster; its outputs are what login needs."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
+        super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
+        self._zone = _zone(props.availability_zone)
+        self.cluster = DeepLearningCluster(self, "Cluster", props=props)
+        for key, value in props.tags.items():
+            cdk.Tags.of(self).add(key, value)
+        for name, value in self._outputs().items():
+            cdk.CfnOutput(self, name, value=value)
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """The cluster's one zone; asking AWS for all of them would need credentials at synth."""
+        return [self._zone]
+
+    def _outputs(self) -> dict[str, str]:
+        cluster = self.cluster
+        return {
+            contract.MASTER_GROUP_OUTPUT: cluster.master.group.auto_scaling_group_name,
+            contract.WORKER_GROUP_OUTPUT: cluster.workers.group.auto_scaling_group_name,
+            contract.ADMIN_SECURITY_GROUP_OUTPUT: cluster.security.admin_ssh.security_group_id,
+            contract.CLUSTER_NAME_OUTPUT: cluster.props.cluster_name,
+            contract.TABLE_OUTPUT: cluster.table.table_name,
+            contract.LOG_GROUP_OUTPUT: cluster.log_group.log_group_name,
+            contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
+            contract.LOGIN_USER_OUTPUT: LOGIN_USER,
+        }
+
+
+def _zone(name: str | None) -> str:
+    return name or cdk.Fn.select(0, cdk.Fn.get_azs())

@@ -1,0 +1,46 @@
+"""The machine image of the nodes, its login user and its root device."""
+
+from typing import Final
+
+import aws_cdk as cdk
+import jsii
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from stacks.props import ClusterProps
+
+# Ubuntu's. Amazon Linux differs in both, and its system Python is older than the agent needs.
+LOGIN_USER: Final = "ubuntu"
+ROOT_DEVICE: Final = "/dev/sda1"
+
+
+@jsii.implements(ec2.IMachineImage)
+class FixedImage:
+    """An image known by its id, in whatever region the stack goes to."""
+
+    def __init__(self, ami: str) -> None:
+        self._ami = ami
+
+    def get_image(self, scope: Construct) -> ec2.MachineImageConfig:
+        """Answer the launch template's question."""
+        return ec2.MachineImageConfig(
+            image_id=self._ami, os_type=ec2.OperatingSystemType.LINUX, user_data=ec2.UserData.for_linux()
+        )
+
+
+def machine_image(scope: Construct, props: ClusterProps) -> ec2.IMachineImage:
+    """Choose the image: the user's, or the Deep Learning AMI that suits the instance type.
+
+    With an account and a region the parameter is looked up once and kept in cdk.context.json;
+    without them CloudFormation resolves it at each deploy.
+    """
+    if props.ami is not None and props.ami.startswith("ami-"):
+        return FixedImage(props.ami)
+    stack = cdk.Stack.of(scope)
+    known = not (cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(stack.region))
+    return ec2.MachineImage.from_ssm_parameter(ami_parameter(props), cached_in_context=known)
+
+
+def ami_parameter(props: ClusterProps) -> str:
+    """Name the SSM parameter that holds the image's id."""
+    return props.ami or f"/aws/service/deeplearning/ami/x86_64/{props.ami_family}/latest/ami-id"

@@ -1,0 +1,128 @@
+"""The text of the user data: what an instance does by itself before the agent takes over.
+
+Pure: it only joins strings, so values may be the CDK's tokens. Short on purpose: fetch the
+bundle, unpack it, write the node's configuration, start the agent. Whatever fails is signalled
+to CloudFormation at once, so that a deploy does not wait for its timeout.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from bootstrap import contract
+
+FETCH_TIMEOUT_S: Final = 420
+"""How long a node waits for its route to S3 and its role: they may come after the node (a NAT
+gateway takes minutes)."""
+
+SIGNAL_TIMEOUT_S: Final = 600
+"""How long a node that failed tries to say so."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeSettings:
+    """What a node must be told; the agent reads it as ``bootstrap.config.NodeConfig``."""
+
+    cluster_name: str
+    region: str
+    node_type: contract.NodeType
+    stack_id: str
+    """Not its name: IAM judges a call by name against every stack that ever had it (``stack/NAME/*``)."""
+    signal_resource: str
+    table: str
+    log_group: str
+    bucket: str
+    master_role_id: str
+    worker_role_id: str
+    default_user: str
+    bootstrap_timeout_s: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BundleSource:
+    """Where the node bundle lies and by which hash its release is known."""
+
+    url: str
+    hash: str
+
+
+SHEBANG: Final = "#!/bin/bash"
+
+
+def body(settings: NodeSettings, bundle: BundleSource) -> str:
+    """Render the script without its first line."""
+    return _BODY.format(
+        region=settings.region,
+        stack_id=settings.stack_id,
+        signal_resource=settings.signal_resource,
+        config_file=contract.NODE_CONFIG,
+        config=json.dumps({"version": 1, **asdict(settings)}, indent=2),
+        url=bundle.url,
+        hash=bundle.hash,
+        releases=contract.RELEASES_DIR,
+        current=contract.CURRENT_RELEASE,
+        fetch_timeout=FETCH_TIMEOUT_S,
+        signal_timeout=SIGNAL_TIMEOUT_S,
+        signal_length=contract.SIGNAL_ID_LENGTH,
+    )
+
+
+# The node's clock of waiting is bash's SECONDS. HOME is unset under cloud-init.
+_BODY: Final = """\
+set -euo pipefail
+export HOME=/root AWS_DEFAULT_REGION={region}
+metadata=http://169.254.169.254/latest
+step='start' work='' instance=''
+
+finish() {{
+  status=$?
+  rm -rf "$work"
+  if ((status != 0)); then
+    echo "user data failed: $step" >&2
+    id="$instance user data: $step"
+    # The signal, unlike the bundle, goes through the NAT gateway, which may come after the node.
+    until timeout 60 aws cloudformation signal-resource --stack-name {stack_id} --status FAILURE \\
+      --logical-resource-id {signal_resource} --unique-id "${{id:0:{signal_length}}}"; do
+      ((SECONDS < {signal_timeout})) || break
+      sleep 5
+    done
+  fi
+  exit "$status"
+}}
+trap finish EXIT
+
+step='ask the metadata service who this is'
+token=$(curl -sSf -m 5 --retry 5 --retry-connrefused -X PUT \\
+  -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' "$metadata/api/token")
+instance=$(curl -sSf -m 5 --retry 5 -H "X-aws-ec2-metadata-token: $token" "$metadata/meta-data/instance-id")
+
+step='write the node configuration'
+install -d -m 0755 "$(dirname {config_file})" {releases}
+cat > {config_file}.new <<'EOF'
+{config}
+EOF
+chmod 0644 {config_file}.new
+mv {config_file}.new {config_file}
+
+step='fetch the node bundle'
+work=$(mktemp -d {releases}/.new.XXXXXX)
+until timeout 60 aws s3 cp --only-show-errors {url} "$work/bundle.zip"; do
+  ((SECONDS < {fetch_timeout})) || exit 1
+  echo "waiting for {url}: no route or no permission yet, $SECONDS s of {fetch_timeout} s" >&2
+  sleep 3
+done
+
+step='verify the node bundle'
+echo "{hash}  $work/bundle.zip" | sha256sum --check --quiet
+
+step='unpack the node bundle'
+if [[ ! -d {releases}/{hash} ]]; then
+  python3 -m zipfile -e "$work/bundle.zip" "$work/release"
+  mv -T "$work/release" {releases}/{hash}
+fi
+ln -s {releases}/{hash} "$work/current"
+mv -T "$work/current" {current}
+
+step='install the agent'
+python3 {current}/bootstrap install
+"""

@@ -1,0 +1,40 @@
+"""Synthesizes stacks the way ``cdk synth`` does: with cdk.json's context and its validators."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+
+from stacks.cluster import ClusterStack
+from stacks.props import ClusterProps
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+Synthesize = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def context() -> dict[str, Any]:
+    return dict(json.loads((REPOSITORY / "cdk.json").read_text())["context"])
+
+
+@pytest.fixture(scope="session")
+def synthesize(context: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Synthesize:
+    """Synthesize a stack of the given settings and return its template."""
+
+    def run(**settings: Any) -> dict[str, Any]:
+        outdir = tmp_path_factory.mktemp("cdk.out")
+        app = cdk.App(context=context, outdir=str(outdir))
+        ClusterStack(app, "ClusterStack", props=ClusterProps(**settings))
+        app.synth()
+        return dict(json.loads((outdir / "ClusterStack.template.json").read_text()))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def template(synthesize: Synthesize) -> dict[str, Any]:
+    return synthesize(worker_count=2, key_name="mine", ssh_location="203.0.113.0/24", tags={"team": "vision"})

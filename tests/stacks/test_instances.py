@@ -1,0 +1,83 @@
+"""The catalogue of instance types, against figures of the EC2 API's own."""
+
+import gzip
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks import instances
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    """Answers of DescribeInstanceTypes, as moto ships them."""
+    spec = find_spec("moto")
+    assert spec is not None
+    assert spec.origin is not None
+    path = Path(spec.origin).parent / "ec2/resources/instance_types.json.gz"
+    return dict(json.loads(gzip.decompress(path.read_bytes())))
+
+
+def test_gpu_types_agree_with_the_ec2_api(described: dict[str, Any]) -> None:
+    known = {name: known for name, known in instances.GPU_TYPES.items() if name in described}
+    assert len(known) == len([n for n in instances.GPU_TYPES if not n.startswith(("p2.", "p3."))])
+    for name, instance in known.items():
+        api = described[name]
+        network = api["NetworkInfo"]
+        [gpus] = api["GpuInfo"]["Gpus"]
+        assert instance.vcpus == api["VCpuInfo"]["DefaultVCpus"], name
+        assert instance.gpus == gpus["Count"], name
+        assert instance.network_cards == network["MaximumNetworkCards"], name
+        assert instance.efa_interfaces == (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0), name
+
+
+def test_cpu_rule_agrees_with_the_ec2_api(described: dict[str, Any]) -> None:
+    families = ("c5", "c6", "c7", "c8", "m5", "m6", "m7", "m8", "r5", "r6", "r7", "r8", "t2.", "t3")
+    names = [n for n in described if n.startswith(families) and not n.endswith(".metal")]
+    for name in names:
+        api = described[name]
+        arm = "arm64" in api["ProcessorInfo"]["SupportedArchitectures"]
+        assert instances.is_arm(name) is arm, name
+        found = instances.find(name)
+        assert (found and found.vcpus) == (None if arm else api["VCpuInfo"]["DefaultVCpus"]), name
+
+
+def test_arm_is_told_from_x86_for_every_type(described: dict[str, Any]) -> None:
+    linux = {n: d["ProcessorInfo"]["SupportedArchitectures"] for n, d in described.items() if n[:3] != "mac"}
+    assert [n for n, a in linux.items() if instances.is_arm(n) != ("arm64" in a)] == []
+
+
+@pytest.mark.parametrize("name", ["p3.2xlarge", "p3dn.24xlarge"])
+def test_volta_gets_the_proprietary_driver_and_a_successor_on_sale(name: str) -> None:
+    found = instances.GPU_TYPES[name]
+    assert found.ami_family == instances.PROPRIETARY_DRIVER
+    assert found.successor is not None
+    assert instances.GPU_TYPES[found.successor].sold
+
+
+@pytest.mark.parametrize("name", ["c5", "c5.", "g6.3xlarge", "c5.metal", "x1.32xlarge", "", "c5.0xlarge"])
+def test_unknown_types_are_not_guessed(name: str) -> None:
+    assert instances.find(name) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("g6.xlrge", "g6.xlarge"),
+        ("g6-xlarge", "g6.xlarge"),
+        ("P5.48xlarge", "p5.48xlarge"),
+        ("c5.xlrge", "c5.xlarge"),
+        ("m6i.4xlarg", "m6i.4xlarge"),
+    ],
+)
+def test_nearest(typed: str, meant: str) -> None:
+    assert instances.nearest(typed) == meant
+
+
+@pytest.mark.parametrize("typed", ["z9.\nxlarge", "t3.\x1fxlarge", "c5.xlarge ", "g6.", ".", "c5.5xlarg"])
+def test_nearest_is_a_type_that_exists(typed: str, described: dict[str, Any]) -> None:
+    near = instances.nearest(typed)
+    assert near is None or near in described

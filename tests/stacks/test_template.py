@@ -1,0 +1,297 @@
+"""What must never regress in the synthesized template."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.json import JSONSnapshotExtension
+
+from bootstrap import contract
+from stacks.cluster import BOOTSTRAP_TIMEOUT_S
+from stacks.permissions import UNSCOPED_ACTIONS
+from stacks.user_data import SHEBANG, BundleSource, NodeSettings, body
+
+Template = dict[str, Any]
+Synthesize = Callable[..., Template]
+
+
+def resources(template: Template, kind: str) -> list[dict[str, Any]]:
+    return [resource for resource in template["Resources"].values() if resource["Type"] == kind]
+
+
+def logical_id(template: Template, kind: str, part: str) -> str:
+    [found] = [k for k, r in template["Resources"].items() if r["Type"] == kind and part in k]
+    return str(found)
+
+
+def launch_data(template: Template) -> list[dict[str, Any]]:
+    return [r["Properties"]["LaunchTemplateData"] for r in resources(template, "AWS::EC2::LaunchTemplate")]
+
+
+def statements(template: Template, role: str) -> list[dict[str, Any]]:
+    [policy] = [
+        r["Properties"] for name, r in template["Resources"].items() if r["Type"] == "AWS::IAM::Policy" and role in name
+    ]
+    return list(policy["PolicyDocument"]["Statement"])
+
+
+def actions(statement: dict[str, Any]) -> list[str]:
+    action = statement["Action"]
+    return [action] if isinstance(action, str) else list(action)
+
+
+def test_template_is_as_reviewed(template: Template, snapshot: SnapshotAssertion) -> None:
+    text = re.sub(r"[0-9a-f]{64}", "ASSET_HASH", json.dumps(template))
+    assert json.loads(text) == snapshot(extension_class=JSONSnapshotExtension)
+
+
+def test_nothing_is_open_to_the_world(template: Template) -> None:
+    inline = [
+        rule
+        for group in resources(template, "AWS::EC2::SecurityGroup")
+        for rule in group["Properties"].get("SecurityGroupIngress", [])
+    ]
+    separate = [r["Properties"] for r in resources(template, "AWS::EC2::SecurityGroupIngress")]
+    assert [(r["CidrIp"], r["FromPort"], r["ToPort"]) for r in inline] == [("203.0.113.0/24", 22, 22)]
+    assert all("SourceSecurityGroupId" in rule and "CidrIp" not in rule for rule in separate)
+
+
+def test_members_reach_each_other_both_ways_with_all_traffic(template: Template) -> None:
+    for kind, peer in (
+        ("AWS::EC2::SecurityGroupIngress", "SourceSecurityGroupId"),
+        ("AWS::EC2::SecurityGroupEgress", "DestinationSecurityGroupId"),
+    ):
+        rules = [r["Properties"] for r in resources(template, kind)]
+        pairs = {(r["GroupId"]["Fn::GetAtt"][0], r[peer]["Fn::GetAtt"][0]) for r in rules}
+        groups = {logical_id(template, "AWS::EC2::SecurityGroup", f"Security{n}") for n in ("Master", "Worker")}
+        assert pairs == {(a, b) for a in groups for b in groups}
+        assert {r["IpProtocol"] for r in rules} == {"-1"}
+
+
+def test_without_ssh_location_nothing_comes_in(synthesize: Synthesize) -> None:
+    groups = resources(synthesize(), "AWS::EC2::SecurityGroup")
+    assert len(groups) == 3
+    assert not any("SecurityGroupIngress" in group["Properties"] for group in groups)
+
+
+def test_only_the_master_is_in_the_public_subnet_and_the_admin_group(template: Template) -> None:
+    public = logical_id(template, "AWS::EC2::Subnet", "Public")
+    admin = template["Outputs"][contract.ADMIN_SECURITY_GROUP_OUTPUT]["Value"]
+    for name, is_master in (("Master", True), ("Worker", False)):
+        group = template["Resources"][logical_id(template, "AWS::AutoScaling::AutoScalingGroup", name)]
+        assert (group["Properties"]["VPCZoneIdentifier"] == [{"Ref": public}]) is is_master
+        data = template["Resources"][logical_id(template, "AWS::EC2::LaunchTemplate", name)]
+        assert (admin in data["Properties"]["LaunchTemplateData"]["SecurityGroupIds"]) is is_master
+
+
+def test_one_zone_with_one_nat_gateway(template: Template) -> None:
+    zones = {json.dumps(s["Properties"]["AvailabilityZone"]) for s in resources(template, "AWS::EC2::Subnet")}
+    assert len(zones) == 1
+    assert len(resources(template, "AWS::EC2::NatGateway")) == 1
+    public = template["Resources"][logical_id(template, "AWS::EC2::Subnet", "Public")]
+    assert public["Properties"]["MapPublicIpOnLaunch"] is True
+
+
+def test_chosen_zone_is_used(synthesize: Synthesize) -> None:
+    subnets = resources(synthesize(availability_zone="eu-west-1c"), "AWS::EC2::Subnet")
+    assert [s["Properties"]["AvailabilityZone"] for s in subnets] == ["eu-west-1c", "eu-west-1c"]
+
+
+def test_no_lambda_function_is_made(template: Template) -> None:
+    assert not resources(template, "AWS::Lambda::Function")
+
+
+def test_metadata_needs_a_token_and_stays_on_the_host(template: Template) -> None:
+    assert [data["MetadataOptions"] for data in launch_data(template)] == [
+        {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+    ] * 2
+
+
+def test_root_volume_is_encrypted_on_ubuntus_own_device(synthesize: Synthesize) -> None:
+    template = synthesize(root_volume_gib=200)
+    for data in launch_data(template):
+        [volume] = data["BlockDeviceMappings"]
+        assert volume["DeviceName"] == "/dev/sda1"
+        assert volume["Ebs"] == {
+            "Encrypted": True,
+            "VolumeType": "gp3",
+            "VolumeSize": 200,
+            "DeleteOnTermination": True,
+        }
+    assert template["Outputs"][contract.LOGIN_USER_OUTPUT]["Value"] == "ubuntu"
+
+
+def objects_of_the_clusters_bucket(statement: dict[str, Any]) -> bool:
+    if "s3:PutObject" not in actions(statement):
+        return False
+    arn, rest = statement["Resource"]["Fn::Join"][1]
+    return rest == "/*" and "Checkpoints" in arn["Fn::GetAtt"][0]
+
+
+def test_only_the_describe_calls_have_a_wildcard_resource(template: Template) -> None:
+    for role in ("RolesMaster", "RolesWorker"):
+        for statement in statements(template, role):
+            assert not any("*" in action for action in actions(statement))
+            if objects_of_the_clusters_bucket(statement):
+                continue
+            if "*" in json.dumps(statement["Resource"]):
+                assert role == "RolesMaster"
+                assert tuple(sorted(actions(statement))) == tuple(sorted(UNSCOPED_ACTIONS))
+
+
+def test_roles_hold_exactly_what_the_agent_needs(template: Template) -> None:
+    common = {
+        "s3:GetObject",
+        "s3:PutObject",
+        "s3:DeleteObject",
+        "s3:ListBucket",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "cloudformation:SignalResource",
+        "dynamodb:PutItem",
+        "dynamodb:GetItem",
+    }
+    master = {"dynamodb:BatchGetItem", *UNSCOPED_ACTIONS}
+    assert {a for s in statements(template, "RolesWorker") for a in actions(s)} == common
+    assert {a for s in statements(template, "RolesMaster") for a in actions(s)} == common | master
+
+
+def test_a_worker_writes_only_its_own_record_and_reads_only_the_membership(template: Template) -> None:
+    keys = {
+        action: statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+        for statement in statements(template, "RolesWorker")
+        for action in actions(statement)
+        if action.startswith("dynamodb:")
+    }
+    assert keys == {
+        "dynamodb:PutItem": ["${aws:userid}"],
+        "dynamodb:GetItem": [contract.MEMBERSHIP_ID],
+    }
+
+
+def test_a_node_reads_one_object_of_the_bootstrap_bucket(template: Template) -> None:
+    for role in ("RolesMaster", "RolesWorker"):
+        [s3] = [s for s in statements(template, role) if actions(s) == ["s3:GetObject"]]
+        assert re.fullmatch(r"/[0-9a-f]{64}\.zip", s3["Resource"]["Fn::Join"][1][-1])
+
+
+def test_log_group_outlives_the_stack_under_a_name_of_its_own(template: Template) -> None:
+    [group] = resources(template, "AWS::Logs::LogGroup")
+    assert group["DeletionPolicy"] == "Retain"
+    assert group["Properties"]["RetentionInDays"] == 14
+    assert "LogGroupName" not in group["Properties"]
+
+
+def test_table_goes_with_the_stack(template: Template) -> None:
+    [table] = resources(template, "AWS::DynamoDB::Table")
+    assert table["DeletionPolicy"] == "Delete"
+    assert table["Properties"]["KeySchema"] == [{"AttributeName": contract.TABLE_KEY, "KeyType": "HASH"}]
+
+
+def test_bucket_is_private_encrypted_and_outlives_the_stack(template: Template) -> None:
+    [bucket] = resources(template, "AWS::S3::Bucket")
+    assert (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
+    assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
+    [encryption] = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert encryption == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+
+
+def test_nodes_come_after_their_way_out_and_go_before_it(template: Template) -> None:
+    for name, way in (("Master", "VPCGW"), ("Workers", "PrivateSubnet1DefaultRoute")):
+        group = template["Resources"][logical_id(template, "AWS::AutoScaling::AutoScalingGroup", name)]
+        pending, met = list(group["DependsOn"]), set()
+        while pending:
+            found = pending.pop()
+            met.add(found)
+            needs = template["Resources"][found].get("DependsOn", [])
+            pending += [needs] if isinstance(needs, str) else needs
+        assert any(way in logical for logical in met), met
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_creation_waits_for_every_node(synthesize: Synthesize, count: int) -> None:
+    template = synthesize(worker_count=count)
+    for name, nodes in (("Master", 1), ("Workers", count)):
+        group = template["Resources"][logical_id(template, "AWS::AutoScaling::AutoScalingGroup", name)]
+        sizes = {group["Properties"][k] for k in ("MinSize", "MaxSize", "DesiredCapacity")}
+        assert sizes == {str(nodes)}
+        if nodes:
+            assert group["CreationPolicy"] == {"ResourceSignal": {"Count": nodes, "Timeout": "PT30M"}}
+        else:
+            assert "CreationPolicy" not in group
+
+
+def test_no_deploy_replaces_nodes(template: Template) -> None:
+    for group in resources(template, "AWS::AutoScaling::AutoScalingGroup"):
+        assert set(group["UpdatePolicy"]) == {"AutoScalingScheduledAction"}
+
+
+def test_tags_reach_the_groups_and_their_nodes(template: Template) -> None:
+    for name, node_type in (("Master", "master"), ("Workers", "worker")):
+        group = template["Resources"][logical_id(template, "AWS::AutoScaling::AutoScalingGroup", name)]
+        tags = group["Properties"]["Tags"]
+        assert all(tag["PropagateAtLaunch"] for tag in tags)
+        assert {tag["Key"]: tag["Value"] for tag in tags} == {
+            contract.CLUSTER_TAG: "deeplearning",
+            contract.NODE_TYPE_TAG: node_type,
+            "Name": f"deeplearning-{node_type}",
+            "team": "vision",
+        }
+
+
+def test_outputs_are_the_contracts(template: Template) -> None:
+    assert set(template["Outputs"]) == {
+        contract.MASTER_GROUP_OUTPUT,
+        contract.WORKER_GROUP_OUTPUT,
+        contract.ADMIN_SECURITY_GROUP_OUTPUT,
+        contract.CLUSTER_NAME_OUTPUT,
+        contract.TABLE_OUTPUT,
+        contract.LOG_GROUP_OUTPUT,
+        contract.BUCKET_OUTPUT,
+        contract.LOGIN_USER_OUTPUT,
+    }
+
+
+@pytest.mark.parametrize(("name", "node_type"), [("Master", "master"), ("Workers", "worker")])
+def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name: str, node_type: str) -> None:
+    group = logical_id(template, "AWS::AutoScaling::AutoScalingGroup", name)
+    launch_template = template["Resources"][logical_id(template, "AWS::EC2::LaunchTemplate", name)]
+    [user_data] = launch_template["Properties"]["LaunchTemplateData"]["UserData"].values()
+    url = _only(re.findall(r"s3://[^ \"]+\.zip", json.dumps(user_data)))
+    expected = body(
+        NodeSettings(
+            cluster_name="deeplearning",
+            region="<AWS::Region>",
+            node_type="master" if node_type == "master" else "worker",
+            stack_id="<AWS::StackId>",
+            signal_resource=group,
+            table=f"<{logical_id(template, 'AWS::DynamoDB::Table', '')}>",
+            log_group=f"<{logical_id(template, 'AWS::Logs::LogGroup', '')}>",
+            bucket=f"<{logical_id(template, 'AWS::S3::Bucket', '')}>",
+            master_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesMaster')}.RoleId>",
+            worker_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesWorker')}.RoleId>",
+            default_user="ubuntu",
+            bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
+        ),
+        BundleSource(url=url, hash=url.rpartition("/")[2].removesuffix(".zip")),
+    )
+    assert _resolve(user_data) == f"{SHEBANG}\n{expected}"
+
+
+def _only(found: list[str]) -> str:
+    [value] = set(found)
+    return value
+
+
+def _resolve(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    [(function, argument)] = value.items()
+    if function == "Fn::Join":
+        return str(argument[0]).join(_resolve(part) for part in argument[1])
+    if function == "Fn::GetAtt":
+        return f"<{'.'.join(argument)}>"
+    return f"<{argument}>" if function == "Ref" else str(argument)

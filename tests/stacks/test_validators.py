@@ -1,0 +1,87 @@
+"""Three validators look at the synthesized stack: cfn-lint, cdk-nag and the CDK's own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from cdk_nag import AwsSolutionsChecks
+
+from stacks.cluster import ClusterStack
+from stacks.props import ClusterProps
+
+SETTINGS: list[dict[str, Any]] = [
+    {"worker_count": 2, "key_name": "mine", "ssh_location": "203.0.113.0/24", "tags": {"team": "vision"}},
+    {"worker_count": 0, "ami": "ami-0123456789abcdef0", "instance_type": "c5.large"},
+    {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
+]
+IGNORED = {
+    "W3005": "the CDK adds a dependency on the role to each launch template, needed or not",
+    "W3010": "the zone is written out only where the user chose it",
+}
+
+
+def cluster(context: dict[str, Any], outdir: Path, **settings: Any) -> tuple[cdk.App, ClusterStack]:
+    app = cdk.App(context=context, outdir=str(outdir))
+    return app, ClusterStack(app, "ClusterStack", props=ClusterProps(**settings))
+
+
+def violations(outdir: Path) -> list[tuple[str, str]]:
+    report = json.loads((outdir / "validation-report.json").read_text())
+    return [
+        (violation["ruleName"], place["constructPath"])
+        for plugin in report["pluginReports"]
+        for violation in plugin["violations"]
+        if not violation["ruleName"].startswith("Annotation::deeplearning:")
+        for place in violation["violatingConstructs"]
+    ]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_cfn_lint_finds_nothing(context: dict[str, Any], tmp_path: Path, settings: dict[str, Any]) -> None:
+    app, _ = cluster(context, tmp_path, **settings)
+    app.synth()
+    cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
+    command = [cfn_lint, "--ignore-checks", *IGNORED, "--regions", "us-east-1", "--"]
+    result = subprocess.run(
+        [*command, str(tmp_path / "ClusterStack.template.json")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_cdk_nag_finds_nothing(context: dict[str, Any], tmp_path: Path, settings: dict[str, Any]) -> None:
+    if settings.get("ssh_location") == "0.0.0.0/0":
+        settings = {**settings, "ssh_location": "203.0.113.0/24"}
+    app, _ = cluster(context, tmp_path, **settings)
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    app.synth()
+    assert violations(tmp_path) == []
+
+
+def test_fails_when_the_world_may_log_in_and_cdk_nag_looks(context: dict[str, Any], tmp_path: Path) -> None:
+    app, _ = cluster(context, tmp_path, ssh_location="0.0.0.0/0")
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app.synth()
+    assert violations(tmp_path) == [
+        ("AwsSolutions-EC23", "ClusterStack/Cluster/Security/AdminSsh/Resource"),
+    ]
+
+
+def test_fails_when_the_cdks_own_validator_finds_an_error(context: dict[str, Any], tmp_path: Path) -> None:
+    app, stack = cluster(context, tmp_path)
+    launch_template = stack.cluster.master.launch_template.node.default_child
+    assert isinstance(launch_template, ec2.CfnLaunchTemplate)
+    launch_template.add_property_override("LaunchTemplateData.ImageId", "no-image")
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app.synth()
+    assert violations(tmp_path) == [("E1152", "ClusterStack/Cluster/Master/LaunchTemplate/Resource")]
