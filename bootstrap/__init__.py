@@ -1,0 +1,1 @@
+"""What runs on an instance to make it a node of the cluster."""

@@ -1,0 +1,105 @@
+"""The node's configuration: a small JSON file that the user data writes before the agent starts."""
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, cast
+
+from bootstrap.contract import MASTER, WORKER, NodeType
+from bootstrap.errors import ConfigError
+
+CONFIG_VERSION: Final = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignalTarget:
+    """Where this node's signal goes."""
+
+    region: str
+    stack_id: str
+    signal_resource: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeConfig:
+    """What a node must be told; everything else it finds out."""
+
+    version: int
+    cluster_name: str
+    """Value of the tag by which the cluster's Auto Scaling groups are found."""
+    region: str
+    node_type: NodeType
+    stack_id: str
+    signal_resource: str
+    """Logical id of the Auto Scaling group that this node belongs to."""
+    table: str
+    log_group: str
+    bucket: str
+    """Name of the bucket that DEEPLEARNING_BUCKET says."""
+    master_role_id: str
+    worker_role_id: str
+    default_user: str
+    """Login user of the machine image; owns the workers file."""
+    bootstrap_timeout_s: int
+    """A node that is not ready by then signals a failure."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            wanted = int if field.type in (int, "int") else str
+            if type(value) is not wanted or value == "":
+                kind = "a whole number" if wanted is int else "text"
+                raise ConfigError(f"{field.name} must be {kind}, got {value!r}")
+        if self.version != CONFIG_VERSION:
+            raise ConfigError(f"version must be {CONFIG_VERSION}, got {self.version}")
+        if self.node_type not in (MASTER, WORKER):
+            raise ConfigError(f"node_type must be {MASTER} or {WORKER}, got {self.node_type!r}")
+        if self.bootstrap_timeout_s < 1:
+            raise ConfigError(f"bootstrap_timeout_s must be at least 1, got {self.bootstrap_timeout_s}")
+
+    @property
+    def signal_target(self) -> SignalTarget:
+        """Where this node's signal goes."""
+        return SignalTarget(region=self.region, stack_id=self.stack_id, signal_resource=self.signal_resource)
+
+    def role_id(self, node_type: NodeType) -> str:
+        """Unique id of the IAM role of the nodes of one type."""
+        return self.master_role_id if node_type == MASTER else self.worker_role_id
+
+
+def parse_config(text: str) -> NodeConfig:
+    """Read the configuration; say what is wrong with the first bad key."""
+    values = _json_object(text)
+    names = [field.name for field in fields(NodeConfig)]
+    for key in values:
+        if key not in names:
+            nearest = difflib.get_close_matches(key, names, n=1)
+            hint = f", did you mean {nearest[0]}" if nearest else ""
+            raise ConfigError(f"unknown key {key!r}{hint}")
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise ConfigError(f"missing key {missing[0]!r}")
+    return NodeConfig(**cast("dict[str, Any]", values))
+
+
+def parse_signal_target(text: str) -> SignalTarget | None:
+    """Where to report that the rest of the configuration is bad, when that much can be read."""
+    try:
+        values = _json_object(text)
+    except ConfigError:
+        return None
+    region, stack, resource = (values.get(key) for key in ("region", "stack_id", "signal_resource"))
+    if isinstance(region, str) and isinstance(stack, str) and isinstance(resource, str):
+        return SignalTarget(region=region, stack_id=stack, signal_resource=resource)
+    return None
+
+
+def _json_object(text: str) -> Mapping[str, object]:
+    try:
+        values: object = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"configuration must be JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"configuration must be a JSON object, got {type(values).__name__}")
+    return cast("dict[str, object]", values)

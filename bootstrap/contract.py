@@ -1,0 +1,105 @@
+"""Every name that two parts of the product must agree on, written once.
+
+Scripts written for deeplearning-cfn rely on the host names, the workers file and the
+``DEEPLEARNING_*`` variables; they must not change. Imports nothing: every room may import it.
+"""
+
+from typing import Final, Literal
+
+NodeType = Literal["master", "worker"]
+MASTER: Final = "master"
+WORKER: Final = "worker"
+
+# ---- files and directories on a node ----
+ROOT: Final = "/opt/deeplearning"
+"""Everything of ours that users may look at."""
+RELEASES_DIR: Final = f"{ROOT}/releases"
+"""One directory a bundle, named by the bundle's hash."""
+CURRENT_RELEASE: Final = f"{ROOT}/current"
+"""Symbolic link to the release in use; holds bootstrap/, launcher/, trainer/ and vendor/."""
+TRAINER: Final = f"{ROOT}/trainer"
+"""Symbolic link to the bundled trainer: ``launch python /opt/deeplearning/trainer ...``."""
+WORKERS_FILE: Final = f"{ROOT}/workers"
+"""One alias a line, in slot order, owned by the default user."""
+NODE_CONFIG: Final = "/etc/deeplearning/node.json"
+"""Written by the user data, read by the agent; see bootstrap.config.NodeConfig."""
+NODE_STATE: Final = "/run/deeplearning/node.json"
+"""What the agent last made true: {"instance_id", "slot", "generation", "members"}, with of each member
+slot, instance id, address, node type and host key; written last, world-readable."""
+HOSTS_FILE: Final = "/etc/hosts"
+ENVIRONMENT_SCRIPT: Final = "/etc/profile.d/deeplearning.sh"
+"""The variables for login shells."""
+ENVIRONMENT_FILE: Final = "/etc/environment"
+"""The variables for every PAM session, so that ``ssh host command`` sees them."""
+SYSTEMD_ENVIRONMENT: Final = "/etc/systemd/system.conf.d/60-deeplearning.conf"
+"""The variables for systemd units."""
+KNOWN_HOSTS_FILE: Final = "/etc/ssh/ssh_known_hosts"
+SSH_CLIENT_CONFIG: Final = "/etc/ssh/ssh_config.d/60-deeplearning.conf"
+SSHD_CONFIG: Final = "/etc/ssh/sshd_config.d/60-deeplearning.conf"
+HOST_KEY_FILE: Final = "/etc/ssh/ssh_host_ed25519_key.pub"
+LOG_FILE: Final = "/var/log/deeplearning/agent.log"
+AGENT_SERVICE: Final = "deeplearning-agent.service"
+LAUNCH_COMMAND: Final = "/usr/local/bin/launch"
+PYTORCH_PYTHON: Final = "/opt/pytorch/bin/python"
+"""The Python of the PyTorch Deep Learning AMIs (AWS Deep Learning AMIs release notes)."""
+
+BLOCK_BEGIN: Final = "# BEGIN deeplearning-cdk"
+BLOCK_END: Final = "# END deeplearning-cdk"
+"""Our lines in a shared file stand between these two; the rest of the file is not ours."""
+
+# ---- host names ----
+MASTER_HOST: Final = "deeplearning-master"
+WORKER_HOST_PREFIX: Final = "deeplearning-worker"
+
+
+def worker_host(slot: int) -> str:
+    """Host name of a slot; slots count from 1 and slot 1 is the master."""
+    return f"{WORKER_HOST_PREFIX}{slot}"
+
+
+# ---- variables ----
+WORKERS_PATH_VARIABLE: Final = "DEEPLEARNING_WORKERS_PATH"
+WORKERS_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKERS_COUNT"
+GPU_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKER_GPU_COUNT"
+BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
+"""Name of the cluster's bucket, for what must outlive nodes and the cluster."""
+INSTANCE_ID_VARIABLE: Final = "DEEPLEARNING_INSTANCE_ID"
+"""Which machine a process runs on: jobs put it in their logs and reports."""
+
+# ---- tags, on the Auto Scaling groups and their instances ----
+CLUSTER_TAG: Final = "deeplearning:cluster"
+NODE_TYPE_TAG: Final = "deeplearning:node-type"
+
+# ---- stack outputs; the first three keep deeplearning-cfn's names ----
+MASTER_GROUP_OUTPUT: Final = "MasterAutoScalingGroup"
+WORKER_GROUP_OUTPUT: Final = "WorkerAutoScalingGroup"
+ADMIN_SECURITY_GROUP_OUTPUT: Final = "AdminSSHSecurityGroup"
+CLUSTER_NAME_OUTPUT: Final = "ClusterName"
+TABLE_OUTPUT: Final = "ClusterTable"
+LOG_GROUP_OUTPUT: Final = "ClusterLogGroup"
+BUCKET_OUTPUT: Final = "ClusterBucket"
+LOGIN_USER_OUTPUT: Final = "LoginUser"
+
+# ---- the cluster's table (DynamoDB): one item a record, partition key TABLE_KEY ----
+TABLE_KEY: Final = "id"
+MEMBERSHIP_ID: Final = "membership"
+"""The one record that says who is in which slot. Only the master's role may write it."""
+RECORD_VERSION: Final = 1
+"""Carried by each record as ``version``: agents of two deploys must understand each other."""
+
+
+def node_record_id(role_id: str, instance_id: str) -> str:
+    """Key of a node's own record: the node's ``aws:userid``, which IAM can compare with.
+
+    See "IAM JSON policy elements: Variables and tags" and "Using IAM policy conditions for
+    fine-grained access control" (dynamodb:LeadingKeys) in the AWS documentation.
+    """
+    return f"{role_id}:{instance_id}"
+
+
+# ---- ports ----
+SSH_PORT: Final = 22
+
+# ---- limits ----
+SIGNAL_ID_LENGTH: Final = 64
+"""Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""

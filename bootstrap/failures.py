@@ -1,0 +1,38 @@
+"""Failures that only delay the agent, and their short names for a failure signal."""
+
+import errno
+from typing import Final
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+
+from bootstrap.errors import BootstrapError
+
+Delay = BootstrapError | BotoCoreError | ClientError | OSError
+DELAYS: Final = (BootstrapError, BotoCoreError, ClientError, OSError)
+"""What a pass may fail with: AWS, the metadata service or the disk is not well just now.
+
+Anything else is a defect: it ends the agent with a traceback in the journal, and systemd
+starts it again.
+"""
+NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
+
+
+def reason(error: Delay, *, doing: str) -> str:
+    """Short name of a failure; ``doing`` says what was being talked to."""
+    if isinstance(error, BootstrapError):
+        return error.reason
+    if isinstance(error, NO_CREDENTIALS):
+        return "no-credentials"
+    if isinstance(error, ClientError):
+        return f"{error.operation_name}-{error.response['Error']['Code']}"
+    if isinstance(error, BotoCoreError):
+        return f"{doing}-unreachable"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "disk-full"
+    return f"{doing}-{errno.errorcode.get(error.errno or 0, 'failed')}"

@@ -1,0 +1,164 @@
+"""Files on a node: whole or not at all, and untouched when they are right already."""
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
+
+DIRECTORY_MODE = 0o755
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Access:
+    """Mode and owner of a file."""
+
+    mode: int = 0o644
+    uid: int | None = None
+    """Left out: as it is, or the agent's own for a new file."""
+    gid: int | None = None
+
+
+def replace_block(text: str, lines: str) -> str:
+    """Put our lines between the markers, at the place of the old block or else at the end.
+
+    Every other line stays byte for byte. A marker without its partner (somebody edited the
+    file) is dropped alone: what follows it may not be ours.
+    """
+    block = f"{BLOCK_BEGIN}\n{lines}{BLOCK_END}\n" if lines else ""
+    kept: list[str] = []
+    place: int | None = None
+    start: int | None = None
+    for line in _lines(text):
+        marker = line.strip()
+        if marker == BLOCK_BEGIN:
+            start = len(kept)
+        elif marker == BLOCK_END:
+            if start is not None:
+                del kept[start:]
+                place = start if place is None else place
+            start = None
+        else:
+            kept.append(line)
+    if place is None:
+        place = len(kept)
+    if block and place and not kept[place - 1].endswith("\n"):
+        kept[place - 1] += "\n"
+    return "".join([*kept[:place], block, *kept[place:]])
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends; only a newline ends a line here, unlike in str.splitlines."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def write_file(path: Path, text: str, access: Access | None = None) -> bool:
+    """Make the file hold the text; return whether anything had to change."""
+    access = access or Access()
+    content = _encode(text)
+    if _is_right(path, content, access):
+        return False
+    make_directory(path.parent)
+    _replace(path, content, access)
+    return True
+
+
+def write_block(path: Path, lines: str) -> bool:
+    """Make the shared file hold our block; its mode, owner and foreign lines stay."""
+    path = Path(os.path.realpath(path))
+    try:
+        old = path.read_bytes().decode("utf-8", "surrogateescape")
+        found = path.stat()
+        access = Access(mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid)
+    except FileNotFoundError:
+        old, access = "", Access()
+    return write_file(path, replace_block(old, lines), access)
+
+
+def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Path) -> bool:
+    """Make the file hold the text and then act on it, even if we are killed in between.
+
+    ``pending`` remembers that the action is owed. It belongs under /run: after a reboot the
+    file is read by whoever the action would have told.
+    """
+    if not _is_right(path, _encode(text), Access()):
+        make_directory(pending.parent)
+        pending.touch()
+    changed = write_file(path, text)
+    if pending.exists():
+        act()
+        pending.unlink()
+    return changed
+
+
+def point_link(path: Path, target: Path) -> bool:
+    """Make the symbolic link point at the target, replacing an older link in one step."""
+    if path.is_symlink() and path.readlink() == target:
+        return False
+    make_directory(path.parent)
+    fresh = _temporary(path)
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(path)
+    return True
+
+
+def make_directory(path: Path) -> None:
+    """Make the directory and its parents, readable by everybody whatever the umask."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    path.chmod(DIRECTORY_MODE)
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _is_right(path: Path, content: bytes, access: Access) -> bool:
+    try:
+        found = path.stat()
+        return (
+            path.read_bytes() == content
+            and stat.S_IMODE(found.st_mode) == access.mode
+            and access.uid in (None, found.st_uid)
+            and access.gid in (None, found.st_gid)
+        )
+    except FileNotFoundError:
+        return False
+
+
+def _temporary(path: Path) -> Path:
+    """One fixed name a file: a killed write leaves at most one, which the next write takes over.
+
+    The leading dot and the ending keep it out of every ``*.conf`` and ``*.sh`` directory.
+    """
+    return path.with_name(f".{path.name}.deeplearning-new")
+
+
+def _replace(path: Path, content: bytes, access: Access) -> None:
+    fresh = _temporary(path)
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), access.mode)
+            if access.uid is not None or access.gid is not None:
+                # -1 leaves an id as it is.
+                os.fchown(
+                    file.fileno(),
+                    -1 if access.uid is None else access.uid,
+                    -1 if access.gid is None else access.gid,
+                )
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,79 @@
+"""What the shared files say about the members: pure renderers, text in, text out."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from bootstrap.contract import (
+    BUCKET_VARIABLE,
+    GPU_COUNT_VARIABLE,
+    INSTANCE_ID_VARIABLE,
+    MASTER_HOST,
+    WORKERS_COUNT_VARIABLE,
+    WORKERS_FILE,
+    WORKERS_PATH_VARIABLE,
+    worker_host,
+)
+from bootstrap.membership import Member
+
+SSH_CLIENT: Final = """\
+Host deeplearning-*
+    ForwardAgent yes
+    StrictHostKeyChecking yes
+"""
+SSHD: Final = """\
+AllowAgentForwarding yes
+"""
+
+
+def host_names(slot: int) -> list[str]:
+    """Names of a slot: the master is a training node too, so slot 1 has two."""
+    return [MASTER_HOST, worker_host(slot)] if slot == 1 else [worker_host(slot)]
+
+
+def hosts_lines(members: Iterable[Member]) -> str:
+    """Lines for /etc/hosts."""
+    return "".join(f"{member.address} {' '.join(host_names(member.slot))}\n" for member in _by_slot(members))
+
+
+def known_hosts_lines(members: Iterable[Member]) -> str:
+    """Lines for the system-wide known hosts: each node by every name somebody may use."""
+    return "".join(
+        f"{','.join([*host_names(member.slot), member.address])} {member.host_key}\n" for member in _by_slot(members)
+    )
+
+
+def workers_file(members: Iterable[Member]) -> str:
+    """One alias a line, in slot order."""
+    return "".join(f"{worker_host(member.slot)}\n" for member in _by_slot(members))
+
+
+def variables(*, workers_count: int, gpu_count: int, bucket: str, instance_id: str) -> dict[str, str]:
+    """The variables that every process on a node sees."""
+    return {
+        WORKERS_PATH_VARIABLE: WORKERS_FILE,
+        WORKERS_COUNT_VARIABLE: str(workers_count),
+        GPU_COUNT_VARIABLE: str(gpu_count),
+        BUCKET_VARIABLE: bucket,
+        INSTANCE_ID_VARIABLE: instance_id,
+    }
+
+
+def profile_script(values: Mapping[str, str]) -> str:
+    """Script for /etc/profile.d."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def environment_lines(values: Mapping[str, str]) -> str:
+    """Lines for /etc/environment, which pam_env reads; it is no shell and knows no quoting."""
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def systemd_environment(values: Mapping[str, str]) -> str:
+    """Drop-in for the system manager; assignments of other drop-ins stay."""
+    pairs = " ".join(f'"{name}={value}"' for name, value in values.items())
+    return f"[Manager]\nDefaultEnvironment={pairs}\n"
+
+
+def _by_slot(members: Iterable[Member]) -> list[Member]:
+    return sorted(members, key=lambda member: member.slot)

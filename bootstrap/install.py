@@ -1,0 +1,83 @@
+"""Installs a release on a node: ``python3 RELEASE/bootstrap install``, as root, from the user data.
+
+Running it again changes nothing; running it from another release switches to that one.
+"""
+
+import logging
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+from bootstrap.contract import AGENT_SERVICE, CURRENT_RELEASE, LAUNCH_COMMAND, NODE_STATE, TRAINER
+from bootstrap.errors import BootstrapError
+from bootstrap.files import Access, point_link, write_and_act, write_file
+from bootstrap.node import place
+
+log = logging.getLogger(__name__)
+
+UNIT_FILE: Final = f"/etc/systemd/system/{AGENT_SERVICE}"
+UNIT: Final = f"""\
+[Unit]
+Description=deeplearning-cdk agent (release {{release}})
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap run
+Restart=always
+RestartSec=2
+StandardOutput=journal
+StandardError=journal
+
+[Install]
+WantedBy=multi-user.target
+"""
+LAUNCH: Final = f"""\
+#!/bin/sh
+exec /usr/bin/python3 {CURRENT_RELEASE}/launcher "$@"
+"""
+
+
+class Services(Protocol):
+    """What is asked of systemd; see bootstrap.system.System."""
+
+    def reload_units(self) -> None:
+        """Let systemd read its unit files again."""
+
+    def enable(self, unit: str) -> None:
+        """Start the unit now and at every boot."""
+
+    def restart(self, unit: str) -> None:
+        """Start the unit anew."""
+
+
+def install(release: Path, *, root: Path, services: Services) -> None:
+    """Make the release the current one and its agent the running one."""
+    if not (release / "bootstrap").is_dir():
+        raise BootstrapError(f"release must hold bootstrap/, got {release}")
+    if root == Path("/") and os.geteuid() != 0:
+        raise BootstrapError(f"install must run as root, got user id {os.geteuid()}")
+    point_link(place(root, CURRENT_RELEASE), release)
+    point_link(place(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
+    write_file(place(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
+    _start(release, root=root, services=services)
+    log.info("installed release %s", release.name)
+
+
+def _start(release: Path, *, root: Path, services: Services) -> None:
+    """Start the agent; restart it when it runs from another release, which the unit names."""
+
+    def take_over() -> None:
+        services.reload_units()
+        services.enable(AGENT_SERVICE)
+        services.restart(AGENT_SERVICE)
+
+    changed = write_and_act(
+        place(root, UNIT_FILE),
+        UNIT.format(release=release.name),
+        act=take_over,
+        pending=place(root, NODE_STATE).with_name("restart-agent.pending"),
+    )
+    if not changed:
+        services.enable(AGENT_SERVICE)

@@ -1,0 +1,39 @@
+"""Command line of the agent: ``bootstrap install`` once, ``bootstrap run`` as the service."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bootstrap.errors import BootstrapError
+from bootstrap.install import install
+from bootstrap.system import System
+
+ROOT = Path("/")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    parser = argparse.ArgumentParser(prog="bootstrap", description="Makes an instance a node of the cluster.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("install", help="install this release and start its agent")
+    commands.add_parser("run", help="be the agent, until told to stop")
+    arguments = parser.parse_args(argv)
+    try:
+        if arguments.command == "install":
+            logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+            install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
+        else:
+            _run()
+    except (BootstrapError, OSError) as error:
+        print(f"bootstrap: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run() -> None:
+    # boto3 is slow to import and install has no need of it.
+    from bootstrap.service import serve
+
+    serve(ROOT)

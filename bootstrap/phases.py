@@ -1,0 +1,24 @@
+"""How long each step of becoming a node took: one log line a phase, the first time it is done."""
+
+import logging
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+
+class Phases:
+    """A phase lasts from the end of the one before to its own; later passes add nothing."""
+
+    def __init__(self, *, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._last = self._start = monotonic()
+        self._done: set[str] = set()
+
+    def done(self, name: str) -> None:
+        """Note that the phase has come to its end."""
+        if name in self._done:
+            return
+        now = self._monotonic()
+        log.info("phase %s took %.2f s, %.2f s since the start", name, now - self._last, now - self._start)
+        self._done.add(name)
+        self._last = now

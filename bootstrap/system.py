@@ -1,0 +1,65 @@
+"""The few programs of the operating system that the agent runs."""
+
+import logging
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bootstrap.errors import CommandError
+
+log = logging.getLogger(__name__)
+
+COMMAND_TIMEOUT_S: Final = 30
+# Debian and Ubuntu call the daemon ssh, Amazon Linux calls it sshd.
+SSH_UNITS: Final = ("ssh.service", "sshd.service")
+UNIT_DIRECTORIES: Final = ("usr/lib/systemd/system", "lib/systemd/system", "etc/systemd/system")
+
+
+def run(command: Sequence[str]) -> str:
+    """Run to the end and return what was printed."""
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S).stdout
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.strip()[-200:]
+        raise CommandError(f"{command[0]} {command[1]} exited {error.returncode}: {said}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{command[0]} {command[1]} failed: {error}") from error
+
+
+class System:
+    """What the agent asks of the running system."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def set_environment(self, values: Mapping[str, str]) -> None:
+        """Give the variables to every unit that starts from now on."""
+        run(["systemctl", "set-environment", *(f"{name}={value}" for name, value in values.items())])
+
+    def reload_sshd(self) -> None:
+        """Let sshd read its configuration again, if it runs."""
+        run(["systemctl", "try-reload-or-restart", self._ssh_unit()])
+
+    def reload_units(self) -> None:
+        """Let systemd read its unit files again."""
+        run(["systemctl", "daemon-reload"])
+
+    def enable(self, unit: str) -> None:
+        """Start the unit now and at every boot."""
+        run(["systemctl", "enable", "--now", unit])
+
+    def restart(self, unit: str) -> None:
+        """Start the unit anew."""
+        run(["systemctl", "restart", unit])
+
+    def nvidia_smi(self) -> str | None:
+        """What ``nvidia-smi -L`` lists; nothing where it is not installed."""
+        return run(["nvidia-smi", "-L"]) if shutil.which("nvidia-smi") else None
+
+    def _ssh_unit(self) -> str:
+        for unit in SSH_UNITS:
+            if any((self._root / directory / unit).exists() for directory in UNIT_DIRECTORIES):
+                return unit
+        raise CommandError(f"sshd must be one of {', '.join(SSH_UNITS)}, found neither")

@@ -1,0 +1,24 @@
+"""A master and its workers on their way to a cluster, and what their hosts file then says."""
+
+from collections.abc import Callable
+
+from tests.bootstrap.conftest import Cluster, TestNode
+
+
+def booted(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=workers)
+    return [cluster.node("master"), *(cluster.node("worker", number) for number in range(workers))]
+
+
+def all_ready(nodes: list[TestNode]) -> Callable[[], bool]:
+    return lambda: all(node.agent.ready for node in nodes)
+
+
+def hosts_file(nodes: list[TestNode]) -> str:
+    """The hosts file of a master and its workers in slot order."""
+    master, *workers = nodes
+    lines = [f"{master.address} deeplearning-master deeplearning-worker1"]
+    lines += [f"{each.address} deeplearning-worker{slot}" for slot, each in enumerate(workers, start=2)]
+    block = "\n".join(["# BEGIN deeplearning-cdk", *lines, "# END deeplearning-cdk"])
+    return f"127.0.0.1 localhost\n{block}\n"

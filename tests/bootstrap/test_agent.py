@@ -1,0 +1,196 @@
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bootstrap import agent as agent_module
+from bootstrap import contract
+from bootstrap.node import place
+from bootstrap.table import Table
+from tests.bootstrap.conftest import CLUSTER, TABLE, Cluster
+from tests.bootstrap.forming import all_ready, booted, hosts_file
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Inode, time of change and content of every file below the root."""
+    return {
+        str(path.relative_to(root)): (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    master, first, second = nodes
+    assert Counter(cluster.signals) == Counter(
+        [
+            ("MasterGroup", "SUCCESS", master.instance_id),
+            ("WorkerGroup", "SUCCESS", first.instance_id),
+            ("WorkerGroup", "SUCCESS", second.instance_id),
+        ]
+    )
+    for slot, node in enumerate(nodes, start=1):
+        assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
+        assert node.text(contract.WORKERS_FILE) == (
+            "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n"
+        )
+        assert node.text(contract.KNOWN_HOSTS_FILE) == (
+            "# BEGIN deeplearning-cdk\n"
+            f"deeplearning-master,deeplearning-worker1,{master.address} {master.host_key}\n"
+            f"deeplearning-worker2,{first.address} {first.host_key}\n"
+            f"deeplearning-worker3,{second.address} {second.host_key}\n"
+            "# END deeplearning-cdk\n"
+        )
+        variables = (
+            "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\n"
+            "DEEPLEARNING_WORKERS_COUNT=3\n"
+            "DEEPLEARNING_WORKER_GPU_COUNT=0\n"
+            "DEEPLEARNING_BUCKET=bucket\n"
+            f"DEEPLEARNING_INSTANCE_ID={node.instance_id}\n"
+        )
+        assert node.text(contract.ENVIRONMENT_FILE) == (
+            f"# BEGIN deeplearning-cdk\n{variables}# END deeplearning-cdk\n"
+        )
+        assert node.text(contract.ENVIRONMENT_SCRIPT) == variables.replace("DEEP", "export DEEP")
+        assert "".join(f"{k}={v}\n" for k, v in node.actions.environment.items()) == variables
+        assert node.text(contract.SSHD_CONFIG) == "AllowAgentForwarding yes\n"
+        assert node.actions.calls.count("reload-sshd") == 1
+        state = json.loads(node.text(contract.NODE_STATE))
+        assert (state["instance_id"], state["slot"]) == (node.instance_id, slot)
+        assert [each["address"] for each in state["members"]] == [each.address for each in nodes]
+
+
+def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
+    master, *workers = booted(cluster)
+    for _ in range(3):
+        for worker in workers:
+            worker.agent.step()
+    assert not cluster.signals
+    cluster.run([*workers, master], until=all_ready([master, *workers]))
+    assert len(cluster.signals) == 3
+
+
+def test_nobody_signals_before_everybody_is_there(cluster: Cluster) -> None:
+    master, first, second = booted(cluster)
+    for _ in range(4):
+        for node in (master, first):
+            node.agent.step()
+        cluster.clock.now += 2.0
+    assert not cluster.signals
+    assert "deeplearning-worker2" in master.text(contract.HOSTS_FILE)
+    cluster.run([master, first, second], until=all_ready([master, first, second]))
+
+
+def test_large_cluster_forms(cluster: Cluster) -> None:
+    nodes = booted(cluster, workers=20)
+    cluster.run(nodes, until=all_ready(nodes))
+    assert all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes)
+    assert len(cluster.signals) == 21
+
+
+def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    before = [snapshot(node.root) for node in nodes]
+    for node in nodes:
+        node.agent.step()
+    cluster.clock.now += 60.0
+    for node in (cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)):
+        node.agent.step()
+        assert node.agent.ready
+        assert not node.actions.calls
+    assert [snapshot(node.root) for node in nodes] == before
+    assert len(cluster.signals) == 3
+
+
+def test_steady_cluster_asks_aws_little(cluster: Cluster, calls: Counter[str]) -> None:
+    nodes = booted(cluster, workers=1)
+    cluster.run(nodes, until=all_ready(nodes))
+    due = dict.fromkeys(range(len(nodes)), cluster.clock.now)
+    cluster.clock.now += 30.0
+    for node in nodes:
+        node.agent.step()
+    calls.clear()
+    start = cluster.clock.now
+    while cluster.clock.now < start + 60.0:
+        cluster.clock.now += 1.0
+        for number, node in enumerate(nodes):
+            if cluster.clock.now >= due[number]:
+                due[number] = cluster.clock.now + node.agent.step()
+    assert calls["DescribeAutoScalingGroups"] <= 6
+    assert calls["DescribeInstances"] == 0
+    assert calls["GetItem"] + calls["BatchGetItem"] <= 2 * 12
+    assert calls["PutItem"] == 0
+
+
+def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: Cluster) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    master, lost, kept = nodes
+    cluster.clients.autoscaling.terminate_instance_in_auto_scaling_group(
+        InstanceId=lost.instance_id, ShouldDecrementDesiredCapacity=False
+    )
+    ids = [instance_id for instance_id, _ in cluster.instances("worker")]
+    [number] = [n for n, instance_id in enumerate(ids) if instance_id != kept.instance_id]
+    replacement = cluster.node("worker", number)
+    alive = [master, replacement, kept]
+    cluster.run(alive, until=lambda: all(n.text(contract.HOSTS_FILE) == hosts_file(alive) for n in alive))
+    assert lost.host_key not in master.text(contract.KNOWN_HOSTS_FILE)
+    assert replacement.host_key in kept.text(contract.KNOWN_HOSTS_FILE)
+
+
+def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster: Cluster) -> None:
+    nodes = booted(cluster, workers=0)
+    cluster.run(nodes, until=all_ready(nodes))
+    hosts = place(nodes[0].root, contract.HOSTS_FILE)
+    hosts.write_text("10.9.9.9 mine\n")
+    cluster.clock.now += 60.0
+    nodes[0].agent.step()
+    assert hosts.read_text() == hosts_file(nodes).replace("127.0.0.1 localhost", "10.9.9.9 mine")
+
+
+def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    place(nodes[2].root, contract.HOST_KEY_FILE).write_text("ssh-ed25519 AAAAnew root@image\n")
+    cluster.clock.now += 10.0
+    cluster.run(
+        nodes,
+        until=lambda: all("ssh-ed25519 AAAAnew\n" in n.text(contract.KNOWN_HOSTS_FILE) for n in nodes),
+    )
+
+
+def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    table = Table(cluster.clients.dynamodb, name=TABLE)
+    now = table.read_membership()
+    old = type(now)(generation=now.generation - 1, expected=3, members=now.members[:2])
+    monkeypatch.setattr(Table, "read_membership", lambda *_, **__: old)
+    nodes[1].agent.step()
+    assert nodes[1].text(contract.HOSTS_FILE) == hosts_file(nodes)
+
+
+def test_delays_are_jittered(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    node = cluster.node("master", jitter=lambda: 1.5)
+    assert node.agent.step() == agent_module.STEADY_S * 1.5
+    assert all(1.0 <= agent_module.RANDOM.uniform(1.0, 1.2) <= 1.2 for _ in range(100))
+
+
+def test_groups_of_other_clusters_are_left_alone(cluster: Cluster) -> None:
+    nodes = booted(cluster, workers=0)
+    cluster.clients.autoscaling.create_auto_scaling_group(
+        AutoScalingGroupName="somebody-elses",
+        LaunchTemplate={"LaunchTemplateName": "node"},
+        MinSize=1,
+        MaxSize=1,
+        VPCZoneIdentifier=cluster.subnet,
+        Tags=[{"Key": contract.CLUSTER_TAG, "Value": f"{CLUSTER}-2", "PropagateAtLaunch": True}],
+    )
+    cluster.run(nodes, until=all_ready(nodes))
+    assert nodes[0].text(contract.WORKERS_FILE) == "deeplearning-worker1\n"

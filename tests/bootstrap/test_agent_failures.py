@@ -1,0 +1,244 @@
+import errno
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError, NoCredentialsError
+
+from bootstrap import agent as agent_module
+from bootstrap import contract
+from bootstrap.aws import Clients
+from bootstrap.errors import MetadataError
+from bootstrap.imds import Identity
+from bootstrap.logs import LogShipper
+from bootstrap.node import place
+from tests.bootstrap.conftest import LOG_GROUP, Cluster, TestNode
+from tests.bootstrap.forming import all_ready, booted, hosts_file
+
+
+def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Cluster) -> None:
+    master, first, second = booted(cluster)
+    for _ in range(3):
+        for node in (master, first):
+            node.agent.step()
+        cluster.clock.now += 2.0
+    cluster.clock.now += 600.0
+    first.agent.step()
+    assert cluster.signals == [("WorkerGroup", "FAILURE", f"{first.instance_id} peers 2/3 joined")]
+    late = [master, first, second]
+    cluster.run(late, until=lambda: all("deeplearning-worker3" in n.text(contract.HOSTS_FILE) for n in late))
+    assert [signal for signal in cluster.signals if signal[2].startswith(first.instance_id)] == (cluster.signals[:1])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "slug"),
+    [
+        (lambda node: place(node.root, contract.HOST_KEY_FILE).unlink(), "no-host-key"),
+        (lambda node: None, "no-membership"),
+    ],
+)
+def test_failure_signal_names_what_is_missing(cluster: Cluster, spoil: Callable[[TestNode], None], slug: str) -> None:
+    _, worker, _ = booted(cluster)
+    spoil(worker)
+    worker.agent.step()
+    assert not cluster.signals
+    cluster.clock.now += 600.0
+    worker.agent.step()
+    worker.agent.step()
+    assert cluster.signals == [("WorkerGroup", "FAILURE", f"{worker.instance_id} {slug}")]
+
+
+def test_full_disk_delays_and_is_the_reason_at_the_deadline(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = booted(cluster, workers=0)
+    with monkeypatch.context() as patch:
+
+        def full(_descriptor: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patch.setattr(os, "fsync", full)
+        nodes[0].agent.step()
+        assert nodes[0].text(contract.HOSTS_FILE) == "127.0.0.1 localhost\n"
+        cluster.clock.now += 600.0
+        nodes[0].agent.step()
+        assert cluster.signals == [("MasterGroup", "FAILURE", f"{nodes[0].instance_id} disk-full")]
+    cluster.clock.now += 20.0
+    nodes[0].agent.step()
+    assert nodes[0].text(contract.HOSTS_FILE) == hosts_file(nodes)
+    assert len(cluster.signals) == 1
+
+
+def test_unknown_user_fails_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_such_user(_name: str) -> None:
+        raise KeyError("no such user")
+
+    nodes = booted(cluster, workers=0)
+    monkeypatch.setattr("pwd.getpwnam", no_such_user)
+    nodes[0].agent.step()
+    assert cluster.signals == [("MasterGroup", "FAILURE", f"{nodes[0].instance_id} bad-config")]
+
+
+def test_restarted_agent_gets_no_new_deadline(cluster: Cluster) -> None:
+    booted(cluster)
+    cluster.clock.now += 599.0
+    worker = cluster.node("worker", 0)
+    worker.agent.step()
+    assert not cluster.signals
+    cluster.clock.now += 2.0
+    cluster.node("worker", 0).agent.step()
+    assert cluster.signals == [("WorkerGroup", "FAILURE", f"{worker.instance_id} no-membership")]
+
+
+def test_trouble_is_logged_when_it_comes_and_goes_and_slows_the_agent(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    instance_id, address = cluster.instances("master")[0]
+    errors: list[Exception] = [MetadataError("no answer")] * 3
+
+    def identify() -> Identity:
+        if errors:
+            raise errors.pop()
+        return Identity(instance_id=instance_id, address=address)
+
+    credentials: list[Exception] = [NoCredentialsError()]
+
+    def connect(_region: str) -> Clients:
+        if credentials:
+            raise credentials.pop()
+        return cluster.clients
+
+    node = cluster.node("master", identify=identify, connect=connect)
+    with caplog.at_level("INFO", logger="bootstrap.agent"):
+        waits = [node.agent.step() for _ in range(5)]
+    assert node.agent.ready
+    assert waits == [1.0, 2.0, 4.0, 8.0, 5.0]
+    lines = [record.getMessage() for record in caplog.records if record.name == "bootstrap.agent"]
+    assert [line for line in lines if "wrote" not in line] == [
+        "metadata-unreachable: no answer",
+        "no-credentials: Unable to locate credentials",
+        "recovered from no-credentials",
+    ]
+
+
+def test_throttled_call_is_named_in_the_failure_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = booted(cluster, workers=0)
+
+    def throttled(*_: object, **__: object) -> None:
+        raise ClientError(
+            {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}, "DescribeAutoScalingGroups"
+        )
+
+    monkeypatch.setattr("bootstrap.coordinator.describe_groups", throttled)
+    cluster.clock.now += 600.0
+    nodes[0].agent.step()
+    [(_, _, text)] = cluster.signals
+    assert text == f"{nodes[0].instance_id} DescribeAutoScalingGroups-ThrottlingException"[:64]
+
+
+@pytest.fixture
+def words_before_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the log group holds at the moment of a signal: after a failure the stack takes the node away."""
+    found: list[str] = []
+
+    def take_signal(**_: str) -> None:
+        events = cluster.clients.logs.filter_log_events(logGroupName=LOG_GROUP)["events"]
+        found.extend(event["message"] for event in events)
+
+    monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", take_signal)
+    return found
+
+
+@pytest.fixture
+def shipper(cluster: Cluster) -> Iterator[LogShipper]:
+    """Of an agent that logs as it does on a node."""
+    shipper, log = LogShipper(monotonic=cluster.clock), logging.getLogger("bootstrap")
+    log.addHandler(shipper)
+    yield shipper
+    log.removeHandler(shipper)
+
+
+def test_trouble_is_in_the_log_group_before_the_failure_signal(
+    cluster: Cluster, shipper: LogShipper, words_before_signal: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_such_user(_name: str) -> None:
+        raise KeyError("no such user")
+
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    monkeypatch.setattr("pwd.getpwnam", no_such_user)
+    cluster.node("master", shipper=shipper).agent.step()
+    assert any(words.startswith("bad-config: default_user must be a user") for words in words_before_signal)
+
+
+def test_crash_is_in_the_log_group_with_its_traceback_before_the_failure_signal(
+    cluster: Cluster, shipper: LogShipper, words_before_signal: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    node = cluster.node("master", shipper=shipper)
+    monkeypatch.setattr("bootstrap.coordinator.describe_groups", crash)
+    with pytest.raises(ZeroDivisionError) as crashed:
+        node.agent.step()
+    node.agent.report_crash(crashed.value)
+    (words,) = [words for words in words_before_signal if "agent crashed" in words]
+    assert words.startswith("agent crashed: ZeroDivisionError: on purpose\nTraceback")
+    assert "in reconcile" in words
+
+
+def test_failing_log_group_stops_nothing(cluster: Cluster) -> None:
+    cluster.clients.logs.delete_log_group(logGroupName=LOG_GROUP)
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    shipper = LogShipper(monotonic=cluster.clock)
+    shipper.handle(logging.makeLogRecord({"msg": "a line that cannot be shipped"}))
+    nodes = [cluster.node("master", shipper=shipper)]
+    cluster.run(nodes, until=all_ready(nodes))
+    assert nodes[0].agent.step() == agent_module.STEADY_S
+
+
+def test_agent_killed_before_any_of_its_renames_leaves_whole_files(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    killed = True
+    survived = 0
+    while killed:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", _killed_after(survived))
+            try:
+                node = cluster.node("master")
+                node.agent.step()
+                killed = False
+            except KeyboardInterrupt:
+                survived += 1
+        restarted = cluster.node("master")
+        assert restarted.text(contract.HOSTS_FILE) in ("127.0.0.1 localhost\n", hosts_file([restarted]))
+        restarted.agent.step()
+        assert restarted.text(contract.HOSTS_FILE) == hosts_file([restarted])
+        assert restarted.text(contract.WORKERS_FILE) == "deeplearning-worker1\n"
+        assert not [*restarted.root.rglob("*.pending"), *restarted.root.rglob("*deeplearning-new")]
+        shutil.rmtree(restarted.root)
+    # Nine files of the node's, the note of the first start and that of the signal.
+    assert survived == 11
+    assert {signal[:2] for signal in cluster.signals} == {("MasterGroup", "SUCCESS")}
+
+
+def _killed_after(renames: int) -> Callable[[Path, Path], Path]:
+    real = Path.replace
+    left = [None] * renames
+
+    def replace(path: Path, target: Path) -> Path:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return real(path, target)
+
+    return replace

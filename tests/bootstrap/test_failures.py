@@ -1,0 +1,38 @@
+import errno
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+
+from bootstrap import errors
+from bootstrap.failures import DELAYS, Delay, reason
+
+
+@pytest.mark.parametrize(
+    ("error", "slug"),
+    [
+        (NoCredentialsError(), "no-credentials"),
+        (CredentialRetrievalError(provider="role", error_msg="expired"), "no-credentials"),
+        (EndpointConnectionError(endpoint_url="https://dynamodb"), "table-unreachable"),
+        (ReadTimeoutError(endpoint_url="https://dynamodb"), "table-unreachable"),
+        (ClientError({"Error": {"Code": "AccessDenied"}}, "GetItem"), "GetItem-AccessDenied"),
+        (OSError(errno.ENOSPC, "full"), "disk-full"),
+        (OSError(errno.EROFS, "read-only"), "table-EROFS"),
+        (OSError("odd"), "table-failed"),
+        (errors.HostKeyError("not there yet"), "no-host-key"),
+        (errors.ConfigError("bad"), "bad-config"),
+        (errors.MetadataError("no answer"), "metadata-unreachable"),
+    ],
+)
+def test_every_delay_has_a_short_name(error: Delay, slug: str) -> None:
+    assert isinstance(error, DELAYS)
+    assert reason(error, doing="table") == slug
+
+
+def test_a_defect_is_no_delay() -> None:
+    assert not isinstance(TypeError("defect"), DELAYS)

@@ -1,0 +1,68 @@
+import pytest
+
+from bootstrap import hosts
+from bootstrap.membership import Member
+
+MEMBERS = (
+    Member(slot=10, instance_id="i-c", address="10.0.1.9", node_type="worker", host_key="ssh-ed25519 CCCC"),
+    Member(slot=1, instance_id="i-a", address="10.0.0.100", node_type="master", host_key="ssh-ed25519 AAAA"),
+    Member(slot=2, instance_id="i-b", address="10.0.1.20", node_type="worker", host_key="ssh-ed25519 BBBB"),
+)
+VALUES = hosts.variables(workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a")
+
+
+def test_hosts_lines_are_in_slot_order_and_the_master_has_both_names() -> None:
+    assert hosts.hosts_lines(MEMBERS) == (
+        "10.0.0.100 deeplearning-master deeplearning-worker1\n"
+        "10.0.1.20 deeplearning-worker2\n"
+        "10.0.1.9 deeplearning-worker10\n"
+    )
+
+
+def test_workers_file_has_one_alias_a_line() -> None:
+    assert hosts.workers_file(MEMBERS) == ("deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker10\n")
+
+
+def test_known_hosts_know_every_name_and_the_address() -> None:
+    assert hosts.known_hosts_lines(MEMBERS) == (
+        "deeplearning-master,deeplearning-worker1,10.0.0.100 ssh-ed25519 AAAA\n"
+        "deeplearning-worker2,10.0.1.20 ssh-ed25519 BBBB\n"
+        "deeplearning-worker10,10.0.1.9 ssh-ed25519 CCCC\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            hosts.profile_script(VALUES),
+            "export DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\n"
+            "export DEEPLEARNING_WORKERS_COUNT=3\n"
+            "export DEEPLEARNING_WORKER_GPU_COUNT=8\n"
+            "export DEEPLEARNING_BUCKET=bucket\n"
+            "export DEEPLEARNING_INSTANCE_ID=i-a\n",
+        ),
+        (
+            hosts.environment_lines(VALUES),
+            "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\n"
+            "DEEPLEARNING_WORKERS_COUNT=3\n"
+            "DEEPLEARNING_WORKER_GPU_COUNT=8\n"
+            "DEEPLEARNING_BUCKET=bucket\n"
+            "DEEPLEARNING_INSTANCE_ID=i-a\n",
+        ),
+        (
+            hosts.systemd_environment(VALUES),
+            "[Manager]\n"
+            'DefaultEnvironment="DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers" '
+            '"DEEPLEARNING_WORKERS_COUNT=3" "DEEPLEARNING_WORKER_GPU_COUNT=8" '
+            '"DEEPLEARNING_BUCKET=bucket" "DEEPLEARNING_INSTANCE_ID=i-a"\n',
+        ),
+        (
+            hosts.SSH_CLIENT,
+            "Host deeplearning-*\n    ForwardAgent yes\n    StrictHostKeyChecking yes\n",
+        ),
+        (hosts.SSHD, "AllowAgentForwarding yes\n"),
+    ],
+)
+def test_text_is_exactly(text: str, expected: str) -> None:
+    assert text == expected

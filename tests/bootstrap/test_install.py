@@ -1,0 +1,97 @@
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BootstrapError, CommandError
+from bootstrap.install import install
+from bootstrap.node import place
+
+SERVICE = "deeplearning-agent.service"
+
+
+@dataclass
+class RecordedServices:
+    calls: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    def reload_units(self) -> None:
+        self._note("daemon-reload")
+
+    def enable(self, unit: str) -> None:
+        self._note(f"enable {unit}")
+
+    def restart(self, unit: str) -> None:
+        self._note(f"restart {unit}")
+
+    def _note(self, call: str) -> None:
+        if self.broken:
+            raise CommandError("systemctl is broken")
+        self.calls.append(call)
+
+
+def release(root: Path, name: str) -> Path:
+    directory = root / "opt/deeplearning/releases" / name
+    (directory / "bootstrap").mkdir(parents=True)
+    return directory
+
+
+TAKE_OVER = ["daemon-reload", f"enable {SERVICE}", f"restart {SERVICE}"]
+
+
+def test_release_is_installed_and_its_agent_started(tmp_path: Path) -> None:
+    services = RecordedServices()
+    one = release(tmp_path, "one")
+    install(one, root=tmp_path, services=services)
+    assert services.calls == TAKE_OVER
+    assert place(tmp_path, "/opt/deeplearning/current").readlink() == one
+    assert place(tmp_path, "/opt/deeplearning/trainer").readlink() == Path("/opt/deeplearning/current/trainer")
+    launch = place(tmp_path, "/usr/local/bin/launch")
+    assert launch.read_text() == '#!/bin/sh\nexec /usr/bin/python3 /opt/deeplearning/current/launcher "$@"\n'
+    assert stat.S_IMODE(launch.stat().st_mode) == 0o755
+    unit = place(tmp_path, f"/etc/systemd/system/{SERVICE}").read_text()
+    assert "Description=deeplearning-cdk agent (release one)\n" in unit
+    assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap run\n" in unit
+    assert "Restart=always\n" in unit
+    assert "StartLimitIntervalSec=0\n" in unit.partition("[Service]")[0]
+
+
+def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:
+    one = release(tmp_path, "one")
+    install(one, root=tmp_path, services=RecordedServices())
+    unit = place(tmp_path, f"/etc/systemd/system/{SERVICE}")
+    before = unit.stat()
+    services = RecordedServices()
+    install(one, root=tmp_path, services=services)
+    assert services.calls == [f"enable {SERVICE}"]
+    assert unit.stat() == before
+
+
+def test_another_release_takes_over(tmp_path: Path) -> None:
+    install(release(tmp_path, "one"), root=tmp_path, services=RecordedServices())
+    services = RecordedServices()
+    two = release(tmp_path, "two")
+    install(two, root=tmp_path, services=services)
+    assert services.calls == TAKE_OVER
+    assert place(tmp_path, "/opt/deeplearning/current").readlink() == two
+
+
+def test_restart_that_failed_is_made_up_for(tmp_path: Path) -> None:
+    one = release(tmp_path, "one")
+    with pytest.raises(CommandError, match="systemctl is broken"):
+        install(one, root=tmp_path, services=RecordedServices(broken=True))
+    services = RecordedServices()
+    install(one, root=tmp_path, services=services)
+    assert services.calls[:3] == TAKE_OVER
+
+
+def test_fails_when_the_release_is_no_release(tmp_path: Path) -> None:
+    with pytest.raises(BootstrapError, match="release must hold bootstrap/, got"):
+        install(tmp_path, root=tmp_path, services=RecordedServices())
+
+
+def test_fails_when_not_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(BootstrapError, match="install must run as root, got user id 1000"):
+        install(release(tmp_path, "one"), root=Path("/"), services=RecordedServices())

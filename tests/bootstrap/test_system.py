@@ -1,0 +1,81 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bootstrap import system
+from bootstrap.errors import CommandError
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "GPU 0: NVIDIA L4\n", "")
+
+    monkeypatch.setattr("subprocess.run", run)
+    return commands
+
+
+@pytest.mark.parametrize("unit", ["ssh.service", "sshd.service"])
+def test_ssh_daemon_is_reloaded_by_the_name_it_has(tmp_path: Path, ran: list[list[str]], unit: str) -> None:
+    units = tmp_path / "lib/systemd/system"
+    units.mkdir(parents=True)
+    (units / unit).touch()
+    system.System(tmp_path).reload_sshd()
+    assert ran == [["systemctl", "try-reload-or-restart", unit]]
+
+
+def test_fails_when_there_is_no_ssh_daemon(tmp_path: Path, ran: list[list[str]]) -> None:
+    with pytest.raises(CommandError, match=r"sshd must be one of ssh\.service, sshd\.service, found neither"):
+        system.System(tmp_path).reload_sshd()
+    assert not ran
+
+
+def test_services_are_commanded(tmp_path: Path, ran: list[list[str]]) -> None:
+    machine = system.System(tmp_path)
+    machine.set_environment({"A": "1", "B": "two words"})
+    machine.reload_units()
+    machine.enable("a.service")
+    machine.restart("a.service")
+    assert ran == [
+        ["systemctl", "set-environment", "A=1", "B=two words"],
+        ["systemctl", "daemon-reload"],
+        ["systemctl", "enable", "--now", "a.service"],
+        ["systemctl", "restart", "a.service"],
+    ]
+
+
+def test_nvidia_smi_is_asked_only_where_it_is(
+    tmp_path: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert system.System(tmp_path).nvidia_smi() is None
+    (tmp_path / "nvidia-smi").touch(mode=0o755)
+    assert system.System(tmp_path).nvidia_smi() == "GPU 0: NVIDIA L4\n"
+    assert ran == [["nvidia-smi", "-L"]]
+
+
+@pytest.mark.allow_subprocess
+def test_fails_when_a_program_fails_and_says_what_it_said() -> None:
+    program = "import sys; sys.exit('no such unit')"
+    with pytest.raises(CommandError, match="-c exited 1: no such unit"):
+        system.run([sys.executable, "-c", program])
+
+
+def test_fails_when_a_program_is_missing_or_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(command: list[str], **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, 30)
+
+    def missing(command: list[str], **_: object) -> None:
+        raise FileNotFoundError(2, "No such file", command[0])
+
+    monkeypatch.setattr("subprocess.run", slow)
+    with pytest.raises(CommandError, match=r"systemctl restart failed: .*timed out after 30 seconds"):
+        system.run(["systemctl", "restart"])
+    monkeypatch.setattr("subprocess.run", missing)
+    with pytest.raises(CommandError, match=r"systemctl restart failed: .*No such file"):
+        system.run(["systemctl", "restart"])
