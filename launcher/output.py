@@ -1,0 +1,51 @@
+"""The ranks' output on the launcher's own: whole lines, each with node and local rank in front."""
+
+from collections import deque
+from collections.abc import Mapping
+
+from launcher.channel import Channel
+from launcher.frames import Kind
+
+TAIL_LINES = 10
+LONGEST_LINE = 1 << 20
+"""A longer line is broken, so that output without line ends cannot fill the memory."""
+
+Streams = Mapping[Kind, Channel]
+"""Where standard output and standard error go."""
+
+
+class RankOutput:
+    """Both streams of one rank, and the last lines of the two."""
+
+    def __init__(self, prefix: str, streams: Streams) -> None:
+        self._prefix = prefix.encode()
+        self._streams = streams
+        self._pending = {kind: bytearray() for kind in streams}
+        self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
+
+    def write(self, kind: Kind, data: bytes) -> None:
+        """Pass on the lines that `data` completes; keep the rest."""
+        pending = self._pending[kind]
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._emit(kind, bytes(pending) + data[:end])
+            pending.clear()
+        pending += data[end:]
+        if len(pending) > LONGEST_LINE:
+            self._finish(kind)
+
+    def finish(self) -> None:
+        """Pass on unfinished last lines."""
+        for kind in self._streams:
+            self._finish(kind)
+
+    def _finish(self, kind: Kind) -> None:
+        pending = self._pending[kind]
+        if pending:
+            self._emit(kind, bytes(pending) + b"\n")
+            pending.clear()
+
+    def _emit(self, kind: Kind, lines: bytes) -> None:
+        split = lines.removesuffix(b"\n").split(b"\n")
+        self.tail.extend(split[-TAIL_LINES:])
+        self._streams[kind].send(b"".join(self._prefix + line + b"\n" for line in split))

@@ -1,0 +1,66 @@
+"""The runner's main: say ready, read the spec, run the ranks."""
+
+import contextlib
+import json
+import os
+import random
+import socket
+import sys
+from pathlib import Path
+
+from launcher.channel import Channel
+from launcher.frames import PREAMBLE, Kind, NodeSpec, encode
+from launcher.runner.environment import rank_environment, working_directory
+from launcher.runner.processes import adopt_orphans, end_orphans
+from launcher.runner.route import interface_to
+from launcher.runner.supervisor import Supervisor
+
+ORPHANS_DEADLINE_S = 5.0
+PORTS = 8192
+PORTS_TRIED = 16
+
+
+def main() -> int:
+    """Run this node's part of a job; 0 whatever the ranks' exit codes are."""
+    channel = Channel(sys.stdout.fileno())
+    channel.send(PREAMBLE + encode(Kind.READY, json.dumps({"port": free_port()}).encode("ascii")))
+    line = read_line(sys.stdin.fileno())
+    if not line:
+        return 0
+    adopt_orphans()
+    run(NodeSpec.from_line(line), channel)
+    end_orphans(deadline_s=ORPHANS_DEADLINE_S)
+    return 0
+
+
+def run(spec: NodeSpec, channel: Channel) -> None:
+    """Start the ranks that `spec` names and see them to their end."""
+    supervisor = Supervisor(channel, stop_fd=sys.stdin.fileno(), grace_s=spec.grace_s)
+    interface = interface_to(spec.peer)
+    cwd = working_directory(spec.cwd, home=str(Path.home()))
+    for local_rank in range(len(spec.ranks)):
+        environment = rank_environment(spec, local_rank, base=os.environ, interface=interface)
+        supervisor.start(spec.command, local_rank=local_rank, environment=environment, cwd=cwd)
+    supervisor.run()
+
+
+def free_port() -> int:
+    """A TCP port that nobody on this node uses now, and that no outgoing connection will be given."""
+    ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = random.SystemRandom().sample(range(max(1024, ephemeral - PORTS), ephemeral), PORTS_TRIED)
+    for port in [*ports, 0]:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return int(probe.getsockname()[1])
+    raise OSError("no TCP port is free")
+
+
+def read_line(fd: int) -> bytes:
+    """The one line that the launcher sends; empty when it closed its end instead."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        piece = os.read(fd, 65536)
+        if not piece:
+            return b""
+        line += piece
+    return bytes(line)

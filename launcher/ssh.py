@@ -1,0 +1,35 @@
+"""How a node is reached: argument lists for OpenSSH, and for this machine without it."""
+
+import shlex
+from pathlib import Path
+
+CONNECT_TIMEOUT_S = 10
+ALIVE_INTERVAL_S = 5
+ALIVE_COUNT = 6
+"""A node that is silent for 5 * 6 s is lost."""
+
+OPTIONS = {
+    "BatchMode": "yes",
+    "StrictHostKeyChecking": "yes",
+    "ConnectTimeout": str(CONNECT_TIMEOUT_S),
+    "ServerAliveInterval": str(ALIVE_INTERVAL_S),
+    "ServerAliveCountMax": str(ALIVE_COUNT),
+    "LogLevel": "ERROR",
+    # People forward their agent; a job's processes must not be able to sign as the user.
+    "ForwardAgent": "no",
+    "ClearAllForwardings": "yes",
+}
+
+RUNNER = Path(__file__).parent / "runner"
+"""Every node runs the release that the launcher is from: the path is the same on all of them."""
+
+
+def runner_command() -> list[str]:
+    """The runner's command line; neither PYTHON* variables nor a user's packages can break it."""
+    return ["python3", "-I", "-S", "-X", "utf8", str(RUNNER)]
+
+
+def ssh_command(host: str) -> list[str]:
+    """The command line that starts the runner on `host`."""
+    options = [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
+    return ["ssh", "-T", *options, "--", host, shlex.join(runner_command())]

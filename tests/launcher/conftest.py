@@ -1,0 +1,145 @@
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.launcher.sshd import client_config, free_port, make_key, sshd_nodes
+
+LAUNCHER = Path(__file__).parents[2] / "launcher"
+ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+"""The first is "here"; the launcher reaches the others through ssh."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Three nodes and the environment of a user on the first."""
+
+    directory: Path
+    environment: dict[str, str]
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Carried by every rank's environment, so that strays can be found from outside."""
+
+    def hosts_file(self, hosts: Sequence[str]) -> Path:
+        path = self.directory / f"hosts-{'-'.join(hosts)}"
+        path.write_text("".join(f"{host}\n" for host in hosts))
+        return path
+
+    def _command(self, arguments: Sequence[str], hosts: Sequence[str]) -> list[str]:
+        options = ["-H", str(self.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.token}"]
+        # Also where the tests themselves run under nohup or in the background.
+        defaults = ["env", "--default-signal=HUP,INT"]
+        return [*defaults, sys.executable, str(LAUNCHER), *options, *arguments]
+
+    @contextmanager
+    def start(
+        self,
+        *arguments: str,
+        hosts: Sequence[str] = ADDRESSES,
+        cwd: Path | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        with subprocess.Popen(
+            self._command(arguments, hosts),
+            env=self.environment | (environment or {}),
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as launcher:
+            try:
+                yield launcher
+            finally:
+                launcher.kill()
+
+    def run(
+        self,
+        *arguments: str,
+        hosts: Sequence[str] = ADDRESSES,
+        cwd: Path | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> "Result":
+        with self.start(*arguments, hosts=hosts, cwd=cwd, environment=environment) as process:
+            stdout, stderr = process.communicate(timeout=60)
+            return Result(code=process.returncode, stdout=stdout, stderr=stderr)
+
+    def ranks(self) -> list[int]:
+        """Process ids of everything that runs with a rank's environment, runners aside."""
+        pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        return [pid for pid in pids if self._is_rank(pid)]
+
+    def _is_rank(self, pid: int) -> bool:
+        try:
+            return f"STRAY_TOKEN={self.token}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a launch ended."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def lines(self) -> list[str]:
+        return sorted(self.stdout.decode().splitlines())
+
+    @property
+    def reason(self) -> str:
+        return self.stderr.decode().splitlines()[-1]
+
+
+def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
+    """Return when every one of the processes has ended; fail at the deadline."""
+    until = time.monotonic() + seconds
+    for pid in pids:
+        try:
+            ended = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        readable, _, _ = select.select([ended], [], [], max(0.0, until - time.monotonic()))
+        os.close(ended)
+        assert readable, f"process {pid} still runs after {seconds} s"
+
+
+@pytest.fixture(scope="session")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Directory with an `ssh` that leads to sshd on the second and third address."""
+    directory = tmp_path_factory.mktemp("nodes")
+    port = free_port()
+    authorized = make_key(directory / "identity")
+    with sshd_nodes(directory, ADDRESSES[1:], authorized=authorized, port=port) as running:
+        known = "".join(f"[{node.address}]:{port} {node.host_key}\n" for node in running)
+        (directory / "known_hosts").write_text(known)
+        client_config(
+            directory / "ssh_config",
+            port=port,
+            identity=directory / "identity",
+            known_hosts=directory / "known_hosts",
+        )
+        wrapper = directory / "bin" / "ssh"
+        wrapper.parent.mkdir()
+        wrapper.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {directory}/ssh_config "$@"\n')
+        wrapper.chmod(0o755)
+        yield directory
+
+
+@pytest.fixture
+def cluster(nodes: Path, tmp_path: Path) -> Iterator[Cluster]:
+    path = f"{nodes}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"
+    cluster = Cluster(directory=tmp_path, environment={"PATH": path, "HOME": str(tmp_path)})
+    yield cluster
+    outlived = cluster.ranks()
+    for pid in outlived:
+        os.kill(pid, signal.SIGKILL)
+    assert outlived == [], "a rank outlived its job"

@@ -1,0 +1,95 @@
+"""Real sshd processes on loopback addresses, run as the test's own user."""
+
+import getpass
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SSHD = "/usr/sbin/sshd"
+PRIVILEGE_SEPARATION = Path("/run/sshd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One sshd."""
+
+    address: str
+    port: int
+    host_key: str
+
+
+def make_key(path: Path) -> str:
+    """A new key pair at `path`; returns the public half, type and key only."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True, timeout=30)
+    return " ".join(Path(f"{path}.pub").read_text().split()[:2])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def sshd_nodes(directory: Path, addresses: list[str], *, authorized: str, port: int) -> Iterator[list[Node]]:
+    """An sshd with a host key of its own on each address."""
+    (directory / "authorized_keys").write_text(f"{authorized}\n")
+    with ExitStack() as stack:
+        if os.getuid() == 0:
+            stack.enter_context(_privilege_separation_directory())
+        yield [stack.enter_context(_sshd(directory, address, port)) for address in addresses]
+
+
+@contextmanager
+def _privilege_separation_directory() -> Iterator[None]:
+    present = PRIVILEGE_SEPARATION.exists()
+    PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
+    yield
+    if not present:
+        PRIVILEGE_SEPARATION.rmdir()
+
+
+@contextmanager
+def _sshd(directory: Path, address: str, port: int) -> Iterator[Node]:
+    key = directory / f"host_key_{address}"
+    host_key = make_key(key)
+    config = directory / f"sshd_config_{address}"
+    config.write_text(
+        f"ListenAddress {address}:{port}\n"
+        f'HostKey "{key}"\n'
+        f'AuthorizedKeysFile "{directory}/authorized_keys"\n'
+        # Another home, so that the user's own shell start-up files do not run.
+        f'SetEnv "PATH={Path(sys.executable).parent}:/usr/bin:/bin" "HOME={directory}"\n'
+        "PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n"
+    )
+    with subprocess.Popen([SSHD, "-D", "-e", "-f", config], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said = process.stderr.readline()
+            assert "Server listening" in said, said
+            # Its later log lines must not block it.
+            with subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL):
+                try:
+                    yield Node(address=address, port=port, host_key=host_key)
+                finally:
+                    process.terminate()
+        finally:
+            process.terminate()
+
+
+def client_config(path: Path, *, port: int, identity: Path, known_hosts: Path) -> None:
+    """An ssh client configuration that leads to the nodes and touches nothing of the user's."""
+    path.write_text(
+        "Host 127.*\n"
+        f"  User {getpass.getuser()}\n"
+        f"  Port {port}\n"
+        f"  IdentityFile {identity}\n"
+        "  IdentitiesOnly yes\n  IdentityAgent none\n"
+        f"  UserKnownHostsFile {path.parent}/user_known_hosts\n"
+        f"  GlobalKnownHostsFile {known_hosts}\n"
+    )

@@ -1,0 +1,295 @@
+"""Jobs on three nodes, two of them behind real sshd processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, wait_until_gone
+
+FIRST, SECOND, THIRD = ADDRESSES
+
+
+def read_lines(stream: IO[bytes] | None, count: int) -> list[str]:
+    assert stream is not None
+    return sorted(stream.readline().decode().rstrip("\n") for _ in range(count))
+
+
+def test_every_rank_runs_with_torchruns_variables_and_its_node_in_front(cluster: Cluster) -> None:
+    show = "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR"
+    result = cluster.run("--nproc-per-node", "2", show)
+    assert result.code == 0
+    assert result.lines == [
+        f"{host} [{local}] {node * 2 + local} {local} 6 2 {node} 127.0.0.1"
+        for node, host in enumerate(ADDRESSES)
+        for local in (0, 1)
+    ]
+    assert result.stderr == b""
+
+
+def test_all_ranks_get_one_free_port_and_the_interface_of_the_route(cluster: Cluster) -> None:
+    result = cluster.run("echo $MASTER_PORT $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME")
+    values = {line.split(" ", 2)[2] for line in result.lines}
+    assert len(values) == 1
+    port, *interfaces = values.pop().split()
+    assert int(port) > 1023
+    assert interfaces == ["lo", "lo"]
+
+
+def test_n_takes_the_first_hosts(cluster: Cluster) -> None:
+    result = cluster.run("-n", "2", "echo $WORLD_SIZE")
+    assert result.lines == [f"{FIRST} [0] 2", f"{SECOND} [0] 2"]
+
+
+def test_ranks_start_in_the_launchers_directory(cluster: Cluster, tmp_path: Path) -> None:
+    place = tmp_path / "a place"
+    place.mkdir()
+    result = cluster.run("pwd", cwd=place)
+    assert {line.split("] ")[1] for line in result.lines} == {str(place)}
+
+
+@pytest.mark.parametrize("word", ["two words", "$HOME", "it's", 'say "hi"', "a\nb", "*", "\\n", "ünï", ";id", ""])
+def test_words_reach_the_command_as_they_are(cluster: Cluster, word: str) -> None:
+    echo = "import os, sys; os.write(1, repr(sys.argv[1:]).encode())"
+    result = cluster.run("python", "-c", echo, word, "--gpus")
+    assert result.lines == [f"{host} [0] {[word, '--gpus']!r}" for host in ADDRESSES]
+
+
+def test_one_word_is_a_line_for_the_shell(cluster: Cluster) -> None:
+    result = cluster.run("-n", "1", "A='x  y'; echo \"$A\" | tr x z")
+    assert result.lines == [f"{FIRST} [0] z  y"]
+
+
+def test_variables_of_env_reach_every_rank(cluster: Cluster) -> None:
+    result = cluster.run("--env", "A:b:c d", "--env", "SECRET", 'echo "$A" $SECRET', environment={"SECRET": "s3"})
+    assert result.lines == [f"{host} [0] b:c d s3" for host in ADDRESSES]
+
+
+def test_variables_never_stand_in_a_process_list(cluster: Cluster) -> None:
+    look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
+    result = cluster.run("--env", "SECRET", look, environment={"SECRET": "hunter2-in-env"})
+    assert b"runner" in result.stdout
+    assert b"hunter2-in-env" not in result.stdout
+
+
+def test_standard_output_and_error_stay_apart(cluster: Cluster) -> None:
+    result = cluster.run("echo out; echo err >&2")
+    assert result.lines == [f"{host} [0] out" for host in ADDRESSES]
+    assert sorted(result.stderr.decode().splitlines()) == [f"{host} [0] err" for host in ADDRESSES]
+
+
+def test_unfinished_last_lines_arrive(cluster: Cluster) -> None:
+    result = cluster.run("printf 'no end'")
+    assert result.lines == [f"{host} [0] no end" for host in ADDRESSES]
+
+
+def test_binary_output_arrives_as_it_left(cluster: Cluster) -> None:
+    data = bytes(range(256)) * 1000
+    write = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 1000)"
+    result = cluster.run("python", "-c", write, hosts=[FIRST, SECOND])
+    for host in (FIRST, SECOND):
+        prefix = f"{host} [0] ".encode()
+        mine = [line[len(prefix) :] for line in result.stdout.split(b"\n") if line.startswith(prefix)]
+        assert b"\n".join(mine) == data
+
+
+def test_ten_megabytes_from_every_node_arrive_complete(cluster: Cluster) -> None:
+    result = cluster.run("seq -f %015.0f 1 655360")
+    expected = [f"{number:015d}" for number in range(1, 655361)]
+    for host in ADDRESSES:
+        prefix = f"{host} [0] "
+        mine = [line[len(prefix) :] for line in result.stdout.decode().splitlines() if line.startswith(prefix)]
+        assert mine == expected
+
+
+def test_what_shell_startup_files_print_does_not_disturb(cluster: Cluster, nodes: Path) -> None:
+    # ssh's own standard output is what a noisy ~/.bashrc on the node would write to.
+    noisy = cluster.directory / "bin" / "ssh"
+    noisy.parent.mkdir()
+    noisy.write_text(f'#!/bin/sh\nprintf "welcome\\nto the node"\nexec {nodes}/bin/ssh "$@"\n')
+    noisy.chmod(0o755)
+    path = f"{noisy.parent}:{cluster.environment['PATH']}"
+    result = cluster.run("echo hello", environment={"PATH": path})
+    assert result.lines == [f"{host} [0] hello" for host in ADDRESSES]
+
+
+# ---- failures ----
+
+
+@pytest.mark.parametrize("code", [1, 2, 77, 255])
+def test_the_first_failing_ranks_exit_code_is_the_jobs(cluster: Cluster, code: int) -> None:
+    result = cluster.run(f"if [ $RANK = 1 ]; then echo broken >&2; exit {code}; fi; sleep 1000")
+    assert result.code == code
+    assert result.reason == f"launch: {SECOND}: rank 1 ended with exit code {code}"
+    assert "  | broken" in result.stderr.decode().splitlines()
+
+
+def test_a_killed_rank_counts_as_a_shell_counts_it(cluster: Cluster) -> None:
+    result = cluster.run("[ $RANK != 2 ] || kill -9 $$; sleep 1000")
+    assert result.code == 137
+    assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137"
+
+
+def test_fails_when_the_command_is_not_there(cluster: Cluster) -> None:
+    result = cluster.run("no-such-program", "--option")
+    assert result.code == 127
+    assert b"no-such-program: command not found" in result.stderr
+    assert "ended with exit code 127" in result.reason
+
+
+def test_fails_when_the_command_is_not_executable(cluster: Cluster) -> None:
+    result = cluster.run("/etc/passwd", "x")
+    assert result.code == 126
+
+
+def test_fails_when_a_node_is_unreachable_before_anything_starts(cluster: Cluster) -> None:
+    touched = cluster.directory / "touched"
+    result = cluster.run(f"touch {touched}", hosts=[FIRST, SECOND, "127.0.0.77"])
+    assert result.code == 1
+    assert "nothing started, 1 of 3 nodes: 127.0.0.77: " in result.reason
+    assert "Connection refused" in result.reason
+    assert not touched.exists()
+
+
+def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None:
+    known = nodes / "known_hosts"
+    kept = known.read_text()
+    known.write_text("".join(line for line in kept.splitlines(True) if SECOND not in line))
+    try:
+        result = cluster.run("true")
+    finally:
+        known.write_text(kept)
+    assert result.code == 1
+    assert result.reason == f"launch: nothing started, 1 of 3 nodes: {SECOND}: Host key verification failed."
+
+
+def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
+    result = cluster.run("true", hosts=["no-such-host.invalid", SECOND])
+    assert result.code == 1
+    assert result.reason.startswith("launch: no-such-host.invalid: ")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_fails_when_a_connection_is_lost(cluster: Cluster) -> None:
+    # The rank's parent is the runner, whose end looks like a lost node from afar.
+    result = cluster.run("if [ $RANK = 2 ]; then kill -9 $PPID; fi; sleep 1000")
+    assert result.code == 1
+    assert result.reason.startswith(f"launch: {THIRD}: lost: ")
+
+
+# ---- nothing stays behind ----
+
+STUBBORN = "trap '' TERM; sleep 1000 & setsid sleep 1000 & echo up; wait; sleep 1000"
+CALM = "sleep 1000 & setsid sleep 1000 & echo up; wait"
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(cluster: Cluster) -> None:
+    with cluster.start("--nproc-per-node", "2", CALM) as launcher:
+        read_lines(launcher.stdout, 6)
+        ranks = cluster.ranks()
+        assert len(ranks) >= 6
+        launcher.kill()
+        wait_until_gone(ranks, seconds=5)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_job_everywhere(cluster: Cluster, number: signal.Signals, code: int) -> None:
+    with cluster.start(CALM) as launcher:
+        read_lines(launcher.stdout, 3)
+        launcher.send_signal(number)
+        _, stderr = launcher.communicate(timeout=20)
+    assert launcher.returncode == code
+    assert stderr.decode().splitlines()[-1] == f"launch: stopped by {number.name}"
+    assert cluster.ranks() == []
+
+
+def test_ranks_have_time_to_end_after_term(cluster: Cluster) -> None:
+    save = (
+        "import os, signal, sys, time\n"
+        "def save(*_):\n    time.sleep(0.5); os.write(1, b'saved'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save); os.write(1, b'up\\n'); time.sleep(1000)"
+    )
+    with cluster.start("python", "-c", save) as launcher:
+        read_lines(launcher.stdout, 3)
+        launcher.terminate()
+        stdout, _ = launcher.communicate(timeout=20)
+    assert sorted(stdout.decode().splitlines()) == [f"{host} [0] saved" for host in ADDRESSES]
+    assert launcher.returncode == 143
+
+
+def test_a_shells_child_has_the_grace_too(cluster: Cluster) -> None:
+    # bash dies of TERM at once; the program it waits for must still be able to save.
+    save = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
+    with cluster.start("-n", "1", f'bash -c "{save}"; echo never') as launcher:
+        read_lines(launcher.stdout, 1)
+        launcher.terminate()
+        stdout, _ = launcher.communicate(timeout=20)
+    assert stdout.decode() == f"{FIRST} [0] saved\n"
+
+
+def test_ranks_that_ignore_term_are_killed(cluster: Cluster) -> None:
+    with cluster.start("-n", "2", STUBBORN) as launcher:
+        read_lines(launcher.stdout, 2)
+        launcher.send_signal(signal.SIGINT)
+        launcher.communicate(timeout=30)
+    assert launcher.returncode == 130
+    assert cluster.ranks() == []
+
+
+def test_what_a_finished_rank_left_running_ends_with_the_job(cluster: Cluster) -> None:
+    away = 'setsid bash -c "kill -USR1 $$; exec sleep 1000"'
+    result = cluster.run(f"trap 'exit 0' USR1; sleep 1000 & {away} & wait")
+    assert result.code == 0
+    assert cluster.ranks() == []
+
+
+@pytest.mark.parametrize("command", ["while :; do echo y; done", "echo up; sleep 1000"])
+def test_the_job_ends_when_nobody_reads_its_output(cluster: Cluster, command: str) -> None:
+    with cluster.start(command) as launcher:
+        assert launcher.stdout is not None
+        launcher.stdout.readline()
+        launcher.stdout.close()
+        assert launcher.wait(20) == 128 + signal.SIGPIPE
+        assert launcher.stderr is not None
+        assert launcher.stderr.read() == b"launch: nobody reads the output any more\n"
+    assert cluster.ranks() == []
+
+
+def test_two_jobs_run_side_by_side(cluster: Cluster) -> None:
+    with cluster.start("echo one") as first, cluster.start("echo two") as second:
+        assert first.communicate(timeout=30)[0].count(b"one") == 3
+        assert second.communicate(timeout=30)[0].count(b"two") == 3
+
+
+def test_the_launcher_has_one_thread(cluster: Cluster) -> None:
+    with cluster.start("echo up; sleep 1000") as launcher:
+        read_lines(launcher.stdout, 3)
+        threads = len(list(Path(f"/proc/{launcher.pid}/task").iterdir()))
+        launcher.terminate()
+        launcher.communicate(timeout=20)
+    assert threads == 1
+
+
+def test_fails_when_the_command_line_is_wrong(cluster: Cluster) -> None:
+    result = subprocess.run(
+        [sys.executable, str(Path(__file__).parents[2] / "launcher"), "--sync-dst-dir", "/x", "python"],
+        env=cluster.environment | {"DEEPLEARNING_WORKERS_PATH": os.devnull},
+        capture_output=True,
+        timeout=30,
+    )
+    assert result.returncode == 2
+    assert result.stderr.startswith(b"launch: unknown option --sync-dst-dir, supported: ")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_a_job_whose_standard_output_was_closed_runs_all_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    hosts, seen = cluster.hosts_file(ADDRESSES[:1]), tmp_path / "seen"
+    launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "touch", str(seen)]
+    closed = ["bash", "-c", 'exec "$@" >&-', "closed", *launch]
+    ended = subprocess.run(closed, env=cluster.environment, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert seen.exists()

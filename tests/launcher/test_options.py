@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import UsageError
+from launcher.options import Job, parse_options
+
+GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
+COUNT = "DEEPLEARNING_WORKERS_COUNT"
+PATH = "DEEPLEARNING_WORKERS_PATH"
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    workers = tmp_path / "workers"
+    workers.write_text("deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n")
+    return {PATH: str(workers), COUNT: "3", GPUS: "0"}
+
+
+def parse(line: str, environ: dict[str, str]) -> Job:
+    return parse_options(line.split(), environ=environ)
+
+
+def test_the_nodes_variables_fill_in_what_is_left_out(environ: dict[str, str]) -> None:
+    job = parse("python train.py", environ)
+    assert job.hosts == ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
+    assert job.nproc_per_node == 1
+    assert job.command == ("python", "train.py")
+
+
+def test_one_rank_a_gpu(environ: dict[str, str]) -> None:
+    assert parse("python x", environ | {GPUS: "8"}).nproc_per_node == 8
+    assert parse("--nproc-per-node 2 python x", environ | {GPUS: "8"}).nproc_per_node == 2
+
+
+def test_options_after_the_command_are_the_commands(environ: dict[str, str]) -> None:
+    job = parse(f"-n 2 -H {environ[PATH]} python train.py --gpus -n 7 --network lenet -- --env", environ)
+    assert job.hosts == ("deeplearning-worker1", "deeplearning-worker2")
+    assert job.command == ("python", "train.py", "--gpus", "-n", "7", "--network", "lenet", "--", "--env")
+
+
+def test_two_dashes_end_our_options(environ: dict[str, str]) -> None:
+    assert parse("-n 1 -- python x", environ).command == ("python", "x")
+
+
+def test_an_own_hosts_file_is_used_whole(environ: dict[str, str], tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("one\ntwo\n")
+    assert parse(f"-H {own} hostname x", environ).hosts == ("one", "two")
+
+
+def test_without_the_variables_the_clusters_hosts_file_counts(environ: dict[str, str]) -> None:
+    assert len(parse("hostname x", {PATH: environ[PATH]}).hosts) == 3
+
+
+def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> None:
+    environment = parse("--env A:b:c --env EMPTY: --env HERE x y", environ | {"HERE": "v"}).environment
+    assert environment == {"A": "b:c", "EMPTY": "", "HERE": "v"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--bogus python x", "unknown option --bogus, supported: --env, "),
+        ("-s 2 python x", "unknown option -s, supported: "),
+        ("--sync-dst-dir /x python x", "unknown option --sync-dst-dir, supported: "),
+        ("--num python x", "unknown option --num, supported: "),
+        ("--launcher sge python x", "--launcher must be ssh, got 'sge'"),
+        ("-n 4 python x", "-n must be at most 3, the hosts in the hosts file, got 4"),
+        ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
+        ("-n two python x", "-n must be a whole number of at least 1, got 'two'"),
+        ("-n", "argument -n/--num-workers: expected one argument"),
+        ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number of at least 1, got '0'"),
+        ("--env =b x y", "--env must be KEY:VALUE or KEY, got '=b'"),
+        ("--env NOT_SET x y", "--env NOT_SET passes on a variable that is not set here"),
+        ("--env RANK:1 x y", "--env must not set RANK, which differs from rank to rank"),
+        ("-H /no/such/file x y", "cannot read the hosts file /no/such/file: No such file or directory"),
+        ("-H / x y", "cannot read the hosts file /: Is a directory"),
+        ("-n 2", "no command given, as in: launch python train.py"),
+        ("", "no command given, as in: launch python train.py"),
+    ],
+)
+def test_fails_when_the_command_line_is_wrong(line: str, message: str, environ: dict[str, str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line, environ)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_hosts_file_says_how_many_nodes_when_the_shells_variable_is_out_of_date(environ: dict[str, str]) -> None:
+    for stale in ("1", "5"):
+        assert len(parse("x y", environ | {COUNT: stale}).hosts) == 3

@@ -1,0 +1,42 @@
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.channel import Channel
+from launcher.frames import Kind
+from launcher.output import LONGEST_LINE, TAIL_LINES, RankOutput
+
+Read = Callable[[], bytes]
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Iterator[tuple[RankOutput, Read]]:
+    path = tmp_path / "out"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    yield RankOutput("n [0] ", {Kind.STDOUT: Channel(fd), Kind.STDERR: Channel(fd)}), path.read_bytes
+    os.close(fd)
+
+
+def test_lines_are_whole_and_streams_do_not_mix(sink: tuple[RankOutput, Read]) -> None:
+    output, read = sink
+    output.write(Kind.STDOUT, b"half")
+    output.write(Kind.STDERR, b"other\n")
+    assert read() == b"n [0] other\n"
+    output.write(Kind.STDOUT, b" line\n\nnext")
+    assert read() == b"n [0] other\nn [0] half line\nn [0] \n"
+    output.finish()
+    assert read().endswith(b"n [0] \nn [0] next\n")
+
+
+def test_a_line_without_end_does_not_pile_up(sink: tuple[RankOutput, Read]) -> None:
+    output, read = sink
+    output.write(Kind.STDOUT, b"x" * (LONGEST_LINE + 1))
+    assert read() == b"n [0] " + b"x" * (LONGEST_LINE + 1) + b"\n"
+
+
+def test_the_tail_holds_the_last_lines(sink: tuple[RankOutput, Read]) -> None:
+    output, _ = sink
+    output.write(Kind.STDOUT, b"".join(b"%d\n" % number for number in range(100)))
+    assert list(output.tail) == [b"%d" % number for number in range(100 - TAIL_LINES, 100)]

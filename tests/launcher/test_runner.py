@@ -1,0 +1,70 @@
+"""The runner's parts that a job on loopback cannot show."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launcher.frames import NodeSpec
+from launcher.runner.environment import rank_environment, working_directory
+from launcher.runner.route import interface_to
+
+SPEC = NodeSpec(
+    command=("python", "x"),
+    cwd="/",
+    environment={"USER_SET": "1"},
+    ranks=({"RANK": "0"}, {"RANK": "1"}),
+    peer="10.0.0.1",
+)
+
+
+def routed_interface(address: str) -> str | None:
+    """What iproute2 says."""
+    found = subprocess.run(["ip", "-4", "route", "get", address], capture_output=True, text=True, timeout=10)
+    words = found.stdout.split()
+    return words[words.index("dev") + 1] if found.returncode == 0 else None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.3.2.1", "198.51.100.7", "10.1.2.3"])
+def test_the_interface_is_the_kernels_choice(address: str) -> None:
+    assert interface_to(address) == routed_interface(address)
+
+
+def test_no_route_is_no_interface() -> None:
+    assert interface_to("240.0.0.1") == routed_interface("240.0.0.1")
+
+
+def test_a_spec_survives_its_line() -> None:
+    odd = NodeSpec(command=("\udcff\n", "ü"), cwd="/a b", environment={"K": ""}, ranks=SPEC.ranks, peer="::")
+    assert NodeSpec.from_line(odd.to_line()) == odd
+    assert odd.to_line().count(b"\n") == 1
+
+
+def test_later_variables_win(tmp_path: Path) -> None:
+    base = {"PATH": "/bin", "RANK": "9", "USER_SET": "0", "GLOO_SOCKET_IFNAME": "docker0", "KEPT": "k"}
+    environment = rank_environment(SPEC, 1, base=base, interface="ens5", pytorch_bin=tmp_path)
+    assert environment == {
+        "PATH": f"{tmp_path}:/bin",
+        "RANK": "1",
+        "USER_SET": "1",
+        "KEPT": "k",
+        "GLOO_SOCKET_IFNAME": "ens5",
+        "NCCL_SOCKET_IFNAME": "ens5",
+        "TP_SOCKET_IFNAME": "ens5",
+    }
+
+
+def test_a_node_without_pytorch_keeps_its_path(tmp_path: Path) -> None:
+    environment = rank_environment(SPEC, 0, base={"PATH": "/bin"}, interface=None, pytorch_bin=tmp_path / "no")
+    assert environment["PATH"] == "/bin"
+    assert "GLOO_SOCKET_IFNAME" not in environment
+
+
+def test_ranks_fall_back_to_the_home_directory(tmp_path: Path) -> None:
+    assert working_directory(str(tmp_path), home="/home/u") == str(tmp_path)
+    assert working_directory(str(tmp_path / "gone"), home="/home/u") == "/home/u"
+
+
+def test_a_rank_cannot_reach_the_users_ssh_agent(tmp_path: Path) -> None:
+    base = {"PATH": "/bin", "SSH_AUTH_SOCK": "/run/agent"}
+    assert "SSH_AUTH_SOCK" not in rank_environment(SPEC, 0, base=base, interface=None, pytorch_bin=tmp_path)
