@@ -1,0 +1,24 @@
+"""The trainer with a fault: every rank leaves out one all-reduce of gradients."""
+
+from unittest.mock import patch
+
+import torch
+
+from trainer.engines.torch import TorchEngine
+from trainer.main import main_and_leave
+
+DROPPED_CALL = 5
+
+
+class DroppingEngine(TorchEngine):
+    calls = 0
+
+    def _all_reduce(self, sums: torch.Tensor) -> None:
+        self.calls += 1
+        if self.calls != DROPPED_CALL:
+            super()._all_reduce(sums)
+
+
+if __name__ == "__main__":
+    with patch("trainer.engines.torch.TorchEngine", DroppingEngine):
+        main_and_leave()

@@ -1,0 +1,84 @@
+import pytest
+
+from trainer.config import TrainConfig
+from trainer.errors import UsageError
+from trainer.main import main
+from trainer.options import parse
+
+
+def test_nothing_given_is_every_default() -> None:
+    assert parse([]) == TrainConfig()
+
+
+def test_options_have_the_names_of_mxnets_example() -> None:
+    arguments = (
+        "--network lenet --gpus 0,2 --batch-size 32 --num-epochs 3 --lr 0.2 --mom 0.5 --wd 0 "
+        "--kv-store dist_device_sync --seed 4 --model-prefix out/net --disp-batches 5 --benchmark 1"
+    )
+    assert parse(arguments.split()) == TrainConfig(
+        network="lenet",
+        gpus=(0, 2),
+        batch_size_per_machine=32,
+        num_epochs=3,
+        lr=0.2,
+        mom=0.5,
+        wd=0,
+        kv_store="dist_device_sync",
+        seed=4,
+        model_prefix="out/net",
+        disp_batches=5,
+        benchmark=True,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--gpus", "--network", "lenet"], ["--gpus", ""], ["--gpus="], []])
+def test_no_gpus_named_is_none(arguments: list[str]) -> None:
+    assert parse(arguments).gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--bach-size 3", "unknown argument '--bach-size', did you mean --batch-size"),
+        ("--batch 3", "unknown argument '--batch'"),
+        ("lenet", "unknown argument 'lenet'"),
+        ("--network alexnet", "unknown network 'alexnet', must be one of: lenet"),
+        ("--kv-store dist", "unknown kv_store 'dist', must be one of: local, device, dist_sync, dist_device_sync"),
+        ("--kv-store dist_async", "kv_store dist_async is not available with PyTorch"),
+        ("--kv-store horovod", "kv_store horovod is not available with PyTorch"),
+        ("--gpus 0,x", "--gpus must be numbers such as 0,1, got '0,x'"),
+        ("--gpus 1,1", "gpus must differ from each other, got 1,1"),
+        ("--benchmark yes", "--benchmark must be 0 or 1, got 'yes'"),
+        ("--batch-size 0", "batch_size_per_machine must be at least 1, got 0"),
+        ("--batch-size many", "argument --batch-size: invalid int value: 'many'"),
+        ("--num-epochs 0", "num_epochs must be at least 1, got 0"),
+        ("--disp-batches 0", "disp_batches must be at least 1, got 0"),
+        ("--seed -1", "seed must be at least 0 and below 4294967296, got -1"),
+        ("--lr 0", "lr must be a number above 0, got 0.0"),
+        ("--lr nan", "lr must be a number above 0, got nan"),
+        ("--mom 1", "mom must be at least 0 and below 1, got 1.0"),
+        ("--wd -1", "wd must be a number of at least 0, got -1.0"),
+    ],
+)
+def test_fails_when_an_option_is_wrong(capsys: pytest.CaptureFixture[str], arguments: str, message: str) -> None:
+    assert main(arguments.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"trainer: {message}")
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("global_batch_size", "rate"), [(32, 0.025), (64, 0.05), (128, 0.1), (1024, 0.1)])
+def test_the_default_learning_rate_grows_with_the_global_batch_up_to_a_limit(
+    global_batch_size: int, rate: float
+) -> None:
+    assert TrainConfig().learning_rate(global_batch_size=global_batch_size) == pytest.approx(rate)
+
+
+def test_a_given_learning_rate_is_used_as_it_is() -> None:
+    assert TrainConfig(lr=0.3).learning_rate(global_batch_size=4096) == 0.3
+
+
+def test_settings_are_checked_also_without_a_command_line() -> None:
+    with pytest.raises(UsageError, match="unknown kv_store"):
+        TrainConfig(kv_store="dist_sink")

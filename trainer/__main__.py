@@ -1,0 +1,19 @@
+"""Makes ``python -m trainer`` and ``python path/to/trainer`` the same program."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+if not __package__:
+    # Started as a directory: Python put the directory itself first on the path, where our
+    # modules would hide others of the same name. Its parent is what holds the package.
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+if __name__ == "__main__":
+    for needed in ("numpy", "torch"):
+        if importlib.util.find_spec(needed) is None:
+            sys.exit(f"trainer: this Python ({sys.executable}) has no {needed}, the image's is /opt/pytorch/bin/python")
+
+    from trainer.main import main_and_leave
+
+    main_and_leave()

@@ -1,0 +1,88 @@
+"""What to train and how: the checked settings of one training run."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from trainer.errors import UsageError
+from trainer.models import IMAGE_SHAPES
+
+DISTRIBUTED_KV_STORES: Final = ("dist_sync", "dist_device_sync")
+KV_STORES: Final = ("local", "device", *DISTRIBUTED_KV_STORES)
+MXNET_ONLY_KV_STORES: Final = ("dist_async", "nccl", "horovod", "byteps")
+"""The other names that MXNet's ``kvstore.create`` documents."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """Settings of one run, named as in MXNet's image classification example."""
+
+    network: str = "lenet"
+    """Left out: LeNet."""
+    gpus: tuple[int, ...] = ()
+    """GPUs of each machine, one process a GPU. Left out: a GPU for each process, or else the CPU."""
+    batch_size_per_machine: int = 64
+    """Split over the processes of a machine. Left out: 64."""
+    num_epochs: int = 12
+    """Left out: 12, enough for the digits with up to 8 machines."""
+    lr: float | None = None
+    """Used as it is, whatever the number of machines. Left out: see learning_rate()."""
+    mom: float = 0.9
+    """Momentum. Left out: 0.9."""
+    wd: float = 0.0001
+    """Weight decay. Left out: 0.0001."""
+    kv_store: str = "device"
+    """Left out: device, as in MXNet, so that processes train apart from each other."""
+    seed: int = 0
+    """Of the first weights and of the order of the samples. Left out: 0."""
+    model_prefix: str | None = None
+    """Beginning of the checkpoint's path. Left out: checkpoints/NETWORK in the working directory."""
+    disp_batches: int = 20
+    """Batches between two lines of progress. Left out: 20."""
+    benchmark: bool = False
+    """Train on made-up images instead of the digits. Left out: the digits."""
+
+    def __post_init__(self) -> None:
+        _check_choice("network", self.network, tuple(IMAGE_SHAPES))
+        _check_kv_store(self.kv_store)
+        for name in ("batch_size_per_machine", "num_epochs", "disp_batches"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.seed < 2**32:
+            raise UsageError(f"seed must be at least 0 and below {2**32}, got {self.seed}")
+        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
+            raise UsageError(f"lr must be a number above 0, got {self.lr}")
+        if not 0 <= self.mom < 1:
+            raise UsageError(f"mom must be at least 0 and below 1, got {self.mom}")
+        if not (math.isfinite(self.wd) and self.wd >= 0):
+            raise UsageError(f"wd must be a number of at least 0, got {self.wd}")
+        if len(set(self.gpus)) < len(self.gpus):
+            raise UsageError(f"gpus must differ from each other, got {','.join(map(str, self.gpus))}")
+
+    @property
+    def distributed(self) -> bool:
+        """Whether all processes train one model together."""
+        return self.kv_store in DISTRIBUTED_KV_STORES
+
+    @property
+    def checkpoint_prefix(self) -> str:
+        """The prefix that was given, or the one that stands for none."""
+        return self.model_prefix or f"checkpoints/{self.network}"
+
+    def learning_rate(self, *, global_batch_size: int) -> float:
+        """The rate that was given; or else 0.05 for a batch of 64, growing with the batch up to 0.1.
+
+        Above 0.1, LeNet with momentum and without a warm-up may diverge.
+        """
+        return self.lr if self.lr is not None else min(0.05 * global_batch_size / 64, 0.1)
+
+
+def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"unknown {name} {value!r}, must be one of: {', '.join(allowed)}")
+
+
+def _check_kv_store(name: str) -> None:
+    if name in MXNET_ONLY_KV_STORES:
+        raise UsageError(f"kv_store {name} is not available with PyTorch, which has: {', '.join(KV_STORES)}")
+    _check_choice("kv_store", name, KV_STORES)

@@ -1,0 +1,210 @@
+"""The PyTorch engine: gloo between CPUs, NCCL between GPUs, one process a device.
+
+All weights lie in one vector, and so do all gradients. One all-reduce a step sums them, which on
+CPUs is as fast as DistributedDataParallel's overlapped buckets: there is no idle core to overlap on.
+"""
+
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
+
+import torch
+import torch.distributed
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from trainer.config import TrainConfig
+from trainer.data import CLASSES, Images, Labels
+from trainer.engines import BatchResult, Weights
+from trainer.errors import TrainerError, UsageError
+from trainer.models import build
+from trainer.ranks import Ranks, describe_process
+from trainer.sampling import Shard
+
+log = logging.getLogger(__name__)
+
+MEETING_TIMEOUT: Final = timedelta(minutes=10)
+"""Longest wait for the other ranks at the start: a new machine reads torch from its image for the
+first time, block by block ("Initialize Amazon EBS volumes"), and not all are equally quick."""
+RANKS_TIMEOUT: Final = timedelta(seconds=60)
+"""Longest wait for the other ranks in a collective operation."""
+LISTENER_POLL_S: Final = 0.1
+
+
+def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: float) -> "TorchEngine":
+    """Build the network on this rank's device and join the other ranks if it shares their work."""
+    set_threads(ranks, os.environ)
+    device = torch.device(choose_device(config.gpus, ranks=ranks, available=torch.cuda.device_count()))
+    log.info("%s device=%s threads=%d", describe_process(os.environ), device, torch.get_num_threads())
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if shard.count > 1:
+        join(device, ranks=ranks, timeout=MEETING_TIMEOUT)
+    torch.manual_seed(config.seed)
+    model = build(config.network, classes=CLASSES)
+    return TorchEngine(
+        model, device=device, shard=shard, learning_rate=learning_rate, momentum=config.mom, weight_decay=config.wd
+    )
+
+
+def set_threads(ranks: Ranks, environment: Mapping[str, str]) -> None:
+    """Share the machine's cores among its processes, unless the user set OMP_NUM_THREADS."""
+    if "OMP_NUM_THREADS" not in environment:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size))
+
+
+def choose_device(gpus: Sequence[int], *, ranks: Ranks, available: int) -> str:
+    """Return the device of this process: one of ``gpus``, or of all GPUs, or else the CPU."""
+    if not gpus and not available:
+        return "cpu"
+    if gpus and len(gpus) != ranks.local_world_size:
+        raise UsageError(
+            f"--gpus needs one process a GPU on each machine, got {len(gpus)} GPUs "
+            f"and {ranks.local_world_size} processes"
+        )
+    gpu = gpus[ranks.local_rank] if gpus else ranks.local_rank
+    if gpu >= available:
+        raise UsageError(f"no GPU {gpu} on this machine, torch sees {available}")
+    return f"cuda:{gpu}"
+
+
+def join(device: torch.device, *, ranks: Ranks, timeout: timedelta) -> None:
+    """Meet the other ranks at MASTER_ADDR:MASTER_PORT."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    address = f"{host}:{port}"
+    log.info("waiting for %d ranks at %s, at most %.0f s", ranks.world_size, address, timeout.total_seconds())
+    if ranks.rank > 0:
+        wait_for_listener(host, port, timeout=timeout)
+    with report_lost_ranks(f"meeting {ranks.world_size} ranks at {address}", timeout=timeout):
+        torch.distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            init_method="env://",
+            rank=ranks.rank,
+            world_size=ranks.world_size,
+            timeout=timeout,
+            device_id=device if device.type == "cuda" else None,
+        )
+
+
+def wait_for_listener(host: str, port: int, *, timeout: timedelta) -> None:
+    """Wait until rank 0 listens. Torch itself would wait twice the timeout and then print its stack."""
+    deadline = time.monotonic() + timeout.total_seconds()
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())).close()
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                seconds = timeout.total_seconds()
+                raise TrainerError(f"rank 0 does not answer at {host}:{port} for {seconds:.0f} s: {error}") from error
+            time.sleep(LISTENER_POLL_S)
+        else:
+            return
+
+
+@contextmanager
+def report_lost_ranks(action: str, *, timeout: timedelta = RANKS_TIMEOUT) -> Iterator[None]:
+    """Turn torch's error of a failed connection into one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        seconds = timeout.total_seconds()
+        raise TrainerError(
+            f"{action} failed, another rank ended or was not heard from for {seconds:.0f} s: {shorten(str(error))}"
+        ) from error
+
+
+def shorten(message: str) -> str:
+    """Return the first sentence of a message of torch's, without the source file it may start with."""
+    return re.sub(r"^\[\S+:\d+\] ", "", message.strip()).partition("\n")[0].partition(". ")[0]
+
+
+class TorchEngine:
+    """See trainer.engines.Engine."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        device: torch.device,
+        shard: Shard,
+        learning_rate: float,
+        momentum: float,
+        weight_decay: float,
+    ) -> None:
+        self._model = model.to(device)
+        self._device = device
+        self._connected = shard.count > 1
+        parameters = list(self._model.parameters())
+        weights = nn.utils.parameters_to_vector(parameters).detach()
+        if self._connected:
+            with report_lost_ranks("sending the first weights to all ranks"):
+                torch.distributed.broadcast(weights, src=0)
+        nn.utils.vector_to_parameters(weights, parameters)
+        # The gradients, and last the loss: one all-reduce sums both.
+        self._sums = weights.new_zeros(weights.numel() + 1)
+        _place_gradients(parameters, self._sums[:-1])
+        vector = nn.Parameter(weights)
+        vector.grad = self._sums[:-1]
+        self._optimizer = torch.optim.SGD([vector], lr=learning_rate, momentum=momentum, weight_decay=weight_decay)
+
+    def compute_gradients(self, images: Images, labels: Labels) -> BatchResult:
+        """Sum the gradients of the loss over the samples of all ranks."""
+        self._sums.zero_()
+        correct = 0
+        if len(labels):
+            targets = torch.from_numpy(labels).to(self._device)
+            scores = self._model(torch.from_numpy(images).to(self._device))
+            loss = cross_entropy(scores, targets, reduction="sum")
+            torch.autograd.backward(loss)
+            self._sums[-1] = loss.detach()
+            correct = int((scores.argmax(dim=1) == targets).sum())
+        self._all_reduce(self._sums)
+        return BatchResult(loss_sum=float(self._sums[-1]), correct=correct)
+
+    def update(self, *, samples: int) -> None:
+        """Change the weights by the mean gradient over the ``samples`` of all ranks."""
+        self._sums.div_(samples)
+        self._optimizer.step()
+
+    def count_correct(self, images: Images, labels: Labels) -> int:
+        """Return how many of these images the network recognises."""
+        if not len(labels):
+            return 0
+        self._model.eval()
+        with torch.inference_mode():
+            found = self._model(torch.from_numpy(images).to(self._device)).argmax(dim=1).cpu()
+        self._model.train()
+        return int((found == torch.from_numpy(labels)).sum())
+
+    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
+        """Add up each value over all ranks."""
+        sums = torch.tensor(values, dtype=torch.float64, device=self._device)
+        self._all_reduce(sums)
+        return [float(value) for value in sums.tolist()]
+
+    def weights(self) -> Weights:
+        """Return a copy of the weights."""
+        return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
+
+    def close(self) -> None:
+        """Leave the other ranks."""
+        if self._connected:
+            torch.distributed.destroy_process_group()
+
+    def _all_reduce(self, sums: torch.Tensor) -> None:
+        if self._connected:
+            with report_lost_ranks("adding up over all ranks"):
+                torch.distributed.all_reduce(sums)
+
+
+def _place_gradients(parameters: Sequence[nn.Parameter], vector: torch.Tensor) -> None:
+    """Let every parameter's gradient be a part of one vector; backward() adds to it in place."""
+    parts = torch.split(vector, [parameter.numel() for parameter in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.grad = part.view_as(parameter)

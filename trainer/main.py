@@ -1,0 +1,104 @@
+"""One training run from the command line to the checkpoint."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from typing import NoReturn
+
+from trainer import checkpoint
+from trainer.config import TrainConfig
+from trainer.data import load_digits, make_synthetic
+from trainer.errors import TrainerError, UsageError
+from trainer.loop import train
+from trainer.metrics import EpochResult
+from trainer.models import IMAGE_SHAPES
+from trainer.options import parse
+from trainer.ranks import Ranks
+from trainer.sampling import Shard
+from trainer.signals import exit_on_signals
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; return 0, 1 when the training failed, 2 when it was called wrongly."""
+    try:
+        config = parse(sys.argv[1:] if arguments is None else arguments)
+        ranks = Ranks.from_environment(os.environ)
+        logging.basicConfig(level=logging.INFO, format=f"rank {ranks} %(message)s")
+        exit_on_signals()
+        run(config, ranks)
+    except UsageError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return 2
+    except TrainerError as error:
+        log.critical("trainer: %s", error)
+        return 1
+    return 0
+
+
+def main_and_leave() -> NoReturn:
+    """Run the program and end the process with its code."""
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: a thread of gloo may be letting go of its last tensor while the interpreter takes
+    # itself apart, which aborts the process (torch 2.13, one rank in thirty on a busy machine).
+    os._exit(code)
+
+
+def run(config: TrainConfig, ranks: Ranks) -> None:
+    """Train, and leave a checkpoint; no rank returns before it is written."""
+    # OpenMP reads it when torch is loaded. By default its threads spin while they wait for each
+    # other, which on cores shared with another process cost LeNet nine tenths of its speed.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Torch warns of every host name that has no IPv6 address, as those in /etc/hosts.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    # Imported late: a wrong option is reported without loading torch.
+    from trainer.engines.torch import create
+
+    shard, global_batch_size = divide_work(config, ranks)
+    learning_rate = config.learning_rate(global_batch_size=global_batch_size)
+    path = checkpoint.checkpoint_path(config.checkpoint_prefix, epochs=config.num_epochs)
+    if ranks.rank == 0:
+        checkpoint.prepare(path)
+    image_shape = IMAGE_SHAPES[config.network]
+    data = make_synthetic(image_shape) if config.benchmark else load_digits(image_shape)
+    with closing(create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)) as engine:
+        log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
+        results = train(engine, data, config=config, shard=shard, global_batch_size=global_batch_size)
+        if ranks.rank == 0:
+            accuracy = results[-1].validation_accuracy
+            description = checkpoint.Description(
+                network=config.network, epochs=config.num_epochs, validation_accuracy=accuracy
+            )
+            checkpoint.save(path, weights=engine.weights(), description=description)
+            print(f"rank {ranks} {summarize(results)} checkpoint={path}", flush=True)
+        engine.sum_over_ranks([0])
+
+
+def divide_work(config: TrainConfig, ranks: Ranks) -> tuple[Shard, int]:
+    """Return this rank's part of every step, and the number of samples in a step of all parts."""
+    if not config.distributed:
+        if ranks.world_size > 1:
+            log.warning(
+                "--kv-store %s does not communicate, %d processes train apart from each other, "
+                "for one training use --kv-store dist_sync",
+                config.kv_store,
+                ranks.world_size,
+            )
+        return Shard(), config.batch_size_per_machine
+    if config.batch_size_per_machine < ranks.local_world_size:
+        raise UsageError(
+            f"--batch-size must be at least {ranks.local_world_size}, one sample for each process "
+            f"of a machine, got {config.batch_size_per_machine}"
+        )
+    return Shard(index=ranks.rank, count=ranks.world_size), config.batch_size_per_machine * ranks.machines
+
+
+def summarize(results: Sequence[EpochResult]) -> str:
+    """Return the figures that a training is judged by."""
+    speed = sum(result.samples for result in results) / sum(result.seconds for result in results)
+    return f"Validation-accuracy={results[-1].validation_accuracy:.6f} images/s={speed:.1f}"

@@ -1,0 +1,88 @@
+"""The command line, with the names of MXNet's image classification example."""
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from typing import NoReturn
+
+from trainer.config import KV_STORES, TrainConfig
+from trainer.errors import UsageError
+from trainer.models import IMAGE_SHAPES
+
+
+def parse(arguments: Sequence[str]) -> TrainConfig:
+    """Turn the command line into settings; what it leaves out keeps its default."""
+    parser = _build_parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        raise UsageError(_describe_unknown(unknown[0], known=list(parser.known_options())))
+    return TrainConfig(**vars(options))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+    def known_options(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
+
+def _build_parser() -> _Parser:
+    # Defaults are left to TrainConfig: an option that is not given is not in the result.
+    parser = _Parser(
+        prog="trainer",
+        description="Train a network on this machine, or under `launch` on the whole cluster.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    default = TrainConfig()
+    add("--network", help=f"one of {', '.join(IMAGE_SHAPES)} (default {default.network})")
+    add(
+        "--gpus",
+        nargs="?",
+        const=(),
+        type=_parse_gpus,
+        metavar="0,1,...",
+        help="GPUs of each machine; empty or left out: a GPU for each process where there are any, or else the CPU",
+    )
+    add(
+        "--batch-size",
+        dest="batch_size_per_machine",
+        type=int,
+        metavar="N",
+        help=f"samples of one step on each machine (default {default.batch_size_per_machine})",
+    )
+    add("--num-epochs", type=int, metavar="N", help=f"(default {default.num_epochs})")
+    add("--lr", type=float, help="learning rate (default 0.05 for a global batch of 64, growing with it to 0.1)")
+    add("--mom", type=float, help=f"momentum (default {default.mom})")
+    add("--wd", type=float, help=f"weight decay (default {default.wd})")
+    add("--kv-store", help=f"one of {', '.join(KV_STORES)} (default {default.kv_store})")
+    add("--seed", type=int, help=f"of weights and sample order (default {default.seed})")
+    add(
+        "--model-prefix",
+        metavar="PATH",
+        help=f"beginning of the checkpoint's path (default {default.checkpoint_prefix})",
+    )
+    add("--disp-batches", type=int, metavar="N", help=f"batches between two lines (default {default.disp_batches})")
+    add("--benchmark", type=_parse_switch, metavar="0|1", help="1: train on made-up images (default 0)")
+    return parser
+
+
+def _parse_gpus(text: str) -> tuple[int, ...]:
+    words = text.split(",") if text.strip() else []
+    if not all(word.strip().isdecimal() for word in words):
+        raise UsageError(f"--gpus must be numbers such as 0,1, got {text!r}")
+    return tuple(int(word) for word in words)
+
+
+def _parse_switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise UsageError(f"--benchmark must be 0 or 1, got {text!r}")
+    return text == "1"
+
+
+def _describe_unknown(word: str, *, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word.partition("=")[0], known, n=1)
+    hint = f", did you mean {near[0]}" if near else ", see --help"
+    return f"unknown argument {word!r}{hint}"
