@@ -1,0 +1,77 @@
+"""Finds clusters: the CloudFormation stacks that have a cluster's outputs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from bootstrap.contract import CLUSTER_NAME_OUTPUT, LOGIN_USER_OUTPUT, TABLE_OUTPUT
+from cli.errors import ClusterError
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_cloudformation.type_defs import StackTypeDef
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cluster:
+    """What the outputs of a cluster's stack say."""
+
+    name: str
+    stack_name: str
+    table: str
+    login_user: str
+
+
+def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
+    """Every cluster of the account and region."""
+    for page in cloudformation.get_paginator("describe_stacks").paginate():
+        for stack in page["Stacks"]:
+            cluster = _cluster(stack)
+            if cluster is not None:
+                yield cluster
+
+
+def _cluster(stack: "StackTypeDef") -> Cluster | None:
+    outputs = {out["OutputKey"]: out["OutputValue"] for out in stack.get("Outputs", [])}
+    if not outputs.keys() >= {CLUSTER_NAME_OUTPUT, TABLE_OUTPUT, LOGIN_USER_OUTPUT}:
+        return None
+    return Cluster(
+        name=outputs[CLUSTER_NAME_OUTPUT],
+        stack_name=stack["StackName"],
+        table=outputs[TABLE_OUTPUT],
+        login_user=outputs[LOGIN_USER_OUTPUT],
+    )
+
+
+def _named(cloudformation: "CloudFormationClient", name: str) -> Cluster | None:
+    """The cluster whose stack has its name, as ours have: asks for no right to see other stacks."""
+    try:
+        stacks = cloudformation.describe_stacks(StackName=name)["Stacks"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ValidationError":  # there is no such stack
+            raise
+        return None
+    cluster = _cluster(stacks[0])
+    return cluster if cluster is not None and cluster.name == name else None
+
+
+def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
+    """The cluster called `name`, or the only one there is."""
+    named = _named(cloudformation, name) if name is not None else None
+    if named is not None:
+        return named
+    clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
+    names = ", ".join(cluster.name for cluster in clusters)
+    if not clusters:
+        raise ClusterError(f"no cluster in {region}; dlcluster why --cluster NAME tells how a deploy of it ended")
+    if name is None and len(clusters) > 1:
+        raise ClusterError(f"more than one cluster in {region}, choose with --cluster: {names}")
+    chosen = [cluster for cluster in clusters if name in (None, cluster.name)]
+    if not chosen:
+        raise ClusterError(f"no cluster {name!r} in {region}, there is: {names}")
+    if len(chosen) > 1:
+        stacks = ", ".join(cluster.stack_name for cluster in chosen)
+        raise ClusterError(f"more than one stack in {region} calls its cluster {name}: {stacks}")
+    return chosen[0]

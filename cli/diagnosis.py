@@ -1,0 +1,111 @@
+"""Why a deploy failed or a node is missing: what CloudFormation, EC2 and the nodes say of it."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from cli.aws import Clients, aws_errors
+from cli.clusters import Cluster
+from cli.errors import ClusterError
+from cli.node_logs import NodeLog, newest_streams, read_log
+from cli.nodes import RUNNING, find_machines, missing_count, read_membership
+from cli.scaling import Activity, distinct_failures, find_groups, read_activities
+from cli.stack_history import Event, StackRecord, last_failures, physical_ids, read_events
+
+MOST_NODES: Final = 3
+MOST_LINES: Final = 10
+MOST_ACTIVITIES: Final = 5
+_INSTANCE_ID: Final = re.compile(r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Presence:
+    """Which nodes a cluster should have and has."""
+
+    sentence: str = ""
+    absent: tuple[str, ...] = ()
+    """Instances that are no node now: members that do not run, and instances that have not become members."""
+    complete: bool = True
+
+
+NO_CLUSTER: Final = Presence()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """What is known of a cluster's trouble."""
+
+    stack: StackRecord
+    failures: tuple[Event, ...]
+    """Of the last deploy or destroy that failed, the cause first."""
+    presence: Presence
+    activities: tuple[Activity, ...]
+    log_group: str
+    """Empty when the stack has none."""
+    logs: tuple[NodeLog, ...]
+    unknown: tuple[str, ...]
+    """What could not be asked, and why."""
+
+
+def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> Diagnosis:
+    """Ask all that can tell; what a service refuses is left out and said."""
+    unknown: list[str] = []
+
+    def ask(call: Callable[[], T], otherwise: T) -> T:
+        try:
+            with aws_errors():
+                return call()
+        except ClusterError as error:
+            unknown.append(str(error))
+            return otherwise
+
+    events = read_events(clients.cloudformation, stack.stack_id)
+    failures = last_failures(events)
+    presence = ask(lambda: _presence(clients, cluster), NO_CLUSTER) if cluster else NO_CLUSTER
+    log_group = "".join(physical_ids(events, "AWS::Logs::LogGroup")[-1:])
+    activities: list[Activity] = []
+    logs: list[NodeLog] = []
+    if failures or not presence.complete:
+        groups = physical_ids(events, "AWS::AutoScaling::AutoScalingGroup")
+        activities = ask(lambda: read_activities(clients.autoscaling, groups), activities)
+        suspects = _suspects(failures, presence)
+        launched = [found for activity in activities for found in _INSTANCE_ID.findall(activity.description)]
+        logs = ask(lambda: _logs(clients, log_group, suspects, launched), logs) if log_group else []
+    return Diagnosis(
+        stack=stack,
+        failures=tuple(failures),
+        presence=presence,
+        activities=tuple(distinct_failures(activities, MOST_ACTIVITIES) or activities[:1]),
+        log_group=log_group,
+        logs=tuple(logs),
+        unknown=tuple(unknown),
+    )
+
+
+def _presence(clients: Clients, cluster: Cluster) -> Presence:
+    membership = read_membership(clients.dynamodb, table=cluster.table, cluster_name=cluster.name)
+    started = find_groups(clients.autoscaling, cluster.name).instance_ids
+    ids = [member.instance_id for member in membership.members]
+    machines = find_machines(clients.ec2, ids)
+    missing = missing_count(membership, machines)
+    lost = [instance_id for instance_id in ids if machines[instance_id].state != RUNNING]
+    return Presence(
+        sentence=f"{missing} of {membership.expected} nodes missing" if missing else f"all {membership.expected} nodes",
+        absent=(*(instance_id for instance_id in started if instance_id not in ids), *lost),
+        complete=not missing,
+    )
+
+
+def _suspects(failures: Sequence[Event], presence: Presence) -> list[str]:
+    """Instances that the failures name, and those that should be nodes."""
+    named = (instance_id for event in failures for instance_id in _INSTANCE_ID.findall(event.reason))
+    return list(dict.fromkeys([*presence.absent, *named]))[:MOST_NODES]
+
+
+def _logs(clients: Clients, group: str, suspects: Sequence[str], launched: Sequence[str]) -> list[NodeLog]:
+    """Of the suspects; without any of those that spoke last; if none ever spoke, of those launched last."""
+    silent = list(dict.fromkeys(launched))[:MOST_NODES]
+    wanted = suspects or newest_streams(clients.logs, group, count=MOST_NODES) or silent
+    return [read_log(clients.logs, group, instance_id, lines=MOST_LINES) for instance_id in wanted]

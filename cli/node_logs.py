@@ -1,0 +1,43 @@
+"""What nodes said last, from the log group of their cluster: it outlives node and stack."""
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mypy_boto3_logs import CloudWatchLogsClient
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeLog:
+    """The end of one node's log."""
+
+    instance_id: str
+    lines: tuple[str, ...]
+
+
+def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, lines: int) -> NodeLog:
+    """The last lines of a node; none when it never reached the log group."""
+    try:
+        events = logs.get_log_events(logGroupName=group, logStreamName=instance_id, limit=lines, startFromHead=False)[
+            "events"
+        ]
+    except logs.exceptions.ResourceNotFoundException:
+        return NodeLog(instance_id=instance_id, lines=())
+    return NodeLog(
+        instance_id=instance_id,
+        lines=tuple(f"{_clock(event['timestamp'])} {event['message'].rstrip()}" for event in events),
+    )
+
+
+def newest_streams(logs: "CloudWatchLogsClient", group: str, *, count: int) -> list[str]:
+    """The nodes that spoke last."""
+    try:
+        found = logs.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True, limit=count)
+    except logs.exceptions.ResourceNotFoundException:
+        return []
+    return [stream["logStreamName"] for stream in found["logStreams"]]
+
+
+def _clock(milliseconds: int) -> str:
+    return f"{datetime.fromtimestamp(milliseconds / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

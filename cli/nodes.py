@@ -1,0 +1,158 @@
+"""The nodes of a cluster: the membership record, joined with what EC2 says of each."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from bootstrap.contract import (
+    MASTER,
+    MASTER_HOST,
+    MEMBERSHIP_ID,
+    RECORD_VERSION,
+    TABLE_KEY,
+    worker_host,
+)
+from cli.errors import ClusterError, UsageError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """One node as the membership record has it."""
+
+    slot: int
+    instance_id: str
+    address: str
+    """Private address."""
+    node_type: str
+    host_key: str
+    """Public ed25519 host key, which the node itself wrote to the table."""
+
+    @property
+    def alias(self) -> str:
+        """Its host name within the cluster."""
+        return worker_host(self.slot)
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Every host name it has within the cluster."""
+        return (MASTER_HOST, self.alias) if self.node_type == MASTER else (self.alias,)
+
+    @property
+    def short_name(self) -> str:
+        """``master`` or ``worker2``."""
+        return MASTER if self.node_type == MASTER else self.alias.removeprefix("deeplearning-")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Membership:
+    """Who is in which slot."""
+
+    generation: int
+    expected: int
+    members: tuple[Member, ...]
+
+    @property
+    def master(self) -> Member:
+        """The node that can be reached from outside."""
+        for member in self.members:
+            if member.node_type == MASTER:
+                return member
+        raise ClusterError("the cluster has no master now: it may be starting or being replaced")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """What EC2 says of a node."""
+
+    instance_type: str
+    zone: str
+    public_address: str
+    """Empty without one."""
+    state: str
+
+
+RUNNING: Final = "running"
+GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
+
+
+def read_membership(dynamodb: "DynamoDBClient", *, table: str, cluster_name: str) -> Membership:
+    """The membership record of a cluster's table."""
+    try:
+        found = dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}}, ConsistentRead=True)
+    except dynamodb.exceptions.ResourceNotFoundException as error:
+        raise ClusterError(
+            f"cluster {cluster_name} has no table {table} now: after a new deploy, print a new dlcluster ssh-config"
+        ) from error
+    item = found.get("Item")
+    if item is None:
+        raise ClusterError(f"cluster {cluster_name} has no members yet: its master has not started")
+    version = int(item["version"]["N"])
+    if version != RECORD_VERSION:
+        raise ClusterError(
+            f"cluster {cluster_name} has record version {version}, this dlcluster knows {RECORD_VERSION}"
+        )
+    rows = json.loads(item["members"]["S"])
+    fields = Member.__dataclass_fields__.keys()
+    members = (Member(**{key: row[key] for key in fields}) for row in rows)
+    return Membership(
+        generation=int(item["generation"]["N"]),
+        expected=int(item["expected"]["N"]),
+        members=tuple(sorted(members, key=lambda member: member.slot)),
+    )
+
+
+def find_machines(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Machine]:
+    """What EC2 says of each instance; one that it has forgotten is gone."""
+    # A filter, unlike InstanceIds, does not fail for an id that no longer exists.
+    pages = ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": "instance-id", "Values": list(instance_ids)}]
+    )
+    reservations = (reservation for page in pages for reservation in page["Reservations"])
+    found = {
+        instance["InstanceId"]: _machine(instance)
+        for reservation in reservations
+        for instance in reservation["Instances"]
+    }
+    return {instance_id: found.get(instance_id, GONE) for instance_id in instance_ids}
+
+
+def missing_count(membership: Membership, machines: Mapping[str, Machine]) -> int:
+    """How many nodes there should be and are not: never joined, stopped or lost."""
+    running = sum(machines[member.instance_id].state == RUNNING for member in membership.members)
+    return max(membership.expected - running, 0)
+
+
+def _machine(instance: "InstanceTypeDef") -> Machine:
+    return Machine(
+        instance_type=instance["InstanceType"],
+        zone=instance["Placement"]["AvailabilityZone"],
+        public_address=instance.get("PublicIpAddress", ""),
+        state=instance["State"]["Name"],
+    )
+
+
+def master_address(ec2: "EC2Client", membership: Membership) -> str:
+    """The master's public address."""
+    master = membership.master
+    machine = find_machines(ec2, [master.instance_id])[master.instance_id]
+    if not machine.public_address:
+        raise ClusterError(f"the master {master.instance_id} has no public address, its state is {machine.state}")
+    return machine.public_address
+
+
+def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> Member:
+    """The node that `name` means: master, worker2, 2, deeplearning-worker2 or an instance id."""
+    members = tuple(members)
+    short = name.removeprefix(f"{cluster_name}-")
+    for member in members:
+        known = (*member.host_names, member.short_name, member.instance_id, str(member.slot), f"worker{member.slot}")
+        if name in known or short in known:
+            return member
+    listed = ", ".join(f"{member.short_name} ({member.instance_id})" for member in members)
+    raise UsageError(f"no node {name!r} in cluster {cluster_name}, there is: {listed}")

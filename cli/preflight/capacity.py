@@ -1,0 +1,102 @@
+"""Whether the account may start that many instances of the type, in the zone."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from bootstrap.contract import CLUSTER_TAG
+from cli.preflight import quotas
+from cli.preflight.finding import Finding, ok, problem, warning
+from cli.preflight.site import Site
+from stacks import instances
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+
+def offering(site: Site) -> Iterator[Finding]:
+    """Look whether EC2 has the type in the cluster's zone."""
+    name = site.props.instance_type
+    zone, zones = _zone(site), _zones_with(site, name)
+    if zone in zones:
+        yield ok("instance type", f"{name} is offered in {zone}")
+    elif zones:
+        others = " or ".join(f"-c availability_zone={other}" for other in zones)
+        yield problem("instance type", f"{name} is not offered in {zone}", others)
+    else:
+        near = instances.find(name)
+        other = near.successor if near and near.successor else "another instance_type"
+        yield problem("instance type", f"{name} is not offered in {site.region}", f"choose {other}, or another region")
+
+
+def _zone(site: Site) -> str:
+    """The cluster's zone; without a setting it is the region's first, as the template has it."""
+    if site.props.availability_zone is not None:
+        return site.props.availability_zone
+    found = site.clients.ec2.describe_availability_zones(
+        Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}, {"Name": "state", "Values": ["available"]}]
+    )
+    return min(zone["ZoneName"] for zone in found["AvailabilityZones"])
+
+
+def _zones_with(site: Site, instance_type: str) -> list[str]:
+    pages = site.clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
+        LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [instance_type]}]
+    )
+    return sorted(found["Location"] for page in pages for found in page["InstanceTypeOfferings"])
+
+
+def vcpus(site: Site) -> Iterator[Finding]:
+    """Compare the vCPUs that the cluster needs with the quota, less what runs."""
+    quota = quotas.vcpu_quota(site.props.instance_type)
+    if quota is None:
+        yield warning("vCPU quota", f"could not check: no quota is known for {site.props.instance_type}")
+        return
+    needed = site.nodes * _vcpus_of_type(site)
+    allowed = quotas.value(site, quota)
+    used = _running_vcpus(site, quota)
+    found = f"{site.nodes} x {site.props.instance_type} are {needed} vCPUs; {quota.name}: {allowed}, {used} in use"
+    if used + needed > allowed:
+        yield problem("vCPU quota", found, quotas.request(quota, wanted=used + needed, region=site.region))
+    else:
+        yield ok("vCPU quota", found)
+
+
+def _vcpus_of_type(site: Site) -> int:
+    if site.props.instance is not None:
+        return site.props.instance.vcpus
+    # Any type is taken together with an ami of the user's.
+    name = site.props.instance_type
+    # EC2's list of type names is newer than what the client's types know.
+    pages = site.clients.ec2.get_paginator("describe_instance_types").paginate(
+        Filters=[{"Name": "instance-type", "Values": [name]}]
+    )
+    found = [kind["VCpuInfo"]["DefaultVCpus"] for page in pages for kind in page["InstanceTypes"]]
+    return found[0] if found else 0
+
+
+def _running_vcpus(site: Site, quota: quotas.Quota) -> int:
+    """The vCPUs of other on-demand instances that the quota counts; the cluster's own are in what it needs."""
+    pages = site.clients.ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    )
+    reservations = (reservation for page in pages for reservation in page["Reservations"])
+    return sum(
+        _vcpus(instance)
+        for reservation in reservations
+        for instance in reservation["Instances"]
+        if quotas.vcpu_quota(instance["InstanceType"]) == quota
+        and "InstanceLifecycle" not in instance  # Spot, scheduled and capacity blocks have other quotas.
+        and not _is_own(instance, site.props.cluster_name)
+    )
+
+
+def _is_own(instance: "InstanceTypeDef", cluster_name: str) -> bool:
+    return {"Key": CLUSTER_TAG, "Value": cluster_name} in instance.get("Tags", [])
+
+
+def _vcpus(instance: "InstanceTypeDef") -> int:
+    options = instance.get("CpuOptions", {})
+    if "CoreCount" in options:
+        return options["CoreCount"] * options.get("ThreadsPerCore", 1)
+    known = instances.find(instance["InstanceType"])
+    return known.vcpus if known else 0

@@ -1,0 +1,92 @@
+"""Whether the machine image is there and suits the instance type and the root volume."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.site import Site
+from stacks import instances
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import ImageTypeDef
+
+ROOT_DEVICE: Final = "/dev/sda1"
+"""Ubuntu's, which the template gives its size to."""
+DEEP_LEARNING_AMIS: Final = "/aws/service/deeplearning/ami/x86_64"
+
+
+def image(site: Site) -> Iterator[Finding]:
+    """Find the image as the deploy will, and look at it."""
+    name = parameter_name(site)
+    pinned = _pin(site, name)
+    ami = site.context.get(pinned) or _resolve(site, name)
+    if ami is None:
+        yield problem("AMI", f"there is no SSM parameter {name} in {site.region}", _other_images(site))
+        return
+    # By a filter, as a name that is not found would be an error.
+    found = site.clients.ec2.describe_images(
+        Filters=[{"Name": "image-id", "Values": [str(ami)]}], IncludeDeprecated=True
+    )["Images"]
+    if not found:
+        again = f"cdk context --reset '{pinned}'" if pinned in site.context else "set ami to one that you can use"
+        yield problem("AMI", f"{ami} is not there in {site.region}, or not shared with {site.account}", again)
+        return
+    faults = list(_faults(site, found[0]))
+    yield from faults
+    if not faults:
+        yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {site.props.instance_type}")
+
+
+def parameter_name(site: Site) -> str:
+    """The setting, or the parameter of the Deep Learning AMI for the type."""
+    if site.props.ami is not None:
+        return site.props.ami
+    family = site.props.instance.ami_family if site.props.instance else None
+    return f"{DEEP_LEARNING_AMIS}/{family}/latest/ami-id"
+
+
+def _pin(site: Site, name: str) -> str:
+    """Key of cdk.context.json under which the CDK keeps what the parameter once said."""
+    return f"ssm:account={site.account}:parameterName={name}:region={site.region}"
+
+
+def _resolve(site: Site, name: str) -> str | None:
+    if name.startswith("ami-"):
+        return name
+    ssm = site.clients.ssm
+    try:
+        return ssm.get_parameter(Name=name)["Parameter"]["Value"]
+    except ssm.exceptions.ParameterNotFound:
+        return None
+
+
+def _other_images(site: Site) -> str:
+    if site.props.ami is not None:
+        return "correct ami"
+    return (
+        "set ami to another of aws ssm get-parameters-by-path --recursive "
+        f"--region {site.region} --path {DEEP_LEARNING_AMIS} --query 'Parameters[].Name'"
+    )
+
+
+def _faults(site: Site, found: "ImageTypeDef") -> Iterator[Finding]:
+    ami, props = found.get("ImageId", ""), site.props
+    if found.get("State") != "available":
+        yield problem("AMI", f"{ami} is {found.get('State')}", "set ami to one that is available")
+    wanted = "arm64" if instances.is_arm(props.instance_type) else "x86_64"
+    if found.get("Architecture") != wanted:
+        sentence = f"{ami} is for {found.get('Architecture')}, {props.instance_type} is {wanted}"
+        yield problem("AMI", sentence, f"set ami to one for {wanted}, or another instance_type")
+    if found.get("RootDeviceName") != ROOT_DEVICE:
+        sentence = f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
+        yield problem("AMI", sentence, "set ami to an Ubuntu, 22.04 or later")
+    least = _root_gib(found)
+    if least > props.root_volume_gib:
+        sentence = f"the root volume of {ami} has {least} GiB, root_volume_gib is {props.root_volume_gib}"
+        yield problem("AMI", sentence, f"-c root_volume_gib={least}")
+
+
+def _root_gib(found: "ImageTypeDef") -> int:
+    root = found.get("RootDeviceName")
+    mappings = found.get("BlockDeviceMappings", [])
+    return next((m["Ebs"].get("VolumeSize", 0) for m in mappings if m.get("DeviceName") == root and "Ebs" in m), 0)

@@ -1,0 +1,69 @@
+"""Whether the caller may deploy, and whether CloudFormation may create the nodes' roles.
+
+``cdk deploy`` takes on a role that ``cdk bootstrap`` made, and CloudFormation another one, so the caller needs little
+of its own ("Bootstrap your environment for use with the AWS CDK", AWS CDK developer guide).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from cli.preflight.finding import Finding, ok, problem, warning
+from cli.preflight.site import Site
+
+ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
+
+
+def deploy(site: Site) -> Iterator[Finding]:
+    """The caller must be able to become the role that deploys."""
+    caller = _caller(site)
+    if caller is None:
+        yield warning("permissions", f"could not check: IAM cannot simulate {site.caller}")
+        return
+    role = _bootstrap_role(site, "deploy-role")
+    if _denied(site, caller, ["sts:AssumeRole"], role):
+        # The CDK's command line goes on with the caller's own credentials, where they are the account's.
+        sentence = f"{caller} may not become {role}"
+        yield warning("permissions", sentence, "allow it sts:AssumeRole there, or everything that the stack creates")
+    else:
+        yield ok("permissions", f"{caller} may deploy")
+
+
+def create_roles(site: Site) -> Iterator[Finding]:
+    """CloudFormation's role must be able to create the roles of the nodes."""
+    executor = _bootstrap_role(site, "cfn-exec-role")
+    example = f"arn:{site.partition}:iam::{site.account}:role/{site.props.cluster_name}-ClusterRoles"
+    denied = _denied(site, executor, ROLE_ACTIONS, example)
+    if denied:
+        sentence = f"CloudFormation, as {executor}, may not {' and '.join(denied)}"
+        policy = f"arn:{site.partition}:iam::aws:policy/AdministratorAccess"
+        yield problem(
+            "permissions",
+            sentence,
+            f"cdk bootstrap aws://{site.account}/{site.region} --cloudformation-execution-policies {policy}, "
+            "or a narrower policy that allows it",
+        )
+    else:
+        yield ok("permissions", "CloudFormation may create the roles of the nodes")
+
+
+def _bootstrap_role(site: Site, name: str) -> str:
+    return f"arn:{site.partition}:iam::{site.account}:role/cdk-{site.qualifier}-{name}-{site.account}-{site.region}"
+
+
+def _caller(site: Site) -> str | None:
+    """The user or role behind the credentials; None for the root user and federated ones."""
+    kind, _, name = site.caller.split(":", 5)[5].partition("/")
+    if kind == "user":
+        return site.caller
+    if kind == "assumed-role":
+        # The session's ARN has lost the path of its role.
+        return str(site.clients.iam.get_role(RoleName=name.split("/")[0])["Role"]["Arn"])
+    return None
+
+
+def _denied(site: Site, principal: str, actions: Sequence[str], resource: str) -> list[str]:
+    pages = site.clients.iam.get_paginator("simulate_principal_policy").paginate(
+        PolicySourceArn=principal, ActionNames=list(actions), ResourceArns=[resource]
+    )
+    results = (result for page in pages for result in page["EvaluationResults"])
+    return [result["EvalActionName"] for result in results if result["EvalDecision"] != "allowed"]

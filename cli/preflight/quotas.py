@@ -1,0 +1,70 @@
+"""Service quotas: what the account may have at once, and how to ask for more.
+
+The codes are the same in every account: ``aws service-quotas list-service-quotas --service-code ec2``.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cli.preflight.site import Site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quota:
+    """One quota, by the names that Service Quotas has for it."""
+
+    service: str
+    code: str
+    name: str
+
+
+def _running(code: str, family: str) -> Quota:
+    return Quota(service="ec2", code=code, name=f"Running On-Demand {family} instances")
+
+
+ELASTIC_IPS: Final = Quota(service="ec2", code="L-0263D0A3", name="EC2-VPC Elastic IPs")
+VPCS: Final = Quota(service="vpc", code="L-F678F1CE", name="VPCs per Region")
+
+_STANDARD: Final = _running("L-1216C47A", "Standard (A, C, D, H, I, M, R, T, Z)")
+_G: Final = _running("L-DB2E81BA", "G and VT")
+_VCPU_QUOTAS: Final[Mapping[str, Quota]] = {
+    **dict.fromkeys(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"), _STANDARD),
+    **dict.fromkeys(("g", "gr", "vt"), _G),
+    "p": _running("L-417A185B", "P"),
+    "x": _running("L-7295265B", "X"),
+    "f": _running("L-74FC7D96", "F"),
+    "inf": _running("L-1945791B", "Inf"),
+    "trn": _running("L-2C3B7624", "Trn"),
+    "dl": _running("L-6E869C2A", "DL"),
+}
+
+
+def vcpu_quota(instance_type: str) -> Quota | None:
+    """The quota that counts the type's vCPUs; None for a family that is not known here."""
+    letters = re.match(r"[a-z]+", instance_type)
+    return _VCPU_QUOTAS.get(letters[0]) if letters else None
+
+
+def value(site: Site, quota: Quota) -> int:
+    """What the account may have."""
+    client = site.clients.service_quotas
+    try:
+        found = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
+    except client.exceptions.NoSuchResourceException:
+        # Some accounts have no value of their own until the quota was once changed.
+        found = client.get_aws_default_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
+    allowed: float = found["Quota"]["Value"]
+    return math.floor(allowed)
+
+
+def request(quota: Quota, *, wanted: int, region: str) -> str:
+    """How to ask for more: where in the console, and by a command."""
+    page = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{quota.service}/quotas/{quota.code}"
+    return (
+        f"ask for {wanted} in the console (Service Quotas, {quota.name}, {page}) or by "
+        f"aws service-quotas request-service-quota-increase --region {region} --service-code {quota.service} "
+        f"--quota-code {quota.code} --desired-value {wanted}"
+    )

@@ -1,0 +1,44 @@
+"""What most verbs begin with: the cluster that the options mean, and its members."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.aws import Clients, connect
+from cli.clusters import Cluster, find_cluster
+from cli.errors import UsageError
+from cli.nodes import Membership, read_membership
+from cli.options import Options
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A verb's options and the cluster that they mean."""
+
+    options: Options
+    clients: Clients
+    cluster: Cluster
+    membership: Membership
+
+
+def find(options: Options) -> Request:
+    """Look the cluster up."""
+    clients = connect(options.region)
+    cluster = find_cluster(clients.cloudformation, name=options.cluster, region=clients.region)
+    membership = read_membership(clients.dynamodb, table=cluster.table, cluster_name=cluster.name)
+    return Request(options=options, clients=clients, cluster=cluster, membership=membership)
+
+
+def identity_path(name: str | None) -> str | None:
+    """Absolute path of the private key, checked here as ssh only warns of a missing one."""
+    if name is None:
+        return None
+    path = Path(name).expanduser().absolute()
+    if not path.is_file():
+        raise UsageError(f"--identity must be a private key file, got {name!r}")
+    return str(path)
+
+
+def remote_line(command: tuple[str, ...]) -> str:
+    """One word is a line for the node's shell; several reach the program as they are."""
+    return command[0] if len(command) == 1 else shlex.join(command)

@@ -1,0 +1,99 @@
+"""What CloudFormation tells of a stack, also of one that is rolled back or deleted (for 90 days)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+
+STACK_TYPE: Final = "AWS::CloudFormation::Stack"
+_BEGINNINGS: Final = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
+_CONSEQUENCES: Final = ("Resource creation cancelled", "Resource update cancelled")
+"""CloudFormation stops what was still in the making when something else failed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StackRecord:
+    """A stack of a name, of which there was perhaps another before."""
+
+    name: str
+    stack_id: str
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One line of a stack's history."""
+
+    time: datetime
+    logical_id: str
+    physical_id: str
+    resource_type: str
+    status: str
+    reason: str
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it says why something failed. A node's own reason comes before the status of its group."""
+        told = self.status.endswith("_FAILED") or self.reason.startswith("Received FAILURE signal")
+        return told and not self.reason.startswith(_CONSEQUENCES)
+
+
+def find_stack(cloudformation: "CloudFormationClient", name: str) -> StackRecord | None:
+    """The stack of that name: the one there is, or the last one there was."""
+    try:
+        stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+        return StackRecord(name=name, stack_id=stack["StackId"], status=stack["StackStatus"])
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ValidationError":
+            raise
+    pages = cloudformation.get_paginator("list_stacks").paginate(StackStatusFilter=["DELETE_COMPLETE"])
+    deleted = [stack for page in pages for stack in page["StackSummaries"] if stack["StackName"] == name]
+    if not deleted:
+        return None
+    last = max(deleted, key=lambda stack: stack["CreationTime"])
+    return StackRecord(name=name, stack_id=last["StackId"], status=last["StackStatus"])
+
+
+def read_events(cloudformation: "CloudFormationClient", stack_id: str) -> list[Event]:
+    """The stack's events, oldest first."""
+    pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack_id)
+    newest_first = [
+        Event(
+            time=event["Timestamp"],
+            logical_id=event.get("LogicalResourceId", ""),
+            physical_id=event.get("PhysicalResourceId", ""),
+            resource_type=event.get("ResourceType", ""),
+            status=event.get("ResourceStatus", ""),
+            reason=event.get("ResourceStatusReason", ""),
+        )
+        for page in pages
+        for event in page["StackEvents"]
+    ]
+    return newest_first[::-1]
+
+
+def last_failures(events: Sequence[Event]) -> list[Event]:
+    """The failures of the last change that failed, the cause first."""
+    failed = [[event for event in change if event.is_failure] for change in _changes(events)]
+    return next((failures for failures in reversed(failed) if failures), [])
+
+
+def _changes(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """The events of each deploy or destroy; a rollback belongs to what it undoes."""
+    change: list[Event] = []
+    for event in events:
+        if event.resource_type == STACK_TYPE and event.status in _BEGINNINGS:
+            yield change
+            change = []
+        change.append(event)
+    yield change
+
+
+def physical_ids(events: Sequence[Event], resource_type: str) -> list[str]:
+    """The names that AWS gave to the stack's resources of a type, the first made first."""
+    return list(dict.fromkeys(e.physical_id for e in events if e.resource_type == resource_type and e.physical_id))

@@ -1,0 +1,64 @@
+"""``dlcluster preflight [-c name=value ...]``: would a deploy of ./cdk.json succeed in this account?
+
+One line a finding; exit 1 when one is a problem. It only reads.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from cli.aws import Clients, aws_errors, connect
+from cli.errors import ClusterError
+from cli.options import Options
+from cli.preflight import account, capacity, image, network, permissions, stack
+from cli.preflight.finding import Finding, problem, warning
+from cli.preflight.site import Check, Site
+from cli.settings import read_context, read_props
+from stacks.props import ClusterProps
+
+CHECKS: Final[tuple[tuple[str, Check], ...]] = (
+    ("credentials", account.credentials),
+    ("settings", account.settings),
+    ("key pair", account.key_pair),
+    ("instance type", capacity.offering),
+    ("vCPU quota", capacity.vcpus),
+    ("AMI", image.image),
+    ("Elastic IP", network.elastic_ip),
+    ("VPC", network.vpc),
+    ("cdk bootstrap", account.bootstrap),
+    ("stack", stack.stack),
+    ("permissions", permissions.deploy),
+    ("permissions", permissions.create_roles),
+)
+
+
+def main(options: Options) -> int:
+    own = [f"cluster_name={options.cluster}"] if options.cluster else []
+    context = read_context(Path.cwd(), [*options.context, *own])
+    props = read_props(context)
+    found = []
+    for finding in findings(connect(options.region), props, context):
+        print(finding, flush=True)
+        found.append(finding)
+    return 1 if any(finding.level == "problem" for finding in found) else 0
+
+
+def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
+    """What every check finds; without credentials there is nothing that the others could ask."""
+    try:
+        with aws_errors():
+            caller = clients.sts.get_caller_identity()
+    except ClusterError as error:
+        yield problem("credentials", str(error), "aws configure, aws sso login, or set AWS_PROFILE")
+        return
+    site = Site(clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"])
+    for subject, check in CHECKS:
+        yield from _done(subject, check, site)
+
+
+def _done(subject: str, check: Check, site: Site) -> Iterator[Finding]:
+    try:
+        with aws_errors():
+            yield from check(site)
+    except ClusterError as error:
+        yield warning(subject, f"could not check: {error}")

@@ -1,0 +1,38 @@
+"""``dlcluster why [--cluster NAME]``: tell why a deploy failed or a node is missing.
+
+Without a name it is the cluster of ./cdk.json, or else the only one there is.
+"""
+
+from pathlib import Path
+
+from cli.aws import Clients, connect
+from cli.clusters import Cluster, find_cluster, find_clusters
+from cli.diagnosis import diagnose
+from cli.errors import ClusterError
+from cli.options import Options
+from cli.settings import APP_FILE, read_context, read_props
+from cli.stack_history import StackRecord, find_stack
+from cli.why import why_text
+
+
+def main(options: Options) -> int:
+    clients = connect(options.region)
+    stack, cluster = _find(clients, options.cluster or _name_here(Path.cwd()))
+    print(why_text(diagnose(clients, stack, cluster)), end="")
+    return 0
+
+
+def _name_here(directory: Path) -> str | None:
+    return read_props(read_context(directory)).cluster_name if (directory / APP_FILE).exists() else None
+
+
+def _find(clients: Clients, name: str | None) -> tuple[StackRecord, Cluster | None]:
+    """The stack, and the cluster where one came to be of it."""
+    if name is None:
+        name = find_cluster(clients.cloudformation, name=None, region=clients.region).name
+    cluster = {cluster.name: cluster for cluster in find_clusters(clients.cloudformation)}.get(name)
+    stack_name = cluster.stack_name if cluster else name
+    stack = find_stack(clients.cloudformation, stack_name)
+    if stack is None:
+        raise ClusterError(f"no stack {stack_name} in {clients.region}, and none was deleted in the last 90 days")
+    return stack, cluster

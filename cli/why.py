@@ -1,0 +1,46 @@
+"""The report that ``dlcluster why`` prints."""
+
+from collections.abc import Iterator
+
+from cli.diagnosis import Diagnosis
+from cli.node_logs import NodeLog
+from cli.stack_history import Event
+
+
+def why_text(found: Diagnosis) -> str:
+    """What happened to the stack, to its instances, and what its nodes said; a block each."""
+    blocks = (_stack(found), _activities(found), *(_log(found, log) for log in found.logs), _unknown(found))
+    return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
+
+
+def _stack(found: Diagnosis) -> Iterator[str]:
+    nodes = f", {found.presence.sentence}" if found.presence.sentence else ""
+    yield f"stack {found.stack.name} is {found.stack.status}{nodes}"
+    if not found.failures:
+        yield "  no deploy or destroy of it failed"
+        return
+    yield f"  its last failure, {found.failures[0].time:%Y-%m-%d %H:%M:%S}, the cause first:"
+    yield from map(_failure, found.failures)
+
+
+def _failure(event: Event) -> str:
+    reason = " ".join(event.reason.split()) or "no reason given"
+    return f"  {event.logical_id} ({event.resource_type}) {event.status}: {reason}"
+
+
+def _activities(found: Diagnosis) -> Iterator[str]:
+    if found.activities:
+        yield "EC2 Auto Scaling, newest first"
+        yield from (f"  {activity}" for activity in found.activities)
+
+
+def _log(found: Diagnosis, log: NodeLog) -> Iterator[str]:
+    yield f"last words of {log.instance_id} (log group {found.log_group})"
+    yield from (f"  {line}" for message in log.lines for line in message.splitlines())
+    if not log.lines:
+        yield "  none: its agent never reached CloudWatch Logs; the end of the boot log may tell more:"
+        yield f"  aws ec2 get-console-output --latest --output text --instance-id {log.instance_id}"
+
+
+def _unknown(found: Diagnosis) -> Iterator[str]:
+    yield from (f"could not be asked: {reason}" for reason in found.unknown)

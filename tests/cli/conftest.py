@@ -1,0 +1,136 @@
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
+from moto.moto_api._internal.models import moto_api_backend
+from moto.server import ThreadedMotoServer
+
+REGION = "eu-west-1"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """A deployed cluster and its instances, in slot order."""
+
+    name: str
+    table: str
+    instance_ids: tuple[str, ...]
+
+
+Deploy = Callable[..., Fleet]
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    yield f"http://localhost:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """An empty account; the variables that lead to it."""
+    variables = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    }
+    for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    yield variables
+    moto_api_backend.reset()
+
+
+def template(name: str, user: str) -> str:
+    table = {
+        "Type": "AWS::DynamoDB::Table",
+        "Properties": {
+            "BillingMode": "PAY_PER_REQUEST",
+            "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+            "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+        },
+    }
+    outputs = {"ClusterName": name, "ClusterTable": {"Ref": "Table"}, "LoginUser": user}
+    return json.dumps(
+        {"Resources": {"Table": table}, "Outputs": {key: {"Value": value} for key, value in outputs.items()}}
+    )
+
+
+@pytest.fixture
+def deploy(aws: dict[str, str]) -> Deploy:
+    """Deploy a cluster as its stack and its agents leave it."""
+
+    def deploy(
+        name: str = "demo",
+        *,
+        user: str = "ubuntu",
+        public: str = "203.0.113.5",
+        private: Sequence[str] = ("10.0.0.10", "10.0.1.20", "10.0.1.30"),
+        host_keys: Sequence[str] = (KEY, KEY, KEY),
+    ) -> Fleet:
+        cloudformation = boto3.client("cloudformation", region_name=REGION)
+        cloudformation.create_stack(StackName=f"{name}-stack", TemplateBody=template(name, user))
+        outputs = cloudformation.describe_stacks(StackName=f"{name}-stack")["Stacks"][0]["Outputs"]
+        table = next(out["OutputValue"] for out in outputs if out["OutputKey"] == "ClusterTable")
+        ids = _run_instances(len(private), public)
+        put_membership(table, ids, private=private, host_keys=host_keys)
+        return Fleet(name=name, table=table, instance_ids=ids)
+
+    return deploy
+
+
+def _run_instances(count: int, public: str) -> tuple[str, ...]:
+    ec2 = boto3.client("ec2", region_name=REGION)
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    found = ec2.run_instances(ImageId=image, MinCount=count, MaxCount=count, InstanceType="c5.large")
+    ids = tuple(instance["InstanceId"] for instance in found["Instances"])
+    backend = ec2_backends[DEFAULT_ACCOUNT_ID][REGION]
+    for instance_id, address in zip(ids, [public, *[None] * (count - 1)], strict=True):
+        # moto chooses public addresses itself; the tests need one that leads to a server of theirs.
+        backend.get_instance(instance_id).nics[0].public_ip = address
+    return ids
+
+
+def put_membership(
+    table: str,
+    ids: Sequence[str],
+    *,
+    private: Sequence[str],
+    host_keys: Sequence[str],
+    version: int = 1,
+    expected: int | None = None,
+) -> None:
+    members: list[dict[str, Any]] = [
+        {
+            "slot": slot,
+            "instance_id": instance_id,
+            "address": address,
+            "node_type": "master" if slot == 1 else "worker",
+            "host_key": key,
+        }
+        for slot, (instance_id, address, key) in enumerate(zip(ids, private, host_keys, strict=True), 1)
+    ]
+    boto3.client("dynamodb", region_name=REGION).put_item(
+        TableName=table,
+        Item={
+            "id": {"S": "membership"},
+            "version": {"N": str(version)},
+            "generation": {"N": "7"},
+            "expected": {"N": str(expected or len(ids))},
+            "members": {"S": json.dumps(members)},
+        },
+    )

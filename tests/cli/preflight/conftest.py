@@ -1,0 +1,85 @@
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from cli.aws import Clients
+from cli.preflight.finding import Finding
+from cli.preflight.site import Check, Site
+from stacks.props import ClusterProps
+from tests.cli.conftest import REGION
+
+ACCOUNT = "123456789012"
+CALLER = f"arn:aws:iam::{ACCOUNT}:user/ann"
+NEW_STACK: dict[str, Any] = {
+    "service_error_code": "ValidationError",
+    "service_message": "Stack with id demo does not exist",
+    "expected_params": {"StackName": "demo"},
+}
+
+
+class Account:
+    """An account that answers what a test says, in that order, and takes no other question."""
+
+    def __init__(self) -> None:
+        session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=REGION)
+        self.clients = Clients(session)
+        self._stubs: dict[str, Stubber] = {}
+        self.caller = CALLER
+        self.context: dict[str, Any] = {}
+        self.settings: dict[str, Any] = {"cluster_name": "demo", "availability_zone": "eu-west-1b"}
+
+    def __getitem__(self, service: str) -> Stubber:
+        if service not in self._stubs:
+            self._stubs[service] = Stubber(getattr(self.clients, service))
+            self._stubs[service].activate()
+        return self._stubs[service]
+
+    def answers(self, service: str, operation: str, response: dict[str, Any], expected: Any = None) -> None:
+        self[service].add_response(operation, response, expected)
+
+    def refuses(self, service: str, operation: str, code: str, expected: Any = None) -> None:
+        self[service].add_client_error(operation, code, "no", expected_params=expected)
+
+    def site(self) -> Site:
+        props = ClusterProps(**self.settings)
+        return Site(clients=self.clients, props=props, context=self.context, account=ACCOUNT, caller=self.caller)
+
+    def check(self, check: Check) -> list[Finding]:
+        """What a check finds; every answer that the test gave must have been asked for."""
+        found = list(check(self.site()))
+        for stub in self._stubs.values():
+            stub.assert_no_pending_responses()
+        return found
+
+    def finds(self, check: Check) -> Finding:
+        (found,) = self.check(check)
+        assert "\n" not in str(found)
+        return found
+
+    def close(self) -> None:
+        for stub in self._stubs.values():
+            stub.deactivate()
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    with contextlib.closing(Account()) as made:
+        yield made
+
+
+Quota = Callable[[str, str, float], None]
+
+
+@pytest.fixture
+def quota(account: Account) -> Quota:
+    """Give the account a quota."""
+
+    def give(service: str, code: str, value: float) -> None:
+        expected = {"ServiceCode": service, "QuotaCode": code}
+        account.answers("service_quotas", "get_service_quota", {"Quota": {"Value": value}}, expected)
+
+    return give

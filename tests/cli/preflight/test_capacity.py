@@ -1,0 +1,131 @@
+from typing import Any
+
+import pytest
+
+from cli.preflight import capacity
+from tests.cli.preflight.conftest import Account, Quota
+
+G, P, STANDARD = "L-DB2E81BA", "L-417A185B", "L-1216C47A"
+
+
+def offer(account: Account, *pages: list[str]) -> None:
+    expected: dict[str, Any] = {
+        "LocationType": "availability-zone",
+        "Filters": [{"Name": "instance-type", "Values": ["g6.xlarge"]}],
+    }
+    for number, zones in enumerate(pages):
+        more = {} if number + 1 == len(pages) else {"NextToken": str(number)}
+        offerings = [{"Location": zone} for zone in zones]
+        account.answers(
+            "ec2", "describe_instance_type_offerings", {"InstanceTypeOfferings": offerings, **more}, expected
+        )
+        expected = {**expected, **more}
+
+
+def test_the_type_may_be_offered_on_any_page(account: Account) -> None:
+    offer(account, ["eu-west-1a"], ["eu-west-1b"])
+    assert account.finds(capacity.offering).level == "ok"
+
+
+def test_fails_when_the_zone_lacks_the_type_and_names_those_that_have_it(account: Account) -> None:
+    offer(account, ["eu-west-1c"], ["eu-west-1a"])
+    found = account.finds(capacity.offering)
+    assert (found.level, found.sentence) == ("problem", "g6.xlarge is not offered in eu-west-1b")
+    assert found.fix == "-c availability_zone=eu-west-1a or -c availability_zone=eu-west-1c"
+
+
+def test_fails_when_the_region_lacks_the_type(account: Account) -> None:
+    offer(account, [])
+    found = account.finds(capacity.offering)
+    assert (found.level, found.sentence) == ("problem", "g6.xlarge is not offered in eu-west-1")
+
+
+def test_without_a_zone_it_is_the_regions_first(account: Account) -> None:
+    del account.settings["availability_zone"]
+    zones = [{"ZoneName": "eu-west-1b"}, {"ZoneName": "eu-west-1a"}]
+    account.answers("ec2", "describe_availability_zones", {"AvailabilityZones": zones})
+    offer(account, ["eu-west-1b"])
+    assert account.finds(capacity.offering).sentence == "g6.xlarge is not offered in eu-west-1a"
+
+
+# ---- vCPUs ----
+
+
+def runs(account: Account, *pages: list[dict[str, Any]]) -> None:
+    expected: dict[str, Any] = {"Filters": [{"Name": "instance-state-name", "Values": ["pending", "running"]}]}
+    for number, instances in enumerate(pages):
+        more = {} if number + 1 == len(pages) else {"NextToken": str(number)}
+        account.answers("ec2", "describe_instances", {"Reservations": [{"Instances": instances}], **more}, expected)
+        expected = {**expected, **more}
+
+
+@pytest.mark.parametrize(("allowed", "level"), [(8.0, "ok"), (7.0, "problem"), (0.0, "problem")])
+def test_the_quota_must_hold_every_node(account: Account, quota: Quota, allowed: float, level: str) -> None:
+    quota("ec2", G, allowed)
+    runs(account, [])
+    found = account.finds(capacity.vcpus)
+    told = "2 x g6.xlarge are 8 vCPUs; Running On-Demand G and VT instances: "
+    assert (found.level, found.sentence) == (level, f"{told}{allowed:.0f}, 0 in use")
+
+
+def test_fails_with_the_place_and_the_command_to_ask_for_more(account: Account, quota: Quota) -> None:
+    quota("ec2", G, 0)
+    runs(account, [])
+    fix = account.finds(capacity.vcpus).fix
+    assert "https://eu-west-1.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/L-DB2E81BA" in fix
+    assert fix.endswith(
+        "aws service-quotas request-service-quota-increase --region eu-west-1 "
+        "--service-code ec2 --quota-code L-DB2E81BA --desired-value 8"
+    )
+
+
+def test_what_runs_in_the_family_is_taken_off_on_every_page(account: Account, quota: Quota) -> None:
+    quota("ec2", G, 30)
+    runs(
+        account,
+        [{"InstanceType": "g5.2xlarge", "CpuOptions": {"CoreCount": 4, "ThreadsPerCore": 2}}],
+        [
+            {"InstanceType": "g4dn.4xlarge"},
+            {"InstanceType": "c7i.48xlarge"},
+            {"InstanceType": "p5.48xlarge"},
+            {"InstanceType": "g6.48xlarge", "InstanceLifecycle": "spot"},
+            {"InstanceType": "g6.48xlarge", "Tags": [{"Key": "deeplearning:cluster", "Value": "demo"}]},
+        ],
+    )
+    found = account.finds(capacity.vcpus)
+    assert found.sentence.endswith(": 30, 24 in use")
+    assert found.level == "problem"
+    assert found.fix.endswith("--desired-value 32")
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "code"),
+    [("g4dn.xlarge", G), ("p4d.24xlarge", P), ("p6-b200.48xlarge", P), ("c7i.large", STANDARD), ("t3.micro", STANDARD)],
+)
+def test_each_family_has_its_quota(account: Account, quota: Quota, instance_type: str, code: str) -> None:
+    account.settings["instance_type"] = instance_type
+    quota("ec2", code, 5000)
+    runs(account, [])
+    assert account.finds(capacity.vcpus).level == "ok"
+
+
+def test_a_type_that_is_not_in_the_catalogue_is_asked_for(account: Account, quota: Quota) -> None:
+    account.settings |= {"instance_type": "g9.xlarge", "ami": "ami-0123456789abcdef0"}
+    account.answers("ec2", "describe_instance_types", {"InstanceTypes": [{"VCpuInfo": {"DefaultVCpus": 6}}]})
+    quota("ec2", G, 11)
+    runs(account, [])
+    found = account.finds(capacity.vcpus)
+    assert (found.level, found.sentence[:28]) == ("problem", "2 x g9.xlarge are 12 vCPUs; ")
+
+
+def test_a_family_without_a_known_quota_is_said(account: Account) -> None:
+    account.settings |= {"instance_type": "zz9.xlarge", "ami": "ami-0123456789abcdef0"}
+    assert str(account.finds(capacity.vcpus)).endswith("could not check: no quota is known for zz9.xlarge")
+
+
+def test_an_account_without_a_value_of_its_own_has_the_default(account: Account) -> None:
+    expected = {"ServiceCode": "ec2", "QuotaCode": G}
+    account.refuses("service_quotas", "get_service_quota", "NoSuchResourceException", expected)
+    account.answers("service_quotas", "get_aws_default_service_quota", {"Quota": {"Value": 0.0}}, expected)
+    runs(account, [])
+    assert account.finds(capacity.vcpus).level == "problem"

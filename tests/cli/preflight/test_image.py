@@ -1,0 +1,98 @@
+from typing import Any
+
+import pytest
+
+from cli.preflight.image import image
+from tests.cli.preflight.conftest import ACCOUNT, Account
+
+AMI = "ami-0123456789abcdef0"
+PARAMETER = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04/latest/ami-id"
+PIN = f"ssm:account={ACCOUNT}:parameterName={PARAMETER}:region=eu-west-1"
+
+
+def found(account: Account, ami: str = AMI, **changes: Any) -> None:
+    described = {
+        "ImageId": ami,
+        "Name": "Deep Learning",
+        "State": "available",
+        "Architecture": "x86_64",
+        "RootDeviceName": "/dev/sda1",
+        "BlockDeviceMappings": [
+            {"DeviceName": "/dev/sdb", "VirtualName": "ephemeral0"},
+            {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 75}},
+        ],
+        **changes,
+    }
+    expected = {"Filters": [{"Name": "image-id", "Values": [ami]}], "IncludeDeprecated": True}
+    account.answers("ec2", "describe_images", {"Images": [described]}, expected)
+
+
+def test_the_parameter_for_the_type_leads_to_the_image(account: Account) -> None:
+    account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
+    found(account)
+    result = account.finds(image)
+    assert (result.level, result.sentence) == ("ok", f"{AMI} (Deep Learning) suits g6.xlarge")
+
+
+def test_fails_when_there_is_no_such_parameter(account: Account) -> None:
+    account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": PARAMETER})
+    result = account.finds(image)
+    assert (result.level, result.sentence) == ("problem", f"there is no SSM parameter {PARAMETER} in eu-west-1")
+    assert "aws ssm get-parameters-by-path" in result.fix
+
+
+def test_fails_when_the_users_parameter_is_wrong(account: Account) -> None:
+    account.settings["ami"] = "/my/ami"
+    account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": "/my/ami"})
+    assert account.finds(image).fix == "correct ami"
+
+
+def test_the_image_that_an_earlier_synth_looked_up_is_the_one_to_check(account: Account) -> None:
+    account.context[PIN] = "ami-0aaaaaaaaaaaaaaa0"
+    found(account, "ami-0aaaaaaaaaaaaaaa0")
+    assert account.finds(image).level == "ok"
+
+
+def test_fails_when_the_looked_up_image_is_gone(account: Account) -> None:
+    account.context[PIN] = AMI
+    account.answers("ec2", "describe_images", {"Images": []})
+    result = account.finds(image)
+    assert (result.level, result.fix) == ("problem", f"cdk context --reset '{PIN}'")
+
+
+def test_fails_when_the_users_image_is_not_theirs(account: Account) -> None:
+    account.settings["ami"] = AMI
+    account.answers("ec2", "describe_images", {"Images": []})
+    result = account.finds(image)
+    assert (result.level, result.fix) == ("problem", "set ami to one that you can use")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"Architecture": "arm64"}, f"{AMI} is for arm64, g6.xlarge is x86_64"),
+        ({"RootDeviceName": "/dev/xvda"}, f"{AMI} has its root on /dev/xvda, the cluster's nodes on /dev/sda1"),
+        ({"State": "pending"}, f"{AMI} is pending"),
+        (
+            {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 151}}]},
+            f"the root volume of {AMI} has 151 GiB, root_volume_gib is 150",
+        ),
+    ],
+)
+def test_fails_when_the_image_does_not_suit(account: Account, changes: dict[str, Any], sentence: str) -> None:
+    account.settings["ami"] = AMI
+    found(account, **changes)
+    result = account.finds(image)
+    assert (result.level, result.sentence) == ("problem", sentence)
+
+
+def test_an_arm_type_takes_an_arm_image(account: Account) -> None:
+    account.settings |= {"ami": AMI, "instance_type": "g5g.xlarge"}
+    found(account, Architecture="arm64")
+    assert account.finds(image).level == "ok"
+
+
+def test_a_root_volume_as_large_as_the_images_is_enough(account: Account) -> None:
+    account.settings |= {"ami": AMI, "root_volume_gib": 75}
+    found(account)
+    assert account.finds(image).level == "ok"

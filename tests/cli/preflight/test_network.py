@@ -1,0 +1,43 @@
+from typing import Any
+
+import pytest
+
+from cli.preflight import network
+from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
+
+
+def new(account: Account) -> None:
+    account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+
+
+@pytest.mark.parametrize(("allowed", "level"), [(3, "ok"), (2, "problem")])
+def test_the_nat_gateway_needs_an_address(account: Account, quota: Quota, allowed: int, level: str) -> None:
+    new(account)
+    account.answers("ec2", "describe_addresses", {"Addresses": [{}, {}]})
+    quota("ec2", "L-0263D0A3", allowed)
+    found = account.finds(network.elastic_ip)
+    assert found.level == level
+    assert found.sentence == f"the cluster needs 1; EC2-VPC Elastic IPs: {allowed}, 2 in use"
+
+
+@pytest.mark.parametrize(("allowed", "level"), [(4, "ok"), (3, "problem")])
+def test_the_vpcs_of_every_page_count(account: Account, quota: Quota, allowed: int, level: str) -> None:
+    new(account)
+    account.answers("ec2", "describe_vpcs", {"Vpcs": [{}, {}], "NextToken": "more"}, {})
+    account.answers("ec2", "describe_vpcs", {"Vpcs": [{}]}, {"NextToken": "more"})
+    quota("vpc", "L-F678F1CE", allowed)
+    found = account.finds(network.vpc)
+    assert found.level == level
+    if level == "problem":
+        assert found.fix.endswith("--service-code vpc --quota-code L-F678F1CE --desired-value 4")
+
+
+def test_a_cluster_that_is_there_needs_no_other_network(account: Account) -> None:
+    stack: dict[str, Any] = {
+        "StackName": "demo",
+        "CreationTime": "2026-01-01T00:00:00Z",
+        "StackStatus": "UPDATE_COMPLETE",
+    }
+    account.answers("cloudformation", "describe_stacks", {"Stacks": [stack]})
+    account.answers("ec2", "describe_addresses", {"Addresses": []})
+    assert account.finds(network.elastic_ip).level == "ok"

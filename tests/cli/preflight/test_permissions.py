@@ -1,0 +1,74 @@
+from typing import Any
+
+import pytest
+
+from cli.preflight import permissions
+from tests.cli.preflight.conftest import ACCOUNT, CALLER, Account
+
+DEPLOY_ROLE = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-deploy-role-{ACCOUNT}-eu-west-1"
+EXECUTOR = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-eu-west-1"
+
+
+def simulates(account: Account, expected: dict[str, Any], *pages: dict[str, str]) -> None:
+    for number, decisions in enumerate(pages):
+        results = [{"EvalActionName": name, "EvalDecision": decision} for name, decision in decisions.items()]
+        last = number + 1 == len(pages)
+        more: dict[str, Any] = {"IsTruncated": False} if last else {"IsTruncated": True, "Marker": str(number)}
+        account.answers("iam", "simulate_principal_policy", {"EvaluationResults": results, **more}, expected)
+        expected = expected if last else {**expected, "Marker": str(number)}
+
+
+def asked(caller: str) -> dict[str, Any]:
+    return {"PolicySourceArn": caller, "ActionNames": ["sts:AssumeRole"], "ResourceArns": [DEPLOY_ROLE]}
+
+
+@pytest.mark.parametrize(
+    ("decision", "level"), [("allowed", "ok"), ("implicitDeny", "warning"), ("explicitDeny", "warning")]
+)
+def test_the_caller_must_become_the_role_that_deploys(account: Account, decision: str, level: str) -> None:
+    simulates(account, asked(CALLER), {"sts:AssumeRole": decision})
+    found = account.finds(permissions.deploy)
+    assert found.level == level
+    assert CALLER in found.sentence
+
+
+def test_a_session_is_asked_about_as_its_role(account: Account) -> None:
+    account.caller = f"arn:aws:sts::{ACCOUNT}:assumed-role/Team/ann@example.org"
+    role = f"arn:aws:iam::{ACCOUNT}:role/aws-reserved/sso/Team"
+    described = {
+        "Path": "/", "RoleName": "Team", "RoleId": "AROA0123456789ABCDEF", "Arn": role,
+        "CreateDate": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    account.answers("iam", "get_role", {"Role": described}, {"RoleName": "Team"})
+    simulates(account, asked(role), {"sts:AssumeRole": "allowed"})
+    assert account.finds(permissions.deploy).level == "ok"
+
+
+def test_the_root_user_cannot_be_simulated(account: Account) -> None:
+    account.caller = f"arn:aws:iam::{ACCOUNT}:root"
+    found = account.finds(permissions.deploy)
+    assert (found.level, found.sentence[:16]) == ("warning", "could not check:")
+
+
+def test_cloudformation_may_create_roles(account: Account) -> None:
+    expected = {
+        "PolicySourceArn": EXECUTOR,
+        "ActionNames": ["iam:CreateRole", "iam:PutRolePolicy"],
+        "ResourceArns": [f"arn:aws:iam::{ACCOUNT}:role/demo-ClusterRoles"],
+    }
+    simulates(account, expected, {"iam:CreateRole": "allowed"}, {"iam:PutRolePolicy": "allowed"})
+    assert account.finds(permissions.create_roles).level == "ok"
+
+
+def test_fails_when_cloudformation_may_not_create_roles(account: Account) -> None:
+    account.context["@aws-cdk/core:bootstrapQualifier"] = "team"
+    expected = {
+        "PolicySourceArn": EXECUTOR.replace("hnb659fds", "team"),
+        "ActionNames": ["iam:CreateRole", "iam:PutRolePolicy"],
+        "ResourceArns": [f"arn:aws:iam::{ACCOUNT}:role/demo-ClusterRoles"],
+    }
+    simulates(account, expected, {"iam:CreateRole": "allowed"}, {"iam:PutRolePolicy": "explicitDeny"})
+    found = account.finds(permissions.create_roles)
+    assert found.level == "problem"
+    assert found.sentence.endswith("may not iam:PutRolePolicy")
+    assert "--cloudformation-execution-policies" in found.fix

@@ -1,0 +1,142 @@
+"""The verb as a whole, against an account that lacks much and a moto that lacks more."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from cli.main import main
+from cli.preflight.finding import Finding, ok, problem, warning
+from cli.preflight.site import Check, Site
+from cli.verbs import preflight
+from tests.cli.conftest import REGION
+from tests.cli.preflight.conftest import Account
+
+
+@pytest.fixture(autouse=True)
+def _quick(aws: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    settings = {"cluster_name": "demo", "instance_type": "c5.large", "key_name": "me", "ssh_location": "192.0.2.1/32"}
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"cluster": settings}}))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """The findings by their subject, without it."""
+    out = capsys.readouterr().out
+    return {line[9:25].strip(): f"{line[:9].strip()} {line[25:]}" for line in out.splitlines()}
+
+
+def test_an_empty_account_is_told_all_that_it_lacks(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = boto3.client("ec2", region_name=REGION).describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    assert main(["preflight", "-c", f"ami={image}"]) == 1
+    found = lines(capsys)
+    assert found["credentials"].startswith("ok arn:aws:")
+    assert found["key pair"].startswith("problem there is no key pair 'me' in eu-west-1: aws ec2 import-key-pair")
+    assert found["instance type"] == "ok c5.large is offered in eu-west-1a"
+    assert found["cdk bootstrap"].startswith("problem not done in eu-west-1: cdk bootstrap aws://")
+    assert found["VPC"] == "ok the cluster needs 1; VPCs per Region: 5, 1 in use"
+    assert found["stack"] == "ok there is no stack demo yet"
+
+
+def test_what_cannot_be_asked_is_said_in_one_line(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["preflight"])
+    found = lines(capsys)
+    refused = "warning could not check: AWS refused GetAWSDefaultServiceQuota: HTTP status 500"
+    assert found["vCPU quota"] == refused
+    assert found["permissions"] == "warning could not check: AWS cannot be asked: something else answers in its place"
+
+
+def test_the_account_is_right_once_it_has_what_it_lacked(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    boto3.client("ec2", region_name=REGION).create_key_pair(KeyName="me")
+    ssm = boto3.client("ssm", region_name=REGION)
+    ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="28", Type="String")
+    main(["preflight"])
+    found = lines(capsys)
+    assert found["key pair"] == "ok me exists in eu-west-1"
+    assert found["cdk bootstrap"] == "ok version 28 is there"
+
+
+def test_fails_when_there_are_no_credentials(
+    app: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    assert main(["preflight"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("problem  credentials     no AWS credentials: Unable to locate credentials: aws configure")
+    assert out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-c", "worker-count=3"], "unknown setting 'worker-count', did you mean worker_count?"),
+        (["-c", "worker_count"], "-c must be name=value, got 'worker_count'"),
+    ],
+)
+def test_fails_when_a_setting_is_wrong(
+    app: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preflight", *words]) == 2
+    assert capsys.readouterr().err == f"dlcluster: {message}\n"
+
+
+def test_cluster_names_the_stack_to_look_for(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["preflight", "--cluster", "other"])
+    assert lines(capsys)["stack"] == "ok there is no stack other yet"
+
+
+# ---- the checks put together ----
+
+
+def fair(_: Site) -> Iterator[Finding]:
+    yield ok("a", "fine")
+    yield warning("b", "so so")
+
+
+def poor(_: Site) -> Iterator[Finding]:
+    yield problem("c", "bad", "mend it")
+
+
+def denied(site: Site) -> Iterator[Finding]:
+    yield ok("d", "half of it")
+    site.clients.ec2.describe_vpcs()
+
+
+def unreachable(_: Site) -> Iterator[Finding]:
+    raise EndpointConnectionError(endpoint_url="https://nowhere")
+    yield
+
+
+@pytest.mark.parametrize(("checks", "code"), [([fair], 0), ([fair, poor], 1), ([poor, fair], 1), ([unreachable], 0)])
+def test_only_a_problem_fails(app: Path, checks: list[Check], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "CHECKS", tuple(("x", check) for check in checks))
+    assert main(["preflight"]) == code
+
+
+def test_a_refused_call_ends_one_check_only(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "CHECKS", (("d", denied), ("e", unreachable), ("a", fair)))
+    identity = {"Account": "1", "Arn": account.caller, "UserId": "u"}
+    account.answers("sts", "get_caller_identity", identity)
+    account.refuses("ec2", "describe_vpcs", "UnauthorizedOperation")
+    found = list(preflight.findings(account.clients, account.site().props, {}))
+    assert [(f.level, f.subject, f.sentence) for f in found] == [
+        ("ok", "d", "half of it"),
+        ("warning", "d", "could not check: AWS refused DescribeVpcs: UnauthorizedOperation: no"),
+        (
+            "warning",
+            "e",
+            'could not check: AWS cannot be asked: Could not connect to the endpoint URL: "https://nowhere"',
+        ),
+        ("ok", "a", "fine"),
+        ("warning", "b", "so so"),
+    ]

@@ -1,0 +1,51 @@
+from typing import Any
+
+import pytest
+
+from cli.preflight.stack import stack
+from tests.cli.preflight.conftest import NEW_STACK, Account
+
+CLUSTER = [{"OutputKey": "ClusterName", "OutputValue": "demo"}]
+
+
+def is_in(account: Account, status: str, outputs: list[dict[str, str]]) -> None:
+    described: dict[str, Any] = {
+        "StackName": "demo",
+        "CreationTime": "2026-01-01T00:00:00Z",
+        "StackStatus": status,
+        "Outputs": outputs,
+    }
+    account.answers("cloudformation", "describe_stacks", {"Stacks": [described]}, {"StackName": "demo"})
+
+
+def test_no_stack_is_in_the_way(account: Account) -> None:
+    account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+    assert account.finds(stack).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "fix"),
+    [
+        ("CREATE_COMPLETE", "ok", ""),
+        ("UPDATE_ROLLBACK_COMPLETE", "ok", ""),
+        ("REVIEW_IN_PROGRESS", "ok", ""),
+        ("ROLLBACK_COMPLETE", "warning", "see dlcluster why; cdk deploy removes it first"),
+        ("ROLLBACK_FAILED", "problem", "aws cloudformation delete-stack --region eu-west-1 --stack-name demo"),
+        ("DELETE_FAILED", "problem", "aws cloudformation delete-stack --region eu-west-1 --stack-name demo"),
+        ("UPDATE_ROLLBACK_FAILED", "problem", "continue-update-rollback --region eu-west-1 --stack-name demo"),
+        ("UPDATE_FAILED", "problem", "rollback-stack --region eu-west-1 --stack-name demo"),
+        ("DELETE_IN_PROGRESS", "problem", "wait until that has ended"),
+    ],
+)
+def test_a_stack_that_blocks_is_named_with_the_way_out(account: Account, status: str, level: str, fix: str) -> None:
+    is_in(account, status, CLUSTER)
+    found = account.finds(stack)
+    assert found.level == level
+    assert found.fix.endswith(fix)
+    assert f"stack demo is {status}" in found.sentence
+
+
+def test_fails_when_the_stack_is_something_else(account: Account) -> None:
+    is_in(account, "CREATE_COMPLETE", [])
+    found = account.finds(stack)
+    assert (found.level, found.fix) == ("problem", "choose another cluster_name")

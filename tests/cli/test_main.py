@@ -1,0 +1,208 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import boto3
+import pytest
+
+from cli.aws import Clients
+from cli.main import main
+from tests.cli.conftest import KEY, REGION, Deploy, put_membership
+
+PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a failing verb prints."""
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err.removeprefix("dlcluster: ").removesuffix("\n")
+
+
+def test_status_lists_the_nodes_in_slot_order(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, third = deploy().instance_ids
+    boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[third])
+    assert main(["status"]) == 0
+    summary, head, *rows, last = capsys.readouterr().out.splitlines()
+    assert summary == "demo: 3 of 3 nodes, generation 7"
+    assert head.split() == ["SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE"]
+    zone = rows[0].split()[4]
+    assert zone.startswith(REGION)
+    assert [row.split() for row in rows] == [
+        ["1", "master", first, "c5.large", zone, "10.0.0.10", "203.0.113.5", "running"],
+        ["2", "worker2", second, "c5.large", zone, "10.0.1.20", "-", "running"],
+        ["3", "worker3", third, "c5.large", zone, "10.0.1.30", "-", "stopped"],
+    ]
+    assert last == "1 of 3 nodes missing (dlcluster why tells more)"
+
+
+def test_an_instance_that_ec2_forgot_is_gone(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = deploy()
+    put_membership(
+        fleet.table,
+        [fleet.instance_ids[0], "i-0123456789abcdef0"],
+        private=["10.0.0.10", "10.0.1.9"],
+        host_keys=[KEY, KEY],
+    )
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2].split() == [
+        "2", "worker2", "i-0123456789abcdef0", "-", "-", "10.0.1.9", "-", "gone",
+    ]  # fmt: skip
+
+
+def test_known_hosts_are_the_tables(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = [f"{KEY[:-1]}{letter}" for letter in "abc"]
+    ids = deploy(host_keys=keys).instance_ids
+    assert main(["known-hosts", "deeplearning-worker2"]) == 0
+    assert capsys.readouterr().out == f"deeplearning-worker2,{ids[1]},10.0.1.20 {keys[1]}\n"
+    assert main(["known-hosts"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"deeplearning-master,deeplearning-worker1,{ids[0]},10.0.0.10 {keys[0]}\n")
+    assert out.count("\n") == 3
+
+
+def test_known_hosts_takes_the_table_as_told(
+    deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = deploy()
+    for service in ("cloudformation", "ec2"):
+        monkeypatch.delattr(Clients, service)
+    assert main(["known-hosts", "--cluster", "demo", "--table", fleet.table, "deeplearning-worker3"]) == 0
+    assert capsys.readouterr().out == f"deeplearning-worker3,{fleet.instance_ids[2]},10.0.1.30 {KEY}\n"
+
+
+def test_fails_when_the_table_of_an_old_configuration_is_gone(
+    deploy: Deploy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy()
+    assert main(["known-hosts", "--cluster", "demo", "--table", "old", "deeplearning-worker3"]) == 1
+    told = "cluster demo has no table old now: after a new deploy, print a new dlcluster ssh-config"
+    assert complaint(capsys) == told
+
+
+def test_known_hosts_loads_no_more_than_it_needs(deploy: Deploy, aws: dict[str, str]) -> None:
+    # ssh waits for it, twice on the way to a worker.
+    words = ["known-hosts", "--table", deploy().table]
+    program = f"import sys; from cli.main import main; main({words!r}); print(sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=aws, cwd=PROGRAM.parents[1], capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "cli.nodes" in done.stdout
+    assert not [name for name in ("paramiko", "cli.preflight", "stacks") if f"'{name}'" in done.stdout]
+
+
+def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    deploy("one")
+    deploy("two", private=["10.1.0.4"], host_keys=[KEY])
+    assert main(["--cluster", "two", "status"]) == 0
+    assert capsys.readouterr().out.startswith("two: 1 of 1 nodes")
+    assert main(["status", "--cluster", "one"]) == 0
+    assert capsys.readouterr().out.startswith("one: 3 of 3 nodes")
+    assert main(["status"]) == 1
+    assert complaint(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
+    assert main(["status", "--cluster", "three"]) == 1
+    assert complaint(capsys) == "no cluster 'three' in eu-west-1, there is: one, two"
+
+
+def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 1
+    told = "no cluster in eu-west-1; dlcluster why --cluster NAME tells how a deploy of it ended"
+    assert complaint(capsys) == told
+
+
+def test_region_says_where_to_look(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    deploy()
+    assert main(["--region", "us-east-2", "status"]) == 1
+    assert complaint(capsys).startswith("no cluster in us-east-2; ")
+
+
+def test_fails_when_the_master_has_not_started(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = deploy()
+    boto3.client("dynamodb", region_name=REGION).delete_item(TableName=fleet.table, Key={"id": {"S": "membership"}})
+    assert main(["status"]) == 1
+    assert complaint(capsys) == "cluster demo has no members yet: its master has not started"
+
+
+def test_fails_when_the_record_is_of_another_version(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = deploy()
+    put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=2)
+    assert main(["status"]) == 1
+    assert complaint(capsys) == "cluster demo has record version 2, this dlcluster knows 1"
+
+
+def test_fails_when_the_node_is_unknown(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, third = deploy().instance_ids
+    assert main(["ssh", "worker9"]) == 2
+    listed = f"master ({first}), worker2 ({second}), worker3 ({third})"
+    assert complaint(capsys) == f"no node 'worker9' in cluster demo, there is: {listed}"
+
+
+def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = deploy()
+    boto3.client("ec2", region_name=REGION).terminate_instances(InstanceIds=[fleet.instance_ids[0]])
+    assert main(["ssh-config"]) == 1
+    assert complaint(capsys).startswith(f"the master {fleet.instance_ids[0]} has no public address")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "the following arguments are required: VERB"),
+        ("fly", "argument VERB: invalid choice: 'fly'"),
+        ("status --all", "unrecognized arguments: --all"),
+        ("status --clus x", "unrecognized arguments: --clus x"),
+        ("ssh worker2 hostname", "unrecognized arguments: hostname"),
+        ("run", "no command given, as in: dlcluster run -- launch python train.py"),
+        ("status -- x", "status takes no command, got '-- x'"),
+        ("preflight -c", "argument -c/--context: expected one argument"),
+        ("status -c a=b", "unrecognized arguments: -c a=b"),
+    ],
+)
+def test_fails_when_the_command_line_is_wrong(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == 2
+    assert complaint(capsys).startswith(message)
+
+
+def test_fails_when_the_identity_is_not_there(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    deploy()
+    assert main(["ssh-config", "-i", "/no/such/key"]) == 2
+    assert complaint(capsys) == "--identity must be a private key file, got '/no/such/key'"
+
+
+def test_fails_without_a_region(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_REGION")
+    assert main(["status"]) == 2
+    assert complaint(capsys) == "no region given: use --region or set AWS_REGION"
+
+
+def test_fails_without_credentials(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    assert main(["status"]) == 1
+    assert complaint(capsys) == "no AWS credentials: Unable to locate credentials"
+
+
+def test_fails_when_aws_does_not_answer(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    assert main(["status"]) == 1
+    assert complaint(capsys).startswith("AWS cannot be asked: Could not connect to the endpoint URL")
+
+
+def test_the_program_runs_by_its_path(deploy: Deploy, aws: dict[str, str], tmp_path: Path) -> None:
+    deploy()
+    link = tmp_path / "dlcluster"
+    link.symlink_to(PROGRAM)
+    found = subprocess.run(
+        [sys.executable, link, "status"], env=aws, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("demo: 3 of 3 nodes")
