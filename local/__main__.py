@@ -1,0 +1,149 @@
+"""The local AWS from the command line.
+
+python -m local image                 build the node image and say where it is
+python -m local run -- COMMAND        run a command inside a fresh local AWS and return its exit code
+python -m local shell                 a shell inside a fresh local AWS, which ends with it
+python -m local demo NODES [--keep]   the main job inside a fresh local AWS, which can be kept
+python -m local enter [RUN] [-- COMMAND]   a shell, or a command, inside one that is up
+python -m local end [RUN]             end one that is up
+python -m local status [RUN]          the instances of all that are up, or of one
+"""
+
+import argparse
+import logging
+import os
+import signal
+import subprocess
+import sys
+from types import FrameType
+
+from local import by_hand
+from local.demo import parse_nodes
+from local.errors import LocalError, UsageError
+from local.image import image_layers
+from local.runs import all_runs, end_run, pick_run, run_inside
+from local.sandbox import run_cgroup, run_directory, run_in_sandbox
+from local.status import print_status
+from local.watchers import lack_of_watchers
+
+INSIDE = "LOCAL_AWS_DIR"
+"""A variable that is set inside a local AWS."""
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m local", allow_abbrev=False)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("image", help="build the node image")
+    verbs.add_parser("run", help="run a command inside a fresh local AWS")
+    verbs.add_parser("shell", help="a shell inside a fresh local AWS")
+    demo = verbs.add_parser("demo", help="the main job inside a fresh local AWS")
+    demo.add_argument("nodes", metavar="NODES", help="master and workers together")
+    demo.add_argument("--keep", action="store_true", help="leave the cluster up")
+    helps = {
+        "enter": "a shell or a command inside a local AWS that is up",
+        "end": "end a local AWS that is up",
+        "status": "the instances of all that are up, or of one",
+    }
+    for verb, text in helps.items():
+        verbs.add_parser(verb, help=text).add_argument(
+            "run", nargs="?", metavar="RUN", help="its name or the start of it"
+        )
+    words, command = _split(arguments)
+    options = parser.parse_args(words)
+    if bool(command) != (options.verb == "run") and options.verb != "enter":
+        parser.error("run needs -- COMMAND" if options.verb == "run" else f"{options.verb} takes no command")
+    options.command = command
+    return options
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Our own words, and the command after ``--``."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end + 1 :]
+
+
+def _run(command: list[str]) -> int:
+    layers = ":".join(map(str, image_layers()))
+    with run_directory() as run_dir:
+        # The sandbox has cgroup v2 mounted at the usual place.
+        cgroup = f"/sys/fs/cgroup/{run_cgroup(run_dir).name}"
+        session = [sys.executable, "-m", "local.session", str(run_dir), cgroup, layers, "--"]
+        return run_in_sandbox([*session, *command], run_dir=run_dir, environment=os.environ)
+
+
+def _demo(nodes: int, *, keep: bool) -> int:
+    if lack := lack_of_watchers(nodes):
+        raise LocalError(lack)
+    image_layers()
+    demo = [sys.executable, "-m", "local.demo", str(nodes)]
+    return by_hand.keep([*demo, "--keep"]) if keep else _run(demo)
+
+
+def _status(name: str | None) -> int:
+    found = [pick_run(name)] if name else all_runs()
+    if not found:
+        print("no local AWS is up")
+    for run in found:
+        print(f"local AWS {run.name}", flush=True)
+        run_inside(run, [sys.executable, "-m", "local", "status"])
+    return 0
+
+
+def _image() -> int:
+    print("\n".join(map(str, image_layers())))
+    return 0
+
+
+def _act(options: argparse.Namespace) -> int:
+    match options.verb:
+        case "image":
+            return _image()
+        case "run":
+            return _run(options.command)
+        case "shell":
+            image_layers()
+            return by_hand.shell()
+        case "demo":
+            return _demo(parse_nodes(options.nodes), keep=options.keep)
+        case "enter":
+            return by_hand.enter_again(pick_run(options.run), options.command)
+        case "end":
+            end_run(pick_run(options.run))
+            return 0
+    return _status(options.run)
+
+
+def _refuse(options: argparse.Namespace) -> None:
+    if os.geteuid() != 0:
+        raise LocalError("the local AWS makes network namespaces and containers: run as root")
+    if INSIDE in os.environ:
+        raise UsageError(f"{options.verb} works outside of a local AWS only, this is inside {os.environ[INSIDE]}")
+
+
+def _stop(signum: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + signum)
+
+
+def main() -> int:
+    options = _parse(sys.argv[1:])
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, _stop)
+    try:
+        if options.verb == "status" and INSIDE in os.environ:
+            return print_status()
+        _refuse(options)
+        return _act(options)
+    except LocalError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, UsageError) else 1
+    except (TimeoutError, subprocess.SubprocessError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

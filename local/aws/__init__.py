@@ -1,0 +1,1 @@
+"""The control plane of the local AWS: moto, with the behaviours that it lacks filled in."""

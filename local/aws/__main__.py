@@ -1,0 +1,43 @@
+"""Run the control plane: ``python -m local.aws --host 0.0.0.0 --port 5000``."""
+
+import argparse
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from local.aws.server import LocalAwsError, serve
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until told to stop."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    # a plain kill ends it as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        server = serve(host=options.host, port=options.port, region=options.region, request_log=options.request_log)
+    except LocalAwsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"listening on {options.host} port {server.port}", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        server.server_close()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m local.aws", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=5000, help="0 takes a free one")
+    parser.add_argument("--region", default="us-east-1", help="where the machine images are known")
+    parser.add_argument("--request-log", type=Path, metavar="PATH", help="append a line of JSON a request")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Change sets that live the same life as other changes: `cdk deploy` makes one unless told otherwise.
+
+moto applies them past the stack's own life: no events, no outputs, no waiting, and a failed one stays.
+It also takes those of different stacks for one another, and stops when there is none to delete.
+"""
+
+from moto.cloudformation.exceptions import CloudFormationError
+from moto.cloudformation.models import ChangeSet, Stack
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.core.responses import ActionResult, EmptyResult
+
+from local.aws.patching import around
+
+
+class ChangeSetNotFoundError(CloudFormationError):
+    """By this code the CDK CLI sees that a change set is gone."""
+
+    code = "ChangeSetNotFound"
+
+
+def install() -> None:
+    """Answer the calls that name a change set."""
+    around(CloudFormationResponse, "describe_change_set", lambda _moto, response: _describe(response))
+    around(CloudFormationResponse, "delete_change_set", lambda _moto, response: _delete(response))
+    around(CloudFormationResponse, "execute_change_set", lambda _moto, response: _execute(response))
+
+
+def _find(response: CloudFormationResponse) -> ChangeSet | None:
+    name, stack = response._get_param("ChangeSetName"), response._get_param("StackName")
+    for change_set in reversed(response.cloudformation_backend.change_sets.values()):
+        of_stack = stack in (None, change_set.stack_name, change_set.stack_id)
+        if name == change_set.change_set_id or (name == change_set.change_set_name and of_stack):
+            return change_set
+    return None
+
+
+def _named(response: CloudFormationResponse) -> ChangeSet:
+    if found := _find(response):
+        return found
+    raise ChangeSetNotFoundError(f"ChangeSet [{response._get_param('ChangeSetName')}] does not exist")
+
+
+def _describe(response: CloudFormationResponse) -> ActionResult:
+    return ActionResult(_named(response))
+
+
+def _delete(response: CloudFormationResponse) -> EmptyResult:
+    # moto keeps those of stacks that are gone, under the same names: one is not enough.
+    while found := _find(response):
+        del response.cloudformation_backend.change_sets[found.change_set_id]
+    return EmptyResult()
+
+
+def _execute(response: CloudFormationResponse) -> EmptyResult:
+    backend, change_set = response.cloudformation_backend, _named(response)
+    stack = backend.stacks[change_set.stack_id]
+    change_set.execution_status = "EXECUTE_COMPLETE"
+    if change_set.change_set_type == "CREATE":
+        _create(stack, change_set)
+        backend.exports |= {export.name: export for export in stack.exports}
+    else:
+        stack.update(change_set.template, change_set.role_arn, change_set.parameters, change_set.tags)
+    return EmptyResult()
+
+
+def _create(stack: Stack, change_set: ChangeSet) -> None:
+    stack.template = change_set.template
+    stack._parse_template()
+    stack.parameters = change_set.parameters
+    stack.resource_map = stack._create_resource_map()
+    stack.output_map = stack._create_output_map()
+    stack._add_stack_event("CREATE_IN_PROGRESS", "User Initiated")
+    stack.create_resources()

@@ -1,0 +1,68 @@
+"""Deletes what a stack made; moto can create some kinds of resources but not delete them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.models import Stack
+from moto.cloudformation.parsing import get_model_map
+from moto.ec2.models import EC2Backend, ec2_backends
+
+_Deletion = Callable[[EC2Backend, Any], object]
+
+
+def delete(resource: Any, definition: dict[str, Any], stack: Stack) -> None:
+    """Delete one resource, or raise what the service refuses with.
+
+    ``definition`` is the resource's part of the template with its references resolved.
+    """
+    place = stack.account_id, stack.region_name
+    kind = definition["Type"]
+    if deletion := _EC2_DELETIONS.get(kind):
+        deletion(ec2_backends[stack.account_id][stack.region_name], resource)
+    elif hasattr(resource, "delete"):
+        resource.delete(*place)
+    elif not hasattr(get_model_map()[kind].delete_from_cloudformation_json, "__isabstractmethod__"):
+        name = resource.physical_resource_id
+        get_model_map()[kind].delete_from_cloudformation_json(name, definition, *place)
+    else:
+        raise ValidationError(message=f"the local AWS cannot delete a resource of type {kind}")
+
+
+def _delete_nat_gateway(backend: EC2Backend, gateway: Any) -> None:
+    for address in backend.addresses:
+        if address.eni is gateway._eni:
+            backend.disassociate_address(address=address.public_ip)
+    backend.delete_nat_gateway(gateway.id)
+    backend.delete_network_interface(gateway._eni.id)
+    # AWS shows it as deleted for an hour; nothing here waits that long
+    del backend.nat_gateways[gateway.id]
+
+
+def _delete_association(backend: EC2Backend, association: Any) -> None:
+    table = backend.get_route_table(association.route_table_id)
+    for name in [n for n, subnet in table._associations.items() if subnet == association.subnet_id]:
+        backend.disassociate_route_table(name)
+
+
+def _delete_route(backend: EC2Backend, route: Any) -> None:
+    backend.delete_route(route.route_table.id, route.destination_cidr_block)
+
+
+def _delete_endpoint(backend: EC2Backend, endpoint: Any) -> None:
+    backend.delete_vpc_endpoints([endpoint.id])
+    del backend.vpc_end_points[endpoint.id]
+
+
+_EC2_DELETIONS: dict[str, _Deletion] = {
+    "AWS::EC2::EIP": lambda backend, address: backend.release_address(address=address.public_ip),
+    "AWS::EC2::InternetGateway": lambda backend, gateway: backend.delete_internet_gateway(gateway.id),
+    "AWS::EC2::NatGateway": _delete_nat_gateway,
+    "AWS::EC2::Route": _delete_route,
+    "AWS::EC2::RouteTable": lambda backend, table: backend.delete_route_table(table.id),
+    "AWS::EC2::SubnetRouteTableAssociation": _delete_association,
+    "AWS::EC2::VPCEndpoint": _delete_endpoint,
+    "AWS::EC2::VPCGatewayAttachment": lambda backend, attachment: backend.detach_internet_gateway(
+        attachment.gateway_id, attachment.vpc_id
+    ),
+}

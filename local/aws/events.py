@@ -1,0 +1,56 @@
+"""Stack events for single resources, which moto does not record: what `cdk deploy` prints."""
+
+from datetime import timedelta
+from typing import Any
+
+from moto.cloudformation.models import Event, Stack
+from moto.cloudformation.responses import StackResourceDTO
+
+from local.aws.patching import around
+
+
+def install() -> None:
+    """Tell the status of single resources, too."""
+    around(StackResourceDTO, "__init__", _describe)
+
+
+def record(stack: Stack, logical_id: str, status: str, reason: str | None = None) -> None:
+    """Append an event of one resource to the stack's events."""
+    resource = stack.resource_map._parsed_resources.get(logical_id)
+    template: dict[str, Any] = stack.resource_map._resource_json_map[logical_id]
+    event = Event(
+        stack_id=stack.stack_id,
+        stack_name=stack.name,
+        logical_resource_id=logical_id,
+        physical_resource_id=getattr(resource, "physical_resource_id", None) or "",
+        resource_type=template["Type"],
+        resource_status=status,
+        resource_status_reason=reason,
+        resource_properties=None,
+    )
+    stack.events.append(event)
+    _separate(stack)
+
+
+def record_stack(stack: Stack, status: str, reason: str | None = None) -> None:
+    """Give the stack a status and append its event."""
+    stack.status = status
+    stack._add_stack_event(status, reason)
+    _separate(stack)
+
+
+def _separate(stack: Stack) -> None:
+    """Put a millisecond between events: the CDK CLI sorts them by a time of that precision."""
+    if len(stack.events) > 1:
+        earliest = stack.events[-2].timestamp + timedelta(milliseconds=1)
+        stack.events[-1].timestamp = max(stack.events[-1].timestamp, earliest)
+
+
+def _describe(original: Any, described: Any, stack: Stack, resource: Any) -> None:
+    """The status of a resource is that of its last event; moto gives the stack's."""
+    original(described, stack, resource)
+    for event in reversed(stack.events):
+        if event.logical_resource_id == described.logical_resource_id:
+            described.resource_status = event.resource_status
+            described.timestamp = event.timestamp
+            return

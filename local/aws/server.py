@@ -1,0 +1,111 @@
+"""Serves the control plane over HTTP: moto with what it lacks, one request at a time."""
+
+import io
+import os
+import socket
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from local.aws import (
+    activities,
+    addresses,
+    change_sets,
+    events,
+    images,
+    instance_types,
+    launch,
+    refusals,
+    resource_types,
+    routes,
+    rules,
+    security_groups,
+    signals,
+    stacks,
+    trail,
+)
+from local.aws.request_log import RequestLog
+from local.aws.serial import LOCK
+
+MOTO_VERSION = "5.2.5"
+"""The one whose private names the rest of this package wraps."""
+
+_PARTS = (
+    stacks,
+    rules,
+    events,
+    change_sets,
+    trail,
+    signals,
+    security_groups,
+    resource_types,
+    routes,
+    launch,
+    activities,
+    addresses,
+    instance_types,
+    refusals,
+)
+"""What is added to moto, inner parts first."""
+
+
+class LocalAwsError(Exception):
+    """Why the server cannot run, in one line."""
+
+
+def serve(*, host: str, port: int, region: str, request_log: Path | None = None) -> BaseWSGIServer:
+    """A server that listens already; the caller runs its ``serve_forever``."""
+    if version("moto") != MOTO_VERSION:
+        raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
+    _prepare(region)
+    try:
+        log = RequestLog(request_log) if request_log else None
+    except OSError as error:
+        raise LocalAwsError(f"cannot write {request_log}: {error.strerror}") from error
+    try:
+        # bound here, as werkzeug would end the process when the port is taken
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            listener.listen(128)
+            fd = listener.fileno()
+            return make_server(host, port, Application(log), True, request_handler=_QuietHandler, fd=fd)
+    except OSError as error:
+        raise LocalAwsError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+
+
+def _prepare(region: str) -> None:
+    # moto's own images take half a second and hundreds of snapshots, and nobody asks for them
+    os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+    for part in _PARTS:
+        part.install()
+    images.register(region)
+
+
+class Application:
+    """moto's application behind a lock and the log of requests."""
+
+    def __init__(self, log: RequestLog | None):
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._log = log
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        # read before the lock is taken, so that a slow sender stops nobody else
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        environ["wsgi.input"] = io.BytesIO(body)
+        with LOCK:
+            if self._log:
+                self._log.write(environ, body)
+            response: Iterable[bytes] = self._moto(environ, start_response)
+            return response
+
+
+class _QuietHandler(WSGIRequestHandler):
+    """Writes no line a request: a cluster's nodes ask every few seconds."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Write nothing."""

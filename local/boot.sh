@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# boot.sh NAME HOSTNAME DIR CGROUP LAYERS: boot one node: real systemd in a container whose disk is an overlay
+# over the image LAYERS (colon-separated, uppermost first) and whose network namespace NAME exists already.
+# Runs until the node powers off (exit 0) or reboots (exit 133).
+set -euo pipefail
+export NODE=$1 NODE_HOSTNAME=$2 DIR=$3 CGROUP=$4 LAYERS=$5
+
+# A cgroup of its own first: cgroup.kill is the node's power switch, cgroup.freeze hangs it.
+mkdir -p "$CGROUP"
+echo $$ > "$CGROUP/cgroup.procs"
+mkdir -p "$DIR"/{upper,work,root}
+
+# shellcheck disable=SC2016  # expanded in the node's own mount namespace
+exec ip netns exec "$NODE" unshare --mount --propagation private bash -euc '
+    mount -t overlay overlay -o "lowerdir=$LAYERS,upperdir=$DIR/upper,workdir=$DIR/work" "$DIR/root"
+    # nspawn reads from here that the machine is pure cgroup v2, also where it is hybrid.
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+    mount -t tmpfs tmpfs /run
+    export SYSTEMD_NSPAWN_API_VFS_WRITABLE=network
+    exec systemd-nspawn --quiet --boot --register=no --keep-unit --machine="$NODE" --hostname="$NODE_HOSTNAME" \
+        --directory="$DIR/root" --capability=CAP_NET_ADMIN --console=pipe --link-journal=no --resolv-conf=off \
+        --timezone=off --kill-signal=SIGRTMIN+3
+'

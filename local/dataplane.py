@@ -1,0 +1,167 @@
+"""The data plane of the local AWS: makes EC2's instances real and keeps them as the control plane says.
+
+Level-triggered: each pass reads what exists and starts, stops and connects nodes until they match.
+
+    python -m local.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.session)
+"""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from local import fabric, firewall, metadata
+from local.inventory import Instance, Inventory, read_inventory, read_user_data
+from local.node import REBOOT_CODE, Node, destroy_node, restart_node, start_node
+from local.watchers import lack_of_watchers
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+log = logging.getLogger(__name__)
+POLL_S = 0.5
+BOOTING_AT_ONCE = 8
+"""More than this on two cores only makes every node's deadline come nearer."""
+
+
+class Accounts:
+    """What nodes are told about keys and roles: read from EC2, IAM and STS, kept while it is valid."""
+
+    def __init__(self, session: boto3.Session) -> None:
+        self._ec2 = session.client("ec2")
+        self._iam = session.client("iam")
+        self._sts = session.client("sts")
+        self.region = self._ec2.meta.region_name
+        self.account = self._sts.get_caller_identity()["Account"]
+        self._issued: dict[str, Mapping[str, Any]] = {}
+
+    def public_key(self, name: str | None) -> str:
+        if name is None:
+            return ""
+        pairs = self._ec2.describe_key_pairs(KeyNames=[name], IncludePublicKey=True)["KeyPairs"]
+        return pairs[0].get("PublicKey", "").strip()
+
+    def role(self, profile_arn: str | None) -> Mapping[str, Any] | None:
+        """The role of an instance profile."""
+        if profile_arn is None:
+            return None
+        name = profile_arn.rsplit("/", 1)[1]
+        profile: Mapping[str, Any] = self._iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+        return {**profile["Roles"][0]}
+
+    def credentials(self, role_arn: str, instance_id: str) -> Mapping[str, Any]:
+        """Temporary credentials of an instance, issued anew an hour before they end."""
+        issued = self._issued.get(instance_id)
+        if issued is None or issued["Expiration"].timestamp() - time.time() < 3600:
+            issued = self._sts.assume_role(RoleArn=role_arn, RoleSessionName=instance_id, DurationSeconds=6 * 3600)[
+                "Credentials"
+            ]
+            self._issued[instance_id] = issued
+        return issued
+
+
+class DataPlane:
+    """Nodes by instance id, and the router's rules, kept equal to an inventory."""
+
+    def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
+        self._ec2: EC2Client = session.client("ec2")
+        self._accounts = Accounts(session)
+        self._nodes_dir = run_dir / "nodes"
+        self._cgroup = cgroup
+        self._layers = layers
+        self._nodes: dict[str, Node] = {}
+        self._metadata: dict[str, metadata.Metadata] = {}
+        self._rules = ""
+
+    def find(self, address: str) -> metadata.Metadata | None:
+        """Metadata of the instance that has a private address."""
+        return self._metadata.get(address)
+
+    def reconcile(self) -> None:
+        inventory = read_inventory(self._ec2)
+        wanted = {instance.instance_id: instance for instance in inventory.instances}
+        for instance_id in self._nodes.keys() - wanted.keys():
+            self._stop(instance_id)
+        self._load_rules(inventory)
+        for instance_id, instance in wanted.items():
+            if instance_id not in self._nodes and self._has_room():
+                self._start(instance)
+        for node in list(self._nodes.values()):
+            self._follow(node)
+
+    def _load_rules(self, inventory: Inventory) -> None:
+        rules = firewall.render_rules(inventory)
+        if rules != self._rules:
+            fabric.load_rules(rules)
+            self._rules = rules
+
+    def _booting(self) -> int:
+        finished = "var/lib/cloud/instances/{}/boot-finished"
+        return sum(not (n.disk / finished.format(name)).exists() for name, n in self._nodes.items())
+
+    def _has_room(self) -> bool:
+        """Whether one more node may boot; those that boot already have not taken all that they need."""
+        booting = self._booting()
+        return booting < BOOTING_AT_ONCE and lack_of_watchers(booting + 1) is None
+
+    def _describe(self, instance: Instance) -> metadata.Metadata:
+        role = self._accounts.role(instance.profile_arn)
+        role_arn = str(role["Arn"]) if role else ""
+        return metadata.Metadata(
+            instance=instance,
+            user_data=read_user_data(self._ec2, instance.instance_id),
+            public_key=self._accounts.public_key(instance.key_name),
+            account=self._accounts.account,
+            region=self._accounts.region,
+            role_name=role["RoleName"] if role else None,
+            credentials=lambda: self._accounts.credentials(role_arn, instance.instance_id),
+        )
+
+    def _start(self, instance: Instance) -> None:
+        self._metadata[str(instance.address.ip)] = self._describe(instance)
+        self._nodes[instance.instance_id] = start_node(
+            instance, nodes_dir=self._nodes_dir, cgroup=self._cgroup, layers=self._layers
+        )
+        log.info("%s starts at %s", instance.instance_id, instance.address.ip)
+
+    def _stop(self, instance_id: str) -> None:
+        node = self._nodes.pop(instance_id)
+        self._metadata.pop(str(node.instance.address.ip), None)
+        destroy_node(node)
+        log.info("%s is gone", instance_id)
+
+    def _follow(self, node: Node) -> None:
+        """A node that reboots comes back with its disk; one that powers off is terminated."""
+        code = node.has_ended()
+        if code == REBOOT_CODE:
+            log.info("%s reboots", node.instance.instance_id)
+            restart_node(node, layers=self._layers)
+        elif code is not None:
+            log.warning("%s powered off (%d)", node.instance.instance_id, code)
+            self._ec2.terminate_instances(InstanceIds=[node.instance.instance_id])
+
+
+def main() -> None:
+    run_dir, cgroup, layers = Path(sys.argv[1]), Path(sys.argv[2]), [Path(p) for p in sys.argv[3].split(":")]
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    plane = DataPlane(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
+    metadata.start_server(plane.find)
+    pause = threading.Event()
+    while True:
+        try:
+            plane.reconcile()
+        except (ClientError, BotoCoreError, KeyError) as error:
+            # Read between two writes of the control plane (a subnet just deleted): the next pass sees the rest.
+            log.warning("pass given up: %r", error)
+        pause.wait(POLL_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The main job, as a user does it, with AWS being the local one.
+
+python -m local.demo 3           (inside a local AWS of its own: `make demo`)
+python -m local.demo 3 --keep    (inside one that is held: `KEEP=1 make demo`; the cluster stays up)
+"""
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from local.errors import UsageError
+from local.user import User, deploy_arguments, new_user, user_of_this_session
+
+MASTER = "deeplearning-master"
+SHOW = """\
+echo "--- /etc/hosts"; sed -n '/BEGIN deeplearning/,/END deeplearning/p' /etc/hosts
+echo "--- $DEEPLEARNING_WORKERS_PATH"; cat "$DEEPLEARNING_WORKERS_PATH"
+echo "--- variables"; env | grep ^DEEPLEARNING_ | sort
+echo "--- from the master to a worker, through the forwarded agent"
+for host in $(tail -n 1 "$DEEPLEARNING_WORKERS_PATH"); do ssh -o BatchMode=yes "$host" hostname; done
+"""
+TRAIN = "launch python /opt/deeplearning/trainer --network lenet --kv-store dist_sync"
+
+
+class Steps:
+    """Announces each phase and remembers how long it took."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._taken: list[tuple[str, float]] = []
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        sys.stdout.write(f"\n=== {name}\n")
+        sys.stdout.flush()
+        started = self._clock()
+        yield
+        self._taken.append((name, self._clock() - started))
+
+    def summary(self) -> str:
+        rows = [*self._taken, ("all", sum(seconds for _, seconds in self._taken))]
+        return "\n".join(f"{seconds:7.1f} s  {name}" for name, seconds in rows)
+
+
+def parse_nodes(text: str) -> int:
+    """The number of nodes that somebody asks for. Raises UsageError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"NODES must be a whole number, at least 1, got {text!r}")
+    return int(text)
+
+
+def show_and_train(user: User, *, nodes: int, steps: Steps) -> None:
+    with steps.step("ssh -A to the master: what every node knows"):
+        user.write_ssh_config()
+        user.run(*user.ssh_command(MASTER, SHOW))
+    with steps.step(f"train LeNet on digits, dist_sync, on {nodes} nodes"):
+        sys.stdout.write(f"$ {TRAIN}\n")
+        sys.stdout.flush()
+        user.run(*user.ssh_command(MASTER, TRAIN))
+
+
+def run_demo(user: User, *, nodes: int, keep: bool, steps: Steps) -> None:
+    with steps.step("cdk bootstrap (once an account and region)"):
+        user.cdk("bootstrap")
+    with steps.step(f"cdk deploy: a master and {nodes - 1} workers, ready when each has signalled"):
+        user.cdk(*deploy_arguments(nodes=nodes))
+    try:
+        show_and_train(user, nodes=nodes, steps=steps)
+    finally:
+        if not keep:
+            with steps.step("cdk destroy"):
+                user.cdk("destroy", "--force")
+
+
+def main() -> int:
+    nodes, keep = int(sys.argv[1]), "--keep" in sys.argv[2:]
+    logging.basicConfig(level=logging.WARNING)
+    steps = Steps()
+    try:
+        with user_of_this_session() if keep else new_user() as user:
+            run_demo(user, nodes=nodes, keep=keep, steps=steps)
+    except KeyboardInterrupt:
+        return 130
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired, TimeoutError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    sys.stdout.write(f"\nThe whole way{'' if keep else ', with nothing left behind'}:\n{steps.summary()}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

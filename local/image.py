@@ -1,0 +1,26 @@
+"""The node image: a Debian root file system and PyTorch as a second overlay layer, built from local/image/.
+
+python -m local image      build what is missing and print the layers, uppermost first
+"""
+
+import subprocess
+from pathlib import Path
+
+from local.cache import cached_tree, recipe_hash
+from local.network import ENDPOINT
+
+RECIPE = Path(__file__).parent / "image"
+
+
+def _run(script: str, *arguments: str | Path) -> None:
+    subprocess.run([RECIPE / script, *arguments], check=True, stdin=subprocess.DEVNULL)
+
+
+def image_layers() -> list[Path]:
+    """Directories to be stacked as an overlay's lower layers, uppermost first."""
+    base_recipe = [RECIPE / "build-base.sh", RECIPE / "aws-cli.txt", RECIPE / "rootfs"]
+    base_key = recipe_hash(base_recipe, extra=ENDPOINT)
+    base = cached_tree("image-base", base_key, lambda root: _run("build-base.sh", root, ENDPOINT))
+    pytorch_key = recipe_hash([RECIPE / "build-pytorch.sh", RECIPE / "pytorch.txt"])
+    pytorch = cached_tree("image-pytorch", pytorch_key, lambda layer: _run("build-pytorch.sh", layer, base))
+    return [pytorch, base]

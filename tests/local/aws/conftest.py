@@ -1,0 +1,26 @@
+"""A control plane on a free port, and stacks that are gone after their test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.local.aws.harness import Aws, Stacks, start_server
+
+
+@pytest.fixture(scope="session")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+    log = tmp_path_factory.mktemp("aws") / "requests.jsonl"
+    server, port = start_server("--request-log", str(log))
+    yield Aws(url=f"http://localhost:{port}", request_log=log)
+    server.terminate()
+    assert server.wait(timeout=20) == 0
+    assert server.stdout
+    server.stdout.close()
+
+
+@pytest.fixture
+def stacks(aws: Aws) -> Iterator[Stacks]:
+    made = Stacks(aws=aws)
+    yield made
+    for name in made.names:
+        made.cloudformation.delete_stack(StackName=name)

@@ -1,0 +1,51 @@
+from typing import Any
+
+import pytest
+
+from local.aws.patching import add, around
+
+
+class Service:
+    def method(self, number: int) -> int:
+        return number
+
+    @classmethod
+    def of_class(cls, number: int) -> int:
+        return number
+
+    @staticmethod
+    def static(number: int) -> int:
+        return number
+
+    @property
+    def getter(self) -> int:
+        return 1
+
+
+def doubled(original: Any, *arguments: Any) -> Any:
+    return 2 * original(*arguments)
+
+
+@pytest.fixture
+def service() -> type[Service]:
+    return type("Copy", (Service,), dict(vars(Service)))
+
+
+def test_every_kind_of_attribute_is_wrapped(service: type[Service]) -> None:
+    for name in ("method", "of_class", "static", "getter"):
+        around(service, name, doubled)
+    assert service().method(1) == 2
+    assert service.of_class(1) == 2
+    assert service().of_class(1) == 2
+    assert service().static(1) == 2
+    assert service().getter == 2
+
+
+def test_fails_when_moto_has_no_such_name(service: type[Service]) -> None:
+    with pytest.raises(AttributeError, match="gone"):
+        around(service, "gone", doubled)
+
+
+def test_fails_when_moto_has_what_is_added(service: type[Service]) -> None:
+    with pytest.raises(AttributeError, match=r"has a Copy\.method of its own"):
+        add(service, "method", doubled)

@@ -1,0 +1,58 @@
+import concurrent.futures
+import io
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from local.aws import server
+from tests.local.aws.harness import REPOSITORY
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "local.aws", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_fails_when_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("--port", str(port))
+    assert result.returncode == 1
+    assert result.stderr == f"error: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+
+
+def test_fails_when_request_log_cannot_be_written(tmp_path: Path) -> None:
+    result = run("--port", "0", "--request-log", str(tmp_path / "nowhere" / "log"))
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: cannot write ")
+
+
+def test_fails_when_option_is_unknown() -> None:
+    assert run("--prot", "1").returncode == 2
+
+
+def test_fails_when_moto_is_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "version", lambda _name: "5.0.0")
+    with pytest.raises(server.LocalAwsError, match=r"unsupported moto version 5\.0\.0, must be 5\.2\.5"):
+        server.serve(host="127.0.0.1", port=0, region="us-east-1")
+
+
+def test_only_one_request_at_a_time_reaches_moto(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_inside = threading.Barrier(2)
+
+    def moto(_environ: object, _start_response: object) -> list[bytes]:
+        try:
+            both_inside.wait(timeout=0.3)
+        except threading.BrokenBarrierError:
+            return [b"alone"]
+        return [b"together"]
+
+    monkeypatch.setattr(server, "DomainDispatcherApplication", lambda _create: moto)
+    application = server.Application(None)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        answers = pool.map(lambda _: application({"wsgi.input": io.BytesIO()}, None), range(2))
+    assert [*answers] == [[b"alone"], [b"alone"]]

@@ -1,0 +1,95 @@
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local.aws.harness import Aws, Stacks, wait_until
+from tests.local.aws.templates import cluster, group, reference, resource
+
+
+def test_stack_completes_only_when_every_signal_has_come(stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(2, signals=2)) | {"Outputs": {"Name": {"Value": reference("Group")}}})
+    assert stacks.status() == "CREATE_IN_PROGRESS"
+    assert stacks.outputs() == {}
+    stacks.signal("Group", "i-1")
+    assert stacks.status() == "CREATE_IN_PROGRESS"
+    assert "CREATE_COMPLETE" not in [status for status, _ in stacks.events("Group")]
+    stacks.signal("Group", "i-2")
+    assert stacks.status() == "CREATE_COMPLETE"
+    assert stacks.outputs() == {"Name": stacks.physical_id("Group")}
+    assert stacks.events("Group")[-1][0] == "CREATE_COMPLETE"
+
+
+def test_two_groups_wait_side_by_side(stacks: Stacks) -> None:
+    stacks.create(cluster(One=group(1, signals=1), Two=group(1, signals=1)))
+    stacks.signal("Two", "i-2")
+    assert stacks.status() == "CREATE_IN_PROGRESS"
+    stacks.signal("One", "i-1")
+    assert stacks.status() == "CREATE_COMPLETE"
+
+
+def test_what_depends_on_a_waiting_group_is_created_after_its_signals(stacks: Stacks) -> None:
+    late = resource("Logs::LogGroup", depends_on="Group", LogGroupName="late")
+    stacks.create(cluster(Group=group(1, signals=1), Late=late))
+    logs: Any = stacks.aws.client("logs")
+    assert logs.describe_log_groups(logGroupNamePrefix="late")["logGroups"] == []
+    stacks.signal("Group", "i-1")
+    assert len(logs.describe_log_groups(logGroupNamePrefix="late")["logGroups"]) == 1
+
+
+def test_failure_rolls_back_at_once_and_says_who_failed(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(2, signals=2)))
+    stacks.signal("Group", "i-1 no route", "FAILURE")
+    assert stacks.status() == "ROLLBACK_COMPLETE"
+    assert ("CREATE_FAILED", "Received FAILURE signal with UniqueId i-1 no route") in stacks.events("Group")
+    groups = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert groups == []
+
+
+def test_missing_signals_roll_back_after_the_timeout(stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(2, signals=2, timeout="PT1S")))
+    stacks.signal("Group", "i-1")
+    wait_until(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
+    reasons = [reason for _, reason in stacks.events("Group")]
+    assert "Failed to receive 1 resource signal(s) within the specified duration" in reasons
+
+
+def test_timeout_has_no_effect_on_a_complete_stack(stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1, signals=1, timeout="PT1S")))
+    stacks.signal("Group", "i-1")
+    stacks.create(cluster(Group=group(1, signals=1, timeout="PT1S")), name="later")
+    wait_until(lambda: stacks.status("later") == "ROLLBACK_COMPLETE", "the rollback of the later stack")
+    assert stacks.status() == "CREATE_COMPLETE"
+
+
+@pytest.mark.parametrize("status", ["SUCCESS", "FAILURE"])
+def test_fails_when_signal_comes_after_completion(stacks: Stacks, status: str) -> None:
+    stacks.create(cluster(Group=group(1, signals=1)))
+    stacks.signal("Group", "i-1")
+    with pytest.raises(ClientError, match=r"ValidationError.* is in CREATE_COMPLETE state"):
+        stacks.signal("Group", "i-2", status)
+    assert stacks.status() == "CREATE_COMPLETE"
+
+
+def test_fails_when_resource_has_its_signals_and_the_stack_goes_on(stacks: Stacks) -> None:
+    stacks.create(cluster(One=group(1, signals=1), Two=group(1, signals=1)))
+    stacks.signal("One", "i-1")
+    with pytest.raises(ClientError, match="Resource One is in CREATE_COMPLETE state"):
+        stacks.signal("One", "i-2")
+
+
+def test_fails_when_the_same_id_signals_twice(stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(2, signals=2)))
+    stacks.signal("Group", "i-1")
+    with pytest.raises(ClientError, match="Signal with ID i-1 for resource Group already exists"):
+        stacks.signal("Group", "i-1")
+    assert stacks.status() == "CREATE_IN_PROGRESS"
+
+
+@pytest.mark.parametrize(
+    ("resource_name", "stack"), [("Nobody", "stack"), ("Group", "nobody")], ids=["resource", "stack"]
+)
+def test_fails_when_signal_names_something_unknown(stacks: Stacks, resource_name: str, stack: str) -> None:
+    stacks.create(cluster(Group=group(1, signals=1)))
+    with pytest.raises(ClientError, match=r"ValidationError.*does not exist"):
+        stacks.signal(resource_name, "i-1", name=stack)

@@ -1,0 +1,168 @@
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local.aws.harness import Aws, Stacks
+from tests.local.aws.templates import attribute, cluster, group, launch_template, reference, resource
+
+LISTINGS = [
+    ("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups"),
+    ("autoscaling", "describe_tags", "Tags"),
+    ("dynamodb", "list_tables", "TableNames"),
+    ("ec2", "describe_addresses", "Addresses"),
+    ("ec2", "describe_iam_instance_profile_associations", "IamInstanceProfileAssociations"),
+    ("ec2", "describe_internet_gateways", "InternetGateways"),
+    ("ec2", "describe_launch_templates", "LaunchTemplates"),
+    ("ec2", "describe_nat_gateways", "NatGateways"),
+    ("ec2", "describe_network_interfaces", "NetworkInterfaces"),
+    ("ec2", "describe_route_tables", "RouteTables"),
+    ("ec2", "describe_security_groups", "SecurityGroups"),
+    ("ec2", "describe_subnets", "Subnets"),
+    ("ec2", "describe_volumes", "Volumes"),
+    ("ec2", "describe_vpc_endpoints", "VpcEndpoints"),
+    ("ec2", "describe_vpcs", "Vpcs"),
+    ("iam", "list_instance_profiles", "InstanceProfiles"),
+    ("iam", "list_policies", "Policies"),
+    ("iam", "list_roles", "Roles"),
+    ("logs", "describe_log_groups", "logGroups"),
+    ("s3", "list_buckets", "Buckets"),
+]
+
+
+def everything(aws: Aws) -> dict[str, Any]:
+    """All that an account pays for or trips over, and the instances that still run."""
+    found = {call: getattr(aws.client(service), call)()[key] for service, call, key in LISTINGS}
+    return found | {"instances": running(aws)}
+
+
+def running(aws: Aws) -> list[str]:
+    states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
+    reservations = aws.client("ec2").describe_instances(Filters=states)["Reservations"]
+    return [i["InstanceId"] for reservation in reservations for i in reservation["Instances"]]
+
+
+def whole_cluster(signals: int = 0) -> dict[str, Any]:
+    table = resource(
+        "DynamoDB::Table",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    return cluster(Master=group(1, "Public"), Group=group(2, signals=signals), Table=table)
+
+
+def test_nothing_is_left_after_delete(aws: Aws, stacks: Stacks) -> None:
+    before = everything(aws)
+    stacks.create(whole_cluster())
+    assert stacks.status() == "CREATE_COMPLETE"
+    assert len(running(aws)) == 3
+    stacks.cloudformation.delete_stack(StackName="stack")
+    assert everything(aws) == before
+    with pytest.raises(ClientError, match="does not exist"):
+        stacks.status()
+
+
+def test_nothing_is_left_after_rollback(aws: Aws, stacks: Stacks) -> None:
+    before = everything(aws)
+    stacks.create(whole_cluster(signals=2))
+    stacks.signal("Group", "i-1", "FAILURE")
+    assert stacks.status() == "ROLLBACK_COMPLETE"
+    assert everything(aws) == before
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept_by_rollback", "kept_by_delete"),
+    [("Retain", True, True), ("RetainExceptOnCreate", False, True), ("Delete", False, False)],
+)
+def test_deletion_policy_is_honoured(
+    aws: Aws, stacks: Stacks, policy: str, kept_by_rollback: bool, kept_by_delete: bool
+) -> None:
+    logs = aws.client("logs")
+    fails = cluster(Group=group(1, signals=1), Log=log_group("rolled-back", policy))
+    stacks.create(fails, name="fails")
+    stacks.signal("Group", "i-1", "FAILURE", name="fails")
+    stacks.create({"Resources": {"Log": log_group("deleted", policy)}}, name="works")
+    stacks.cloudformation.delete_stack(StackName="works")
+    kept = [found["logGroupName"] for found in logs.describe_log_groups()["logGroups"]]
+    for name in kept:
+        logs.delete_log_group(logGroupName=name)
+    assert kept == ["deleted"] * kept_by_delete + ["rolled-back"] * kept_by_rollback
+
+
+def log_group(name: str, policy: str) -> dict[str, Any]:
+    return resource("Logs::LogGroup", LogGroupName=name) | {"DeletionPolicy": policy}
+
+
+def test_refused_creation_rolls_back_and_says_why(aws: Aws, stacks: Stacks) -> None:
+    template = cluster(Group=group(1))
+    template["Resources"]["Template"] = launch_template(KeyName="nobodys")
+    stacks.create(template)
+    assert stacks.status() == "ROLLBACK_COMPLETE"
+    assert ("CREATE_FAILED", "The key pair 'nobodys' does not exist") in stacks.events("Group")
+    assert running(aws) == []
+
+
+def test_fails_when_resources_depend_on_each_other(stacks: Stacks) -> None:
+    one = resource("Logs::LogGroup", LogGroupName=reference("Two"))
+    two = resource("Logs::LogGroup", LogGroupName=reference("One"))
+    with pytest.raises(ClientError, match="Circular dependency between resources"):
+        stacks.create({"Resources": {"One": one, "Two": two}})
+
+
+def test_deletion_that_a_service_refuses_leaves_the_rest_and_can_be_repeated(aws: Aws, stacks: Stacks) -> None:
+    ec2 = aws.client("ec2")
+    stacks.create(cluster())
+    subnet = stacks.physical_id("Private")
+    vpc = stacks.physical_id("Vpc")
+    extra = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.2.0/24")["Subnet"]["SubnetId"]
+    stacks.cloudformation.delete_stack(StackName="stack")
+    assert stacks.status() == "DELETE_FAILED"
+    assert [status for status, _ in stacks.events("Vpc")][-1] == "DELETE_FAILED"
+    assert subnet not in [found["SubnetId"] for found in ec2.describe_subnets()["Subnets"]]
+    ec2.delete_subnet(SubnetId=extra)
+    stacks.cloudformation.delete_stack(StackName="stack")
+    assert vpc not in [found["VpcId"] for found in ec2.describe_vpcs()["Vpcs"]]
+
+
+def test_resources_are_created_after_and_deleted_before_what_they_depend_on(stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1, signals=1)))
+    stacks.signal("Group", "i-1", "FAILURE")
+    events = stacks.cloudformation.describe_stack_events(StackName="stack")["StackEvents"][::-1]
+    order = [(event["LogicalResourceId"], event["ResourceStatus"]) for event in events]
+    assert order.index(("Nat", "CREATE_COMPLETE")) < order.index(("PrivateRoute", "CREATE_IN_PROGRESS"))
+    assert order.index(("PrivateRoute", "DELETE_COMPLETE")) < order.index(("Nat", "DELETE_IN_PROGRESS"))
+    times = [event["Timestamp"] for event in events]
+    assert times == sorted(set(times)), "the CDK CLI sorts events by time alone"
+
+
+def test_resources_carry_the_tags_of_template_stack_and_service(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster(), Tags=[{"Key": "team", "Value": "vision"}])
+    vpc = aws.client("ec2").describe_vpcs(VpcIds=[stacks.physical_id("Vpc")])["Vpcs"][0]
+    tags = {tag["Key"]: tag["Value"] for tag in vpc["Tags"]}
+    assert tags["Name"] == "network"
+    assert tags["team"] == "vision"
+    assert tags["aws:cloudformation:logical-id"] == "Vpc"
+
+
+def test_each_resource_has_a_status_of_its_own(stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1, signals=1)))
+    answer = stacks.cloudformation.describe_stack_resources(StackName="stack")["StackResources"]
+    found = {entry["LogicalResourceId"]: entry["ResourceStatus"] for entry in answer}
+    assert found["Vpc"] == "CREATE_COMPLETE"
+    assert found["Group"] == "CREATE_IN_PROGRESS"
+
+
+def test_resources_of_a_stack_can_be_listed(stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1, signals=1), Late=resource("Logs::LogGroup", depends_on="Group")))
+    listed = stacks.cloudformation.list_stack_resources(StackName="stack")["StackResourceSummaries"]
+    names = {entry["LogicalResourceId"] for entry in listed}
+    assert {"Vpc", "Group"} <= names
+    assert "Late" not in names
+
+
+def test_outputs_resolve_references(stacks: Stacks) -> None:
+    outputs = {"Role": {"Value": attribute("RoleId", "Role")}}
+    stacks.create(cluster() | {"Outputs": outputs})
+    role = stacks.aws.client("iam").get_role(RoleName=stacks.physical_id("Role"))["Role"]
+    assert stacks.outputs() == {"Role": role["RoleId"]}

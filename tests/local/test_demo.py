@@ -1,0 +1,42 @@
+"""``make demo`` as a newcomer types it, also after one that was killed; nothing of either is left."""
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+DEADLINE_S = 400.0
+
+
+def start() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ["make", "demo", "NODES=2"],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.usefixtures("clean_machine")
+def test_a_demo_that_was_killed_and_the_next_one() -> None:
+    killed = start()
+    assert killed.stdout is not None
+    while line := killed.stdout.readline():
+        if "CREATE_IN_PROGRESS" in line:
+            break
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate(timeout=DEADLINE_S)
+
+    demo = start()
+    printed, _ = demo.communicate(timeout=DEADLINE_S)
+    assert demo.returncode == 0, printed
+    assert re.search(r"Validation-accuracy=0\.9[789]", printed)
+    assert re.search(r"\d+\.\d s  cdk destroy\n", printed)
