@@ -1,0 +1,66 @@
+# make demo       the main job on a local AWS: deploy a cluster, log in, train on all nodes, destroy
+# make demo       NODES=5 takes five nodes; KEEP=1 leaves the cluster up and says how to enter and end it
+# make local-aws  a shell inside a fresh local AWS, to type cdk deploy and the like
+# make enter      a shell inside a local AWS that was kept (RUN=name when there are several)
+# make end        end a local AWS that was kept
+# make status     the instances of every local AWS that is up
+# make test       everything that must hold before a merge: lint, types, unit tests, end to end
+# make lint       (unit, e2e) a part of it
+# make clean      remove everything that was set up
+# make bench      the side-by-side benchmarks (B=name for one of them)
+# The first run sets up what is missing: Debian packages, environments, node image (see local/setup.sh).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: root help setup demo test lint unit e2e bench clean local-aws enter end status
+
+export NODES ?= 3
+export RUN
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
+# Caches of the tools belong into the cache, not into the checkout.
+export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
+export RUFF_CACHE_DIR := $(CACHE)/ruff
+export MYPY_CACHE_DIR := $(CACHE)/mypy
+export JSII_RUNTIME_PACKAGE_CACHE_ROOT := $(CACHE)/jsii
+export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
+
+# Enter the environment that local/setup.sh makes; then the commands of the recipe follow.
+ENTER := environment="$$(local/setup.sh)"; export PATH="$$environment/bin:$$PATH";
+
+# Asked before the set-up, which takes minutes.
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "error: the local AWS makes network namespaces and containers: run as root" >&2; exit 1; }
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+setup:
+	@$(ENTER) python -m local image >/dev/null
+
+demo: root
+	@$(ENTER) exec python -m local demo "$$NODES" $(if $(filter-out 0,$(KEEP)),--keep)
+
+local-aws: root
+	@$(ENTER) exec python -m local shell
+
+enter end status:
+	@$(ENTER) exec python -m local $@ $${RUN:+"$$RUN"}
+
+test: root lint unit e2e
+
+lint:
+	@$(ENTER) ruff check . && ruff format --check . && mypy . && mypy --python-version 3.10 bootstrap launcher
+
+unit:
+	@mkdir -p $(CACHE)/tmp
+	@$(ENTER) TMPDIR=$(CACHE)/tmp python -m pytest tests --ignore tests/e2e
+
+e2e:
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e
+
+bench:
+	@$(ENTER) exec python -m benchmarks $(B)
+
+clean:
+	rm -rf cdk.out $(CACHE)

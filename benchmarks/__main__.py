@@ -1,0 +1,70 @@
+"""Runs benchmarks and keeps their figures in RESULTS.md.
+
+    python -m benchmarks          all of them, one after the other
+    python -m benchmarks synth    one of them
+
+A benchmark is a module of this folder; its last lines are its figures: ``NAME VALUE UNIT``.
+"""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "RESULTS.md"
+FIGURE = re.compile(r"([a-z]\w*) ([\d.]+) (ratio|s|per_min)")
+TIMEOUT_S = 1800
+HEADING = """# Results
+
+Written by `make bench`. Each figure compares with its peer in the same run; what the peer is, the benchmark's own
+docstring says.
+
+| figure | value | unit | date | machine |
+|---|---|---|---|---|
+"""
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
+
+
+def run(name: str) -> dict[str, tuple[str, str]]:
+    """Run a benchmark and return its figures. Raises CalledProcessError and TimeoutExpired."""
+    printed = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}"], check=True, timeout=TIMEOUT_S, stdout=subprocess.PIPE, text=True
+    ).stdout
+    sys.stdout.write(printed)
+    return {match[1]: (match[2], match[3]) for line in printed.splitlines() if (match := FIGURE.fullmatch(line))}
+
+
+def row(figure: str, value: str, unit: str) -> str:
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return f"| {figure} | {value} | {unit} | {time.strftime('%Y-%m-%d')} | {machine} |\n"
+
+
+def update(text: str, figures: dict[str, tuple[str, str]]) -> str:
+    """The results with these figures in place of older ones of the same names."""
+    kept = {
+        line.split("|")[1].strip(): line for line in text.splitlines(keepends=True) if re.match(r"\| [a-z]+_", line)
+    }
+    new = {figure: row(figure, value, unit) for figure, (value, unit) in figures.items()}
+    return HEADING + "".join(line for _, line in sorted((kept | new).items()))
+
+
+def main(wanted: list[str]) -> int:
+    unknown = [name for name in wanted if name not in names()]
+    if unknown:
+        sys.stderr.write(f"error: no benchmark {unknown[0]}, there are {', '.join(names())}\n")
+        return 2
+    for name in wanted or names():
+        figures = run(name)
+        RESULTS.write_text(update(RESULTS.read_text() if RESULTS.exists() else "", figures))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,23 @@
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.__main__ import HEADING, names, row, update
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_make_bench_finds_the_benchmarks() -> None:
+    assert "synth" in names()
+    refused = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "snyth"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert (refused.returncode, refused.stderr) == (2, f"error: no benchmark snyth, there are {', '.join(names())}\n")
+
+
+def test_a_figure_replaces_its_older_self_and_leaves_the_others() -> None:
+    before = HEADING + row("synth_default", "9.99", "ratio") + row("rejoin_worker", "5", "s")
+    after = update(before, {"synth_default": ("1.05", "ratio")})
+    assert "9.99" not in after
+    assert row("synth_default", "1.05", "ratio") in after
+    assert row("rejoin_worker", "5", "s") in after

@@ -1,0 +1,82 @@
+"""One cluster for all tests here: deployed as a user deploys it, on real nodes of the local AWS.
+
+Expected values come from the EC2 API, never from files that the product wrote.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from local.user import User, deploy_arguments, new_user
+
+NODES = 3
+SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
+"""One connection a node for all commands of these tests; what a login itself does test_login.py asks without it."""
+STACK = "deeplearning"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cluster:
+    """A deployed cluster: its user, and what AWS says of it."""
+
+    user: User
+    instances: tuple[dict[str, Any], ...]
+    """Slot order is not AWS's business: the master first, the workers in any order."""
+
+    @property
+    def master(self) -> dict[str, Any]:
+        return self.instances[0]
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Private address by instance id."""
+        return {i["InstanceId"]: i["PrivateIpAddress"] for i in self.instances}
+
+    def on(self, alias: str, command: str) -> str:
+        """Output of a command on a node, logged in through the master as the README says."""
+        return self.user.output(*self.user.ssh_command(alias, command, options=SHARED)).strip()
+
+
+def stack_outputs() -> dict[str, str]:
+    stack = boto3.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0]
+    return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+
+
+def group_instances(group: str) -> list[dict[str, Any]]:
+    groups = boto3.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])
+    ids = [i["InstanceId"] for i in groups["AutoScalingGroups"][0]["Instances"]]
+    reservations = boto3.client("ec2").describe_instances(InstanceIds=ids)["Reservations"] if ids else []
+    return [dict(i) for r in reservations for i in r["Instances"]]
+
+
+def node_disk(instance_id: str) -> Path:
+    """What a node wrote to its disk, seen from outside the node."""
+    return Path(os.environ["LOCAL_AWS_DIR"], "nodes", instance_id, "upper")
+
+
+def aliases() -> list[str]:
+    return [f"deeplearning-worker{slot}" for slot in range(1, NODES + 1)]
+
+
+@pytest.fixture(scope="session")
+def user() -> Iterator[User]:
+    with new_user() as user:
+        user.cdk("bootstrap")
+        yield user
+
+
+@pytest.fixture(scope="session")
+def cluster(user: User) -> Cluster:
+    """The cluster; test_zz_destroy.py takes it away and looks at what is left."""
+    user.cdk(*deploy_arguments(nodes=NODES))
+    user.write_ssh_config()
+    outputs = stack_outputs()
+    masters = group_instances(outputs["MasterAutoScalingGroup"])
+    workers = group_instances(outputs["WorkerAutoScalingGroup"])
+    assert (len(masters), len(workers)) == (1, NODES - 1)
+    return Cluster(user=user, instances=(*masters, *workers))

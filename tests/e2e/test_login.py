@@ -1,0 +1,107 @@
+"""Logging in: agent forwarding, verified host keys, nothing more reachable than needed."""
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from local.fabric import in_namespace
+from tests.e2e.conftest import Cluster, node_disk
+
+WORKER_HOP = "ssh -o BatchMode=yes deeplearning-worker2 hostname"
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+
+
+def reachable(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def test_from_the_master_to_a_worker_by_name_through_the_forwarded_agent(cluster: Cluster) -> None:
+    answer = cluster.user.ssh("deeplearning-master", WORKER_HOP).strip()
+    address = cluster.on("deeplearning-master", "getent ahostsv4 deeplearning-worker2").split()[0]
+    assert answer == "ip-" + address.replace(".", "-")
+
+
+def test_from_a_worker_on_to_another(cluster: Cluster) -> None:
+    hop = "ssh -o BatchMode=yes deeplearning-worker2 ssh -o BatchMode=yes deeplearning-worker3 cat /etc/hostname"
+    assert cluster.user.ssh("deeplearning-master", hop).strip() == cluster.on(
+        "deeplearning-worker3", "cat /etc/hostname"
+    )
+
+
+def test_fails_when_no_agent_is_forwarded(cluster: Cluster) -> None:
+    # -a after ssh_command's -A: the last of the two wins.
+    refused = attempt(cluster, "deeplearning-master", WORKER_HOP, "-a")
+    assert refused.returncode == 255
+    assert "Permission denied" in refused.stderr
+
+
+def test_every_node_has_a_host_key_of_its_own(cluster: Cluster) -> None:
+    keys = {node_disk(i).joinpath(f"{HOST_KEY[1:]}.pub").read_text().split()[1] for i in cluster.addresses}
+    assert len(keys) == len(cluster.instances)
+
+
+@pytest.mark.parametrize("start", ["deeplearning-master", "the user's machine"])
+def test_fails_when_a_nodes_key_is_not_the_one_that_it_published(cluster: Cluster, start: str) -> None:
+    alias, key = "deeplearning-worker3", HOST_KEY
+    change = (
+        f"sudo systemctl stop deeplearning-agent && sudo mv {key} /root/key && sudo mv {key}.pub /root/key.pub && "
+        f"sudo ssh-keygen -q -t ed25519 -N '' -f {key} && sudo systemctl restart ssh"
+    )
+    restore = f"mv /root/key {key} && mv /root/key.pub {key}.pub && systemctl restart ssh deeplearning-agent"
+    # Both go through the tests' shared connection, which was there before and stays.
+    cluster.on(alias, change)
+    try:
+        hop = (start, f"ssh -o BatchMode=yes {alias} true") if start == "deeplearning-master" else (alias, "true")
+        refused = attempt(cluster, *hop)
+    finally:
+        cluster.on(alias, f"sudo sh -c '{restore}'")
+    assert refused.returncode == 255
+    assert "Host key verification failed" in refused.stderr
+    assert attempt(cluster, *hop).returncode == 0
+
+
+def attempt(cluster: Cluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A login of its own, whatever comes of it."""
+    return subprocess.run(
+        cluster.user.ssh_command(host, command, options=options),
+        env=dict(cluster.user.environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_ssh_config_serves_scp_and_rsync(cluster: Cluster, tmp_path: Path) -> None:
+    sent, config = tmp_path / "sent", str(cluster.user.ssh_config)
+    sent.write_text("contents")
+    cluster.user.run("scp", "-q", "-F", config, str(sent), "deeplearning-worker2:by-scp")
+    assert cluster.on("deeplearning-worker2", "cat by-scp") == "contents"
+    cluster.user.run("rsync", "-e", f"ssh -F {config}", str(sent), "deeplearning-worker2:by-rsync")
+    assert cluster.on("deeplearning-worker2", "cat by-rsync") == "contents"
+
+
+@pytest.mark.parametrize(("node", "alias"), [("master", "deeplearning-master"), ("worker2", "deeplearning-worker2")])
+def test_dlcluster_ssh(cluster: Cluster, node: str, alias: str) -> None:
+    assert cluster.user.output("dlcluster", "ssh", node, "--", "hostname").strip() == cluster.on(alias, "hostname")
+
+
+def test_from_outside_only_the_masters_ssh_port_answers(cluster: Cluster) -> None:
+    public = cluster.master["PublicIpAddress"]
+    assert reachable(public, 22)
+    assert not reachable(public, 111)
+    for instance in cluster.instances[1:]:
+        assert "PublicIpAddress" not in instance
+        assert not reachable(instance["PrivateIpAddress"], 22)
+
+
+def test_members_reach_each_other_on_any_port(cluster: Cluster) -> None:
+    receiver, sender = cluster.instances[1], cluster.instances[2]
+    with in_namespace(receiver["InstanceId"], lambda: socket.create_server(("0.0.0.0", 45678))):
+        assert in_namespace(sender["InstanceId"], lambda: reachable(receiver["PrivateIpAddress"], 45678))

@@ -1,0 +1,48 @@
+"""The end of a cluster. Runs after all that use it."""
+
+import boto3
+
+from tests.e2e.conftest import Cluster, stack_outputs
+
+
+def left_over() -> dict[str, list[str]]:
+    """Resources of the kinds that a cluster has, by id; the account's own default VPC is not one."""
+    ec2, iam = boto3.client("ec2"), boto3.client("iam")
+    vpcs = ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["false"]}])["Vpcs"]
+    reservations = ec2.describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}])[
+        "Reservations"
+    ]
+    groups = boto3.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    return {
+        "vpcs": [v["VpcId"] for v in vpcs],
+        "addresses": [a["PublicIp"] for a in ec2.describe_addresses()["Addresses"]],
+        "nat gateways": [g["NatGatewayId"] for g in ec2.describe_nat_gateways()["NatGateways"]],
+        "internet gateways": [
+            g["InternetGatewayId"] for g in ec2.describe_internet_gateways()["InternetGateways"]
+            if not any(a["VpcId"] not in {v["VpcId"] for v in vpcs} for a in g["Attachments"])
+        ],
+        "launch templates": [t["LaunchTemplateId"] for t in ec2.describe_launch_templates()["LaunchTemplates"]],
+        "instances": [i["InstanceId"] for r in reservations for i in r["Instances"]],
+        "groups": [g["AutoScalingGroupName"] for g in groups],
+        "tables": boto3.client("dynamodb").list_tables()["TableNames"],
+        "profiles": [p["InstanceProfileName"] for p in iam.list_instance_profiles()["InstanceProfiles"]],
+    }  # fmt: skip
+
+
+def stack_buckets() -> list[str]:
+    """Buckets, without the one of ``cdk bootstrap``."""
+    buckets = boto3.client("s3").list_buckets()["Buckets"]
+    return [bucket["Name"] for bucket in buckets if not bucket["Name"].startswith("cdk-hnb659fds-")]
+
+
+def log_groups() -> list[str]:
+    return [group["logGroupName"] for group in boto3.client("logs").describe_log_groups()["logGroups"]]
+
+
+def test_destroy_leaves_nothing_but_the_log_group_and_the_bucket(cluster: Cluster) -> None:
+    assert all(left_over().values())
+    bucket = stack_outputs()["ClusterBucket"]
+    cluster.user.cdk("destroy", "--force")
+    assert {kind: found for kind, found in left_over().items() if found} == {}
+    assert len(log_groups()) == 1
+    assert stack_buckets() == [bucket]

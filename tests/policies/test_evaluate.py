@@ -1,0 +1,154 @@
+from typing import Any
+
+import pytest
+
+from tests.policies.evaluate import PolicyError, Request, is_allowed, parse
+
+TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/cluster"
+KEYS = "dynamodb:LeadingKeys"
+EVERY, ONE = "ForAllValues:StringEquals", "StringEquals"
+
+
+def statement(**changes: Any) -> dict[str, Any]:
+    made = {"Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": TABLE, **changes}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def policy(*statements: dict[str, Any]) -> dict[str, Any]:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def request(
+    action: str = "dynamodb:PutItem", resource: str = TABLE, keys: tuple[str, ...] | None = ("AROA:i-1",)
+) -> Request:
+    context = {} if keys is None else {KEYS: keys}
+    return Request(action=action, resource=resource, user_id="AROA:i-1", context=context)
+
+
+def allowed(asked: Request, *statements: dict[str, Any]) -> bool:
+    return is_allowed(parse(policy(*statements)), asked)
+
+
+def test_what_is_named_is_allowed() -> None:
+    assert allowed(request(), statement())
+    assert is_allowed(parse({"Version": "2012-10-17", "Statement": statement()}), request())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(action="dynamodb:UpdateItem"),
+        request(action="s3:PutItem"),
+        request(resource=f"{TABLE}-2"),
+        request(resource="arn:aws:dynamodb:us-west-2:123456789012:table/cluster"),
+        request(resource=TABLE.upper()),
+        request(resource="*"),
+    ],
+)
+def test_what_is_not_named_is_not_allowed(asked: Request) -> None:
+    assert not allowed(asked, statement())
+
+
+def test_nothing_is_allowed_without_a_statement() -> None:
+    assert not allowed(request())
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "expected"),
+    [
+        ({"Action": ["dynamodb:GetItem", "dynamodb:PutItem"]}, request(), True),
+        ({"Action": "dynamodb:*Item"}, request(), True),
+        ({"Action": "DYNAMODB:putitem"}, request(), True),
+        ({"Action": "dynamodb:Put"}, request(), False),
+        ({"Action": "dynamodb.PutItem"}, request(), False),
+        ({"Action": "*"}, request(), True),
+        ({"Resource": "*"}, request(), True),
+        ({"Resource": "*"}, request(resource="*"), True),
+        ({"Resource": ["arn:aws:s3:::a/b", TABLE]}, request(), True),
+        ({"Resource": "arn:aws:dynamodb:*:123456789012:table/*"}, request(), True),
+        ({"Resource": "arn:aws:dynamodb:*:table/*"}, request(resource=f"{TABLE}/index/a"), True),
+        ({"Resource": TABLE[:-1] + "?"}, request(), True),
+        ({"Resource": TABLE + "?"}, request(), False),
+        ({"Resource": TABLE.replace("cluster", "[a-z]+")}, request(), False),
+        ({"Resource": "arn:aws:s3:::b/${aws:userid}"}, request(resource="arn:aws:s3:::b/AROA:i-1"), True),
+        ({"Resource": "arn:aws:s3:::b/${aws:userid}"}, request(resource="arn:aws:s3:::b/AROA:i-2"), False),
+    ],
+)
+def test_wildcards_and_lists(changes: dict[str, Any], asked: Request, expected: bool) -> None:
+    assert allowed(asked, statement(**changes)) is expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "keys", "expected"),
+    [
+        (EVERY, ["membership"], ("membership",), True),
+        (EVERY, "membership", ("membership",), True),
+        (EVERY, ["membership"], ("other",), False),
+        (EVERY, ["membership"], ("membership", "other"), False),
+        (EVERY, ["membership", "other"], ("other", "membership"), True),
+        (EVERY, ["membership"], None, True),
+        (EVERY, ["member*"], ("membership",), False),
+        (EVERY, ["${aws:userid}"], ("AROA:i-1",), True),
+        (EVERY, ["${aws:userid}"], ("AROA:i-2",), False),
+        (EVERY, ["${aws:userid}"], ("${aws:userid}",), False),
+        (ONE, ["membership"], ("membership",), True),
+        (ONE, ["membership"], ("Membership",), False),
+        (ONE, ["membership"], None, False),
+        (ONE, ["membership"], ("membership", "membership"), False),
+    ],
+)
+def test_conditions(operator: str, values: Any, keys: tuple[str, ...] | None, expected: bool) -> None:
+    assert allowed(request(keys=keys), statement(Condition={operator: {KEYS: values}})) is expected
+
+
+def test_all_operators_must_hold() -> None:
+    both = {EVERY: {KEYS: ["a", "b"]}, ONE: {KEYS: ["b"]}}
+    assert allowed(request(keys=("b",)), statement(Condition=both))
+    assert not allowed(request(keys=("a",)), statement(Condition=both))
+
+
+def test_deny_wins_where_it_matches() -> None:
+    deny = statement(Effect="Deny", Condition={ONE: {KEYS: ["membership"]}})
+    for order in ([statement(), deny], [deny, statement()]):
+        assert allowed(request(), *order)
+        assert not allowed(request(keys=("membership",)), *order)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"Effect": "allow"},
+        {"Effect": None},
+        {"Action": None, "NotAction": "dynamodb:PutItem"},
+        {"Resource": None, "NotResource": TABLE},
+        {"Principal": "*"},
+        {"Action": None},
+        {"Resource": []},
+        {"Resource": {"Fn::GetAtt": ["Table", "Arn"]}},
+        {"Resource": [TABLE, {"Ref": "Table"}]},
+        {"Resource": "arn:aws:s3:::b/${aws:username}"},
+        {"Condition": {"StringLike": {KEYS: ["a*"]}}},
+        {"Condition": {"ForAnyValue:StringEquals": {KEYS: ["a"]}}},
+        {"Condition": {"StringEqualsIfExists": {KEYS: ["a"]}}},
+        {"Condition": {EVERY: {"dynamodb:LeadingKey": ["a"]}}},
+        {"Condition": {EVERY: {"aws:SourceIp": ["a"]}}},
+        {"Condition": {EVERY: {KEYS: ["${aws:principaltag/x}"]}}},
+        {"Condition": {EVERY: {KEYS: []}}},
+    ],
+)
+def test_fails_when_a_statement_says_what_is_not_understood(changes: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError):
+        parse(policy(statement(**changes)))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"Version": "2008-10-17", "Statement": []},
+        {"Statement": []},
+        {"Version": "2012-10-17", "Id": "x", "Statement": []},
+    ],
+)
+def test_fails_when_a_policy_says_what_is_not_understood(document: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError):
+        parse(document)

@@ -1,0 +1,100 @@
+"""app.py as the CDK's command line runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def run_app(outdir: Path, context: dict[str, Any], **variables: str) -> subprocess.CompletedProcess[str]:
+    flags = json.loads((REPOSITORY / "cdk.json").read_text())["context"]
+    return subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=REPOSITORY,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ["HOME"],
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "CDK_CONTEXT_JSON": json.dumps({**flags, **context}),
+            "CDK_OUTDIR": str(outdir),
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def template(outdir: Path) -> dict[str, Any]:
+    return dict(json.loads((outdir / "ClusterStack.template.json").read_text()))
+
+
+def test_synthesizes_one_stack_named_as_the_cluster(tmp_path: Path) -> None:
+    result = run_app(tmp_path, {"cluster_name": "vision", "worker_count": "3"})
+    assert result.returncode == 0, result.stderr
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    stacks = [a for a in manifest["artifacts"].values() if a["type"] == "aws:cloudformation:stack"]
+    assert [stack["properties"]["stackName"] for stack in stacks] == ["vision"]
+    assert stacks[0]["environment"] == "aws://unknown-account/unknown-region"
+
+
+def test_says_at_synth_that_nobody_can_log_in(tmp_path: Path) -> None:
+    text = run_app(tmp_path, {}).stderr
+    assert "ssh_location is not set: the master accepts no SSH connection" in text
+    assert "key_name is not set: nobody can log in over SSH" in text
+
+
+@pytest.mark.parametrize(
+    ("context", "line"),
+    [
+        ({"worker_cout": 2}, "error: unknown setting 'worker_cout', did you mean worker_count?\n"),
+        ({"worker-count": "2"}, "error: unknown setting 'worker-count', did you mean worker_count?\n"),
+        ({"worker_count": "many"}, "error: worker_count must be a whole number, got 'many'\n"),
+    ],
+)
+def test_fails_when_a_setting_is_wrong_with_one_line(tmp_path: Path, context: dict[str, Any], line: str) -> None:
+    result = run_app(tmp_path, context)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", line)
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_fails_when_the_zone_is_not_in_the_region_of_the_deploy(tmp_path: Path) -> None:
+    account = {"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"}
+    result = run_app(tmp_path, {"availability_zone": "us-east-1a"}, **account)
+    line = "error: availability_zone must be a zone of eu-west-1, got 'us-east-1a'\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", line)
+
+
+def test_without_credentials_cloudformation_resolves_the_ami(tmp_path: Path) -> None:
+    assert run_app(tmp_path, {}, CDK_DEFAULT_REGION="eu-west-1").returncode == 0
+    defaults = [parameter["Default"] for parameter in template(tmp_path)["Parameters"].values()]
+    assert any(str(default).startswith("/aws/service/deeplearning/ami/x86_64/") for default in defaults)
+
+
+def test_with_an_account_the_ami_recorded_in_the_context_is_used(tmp_path: Path) -> None:
+    recorded = {"ssm:account=123456789012:parameterName=/team/ami:region=eu-west-1": "ami-0123456789abcdef0"}
+    result = run_app(
+        tmp_path,
+        {"ami": "/team/ami", **recorded},
+        CDK_DEFAULT_ACCOUNT="123456789012",
+        CDK_DEFAULT_REGION="eu-west-1",
+    )
+    assert result.returncode == 0, result.stderr
+    assert '"ImageId": "ami-0123456789abcdef0"' in json.dumps(template(tmp_path))
+
+
+def test_the_first_pass_of_a_lookup_synthesizes_and_asks_for_the_ami_alone(tmp_path: Path) -> None:
+    account = {"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"}
+    # The CDK's command line judges the report itself, once every look-up is answered.
+    judged_later = {"@aws-cdk/core:failSynthOnValidationErrors": False}
+    result = run_app(tmp_path, {"availability_zone": "eu-west-1b", **judged_later}, **account)
+    assert result.returncode == 0, result.stderr
+    missing = json.loads((tmp_path / "manifest.json").read_text())["missing"]
+    assert [look_up["provider"] for look_up in missing] == ["ssm"]

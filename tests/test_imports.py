@@ -1,0 +1,89 @@
+"""Imports run one way: who may import what, by room."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+ROOMS = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
+CONTRACT = {"bootstrap.contract"}
+ALLOWED: dict[str, set[str]] = {
+    "stacks": CONTRACT,
+    "launcher": CONTRACT,
+    "cli": CONTRACT | {"stacks.props", "stacks.instances"},
+    "bootstrap": set(),
+    "trainer": set(),
+}
+"""Modules of other rooms that a room may import; local and benchmarks stand outside the product."""
+ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "numpy"}}
+"""What code that runs on nodes may import besides the standard library."""
+
+
+def modules(room: str) -> list[Path]:
+    return sorted((REPOSITORY / room).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the absolute modules that a file imports; ``from a import b`` yields a and a.b."""
+    tree = ast.parse(path.read_text(), filename=str(path))
+    package = path.relative_to(REPOSITORY).with_suffix("").parts[:-1]
+    for node in _executed(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            origin = ".".join((*base, *([node.module] if node.module else [])))
+            yield from ([f"{origin}.{alias.name}" for alias in node.names] if origin in ROOMS else [origin])
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _executed(child)
+
+
+def all_imports(room: str) -> Iterator[tuple[Path, str]]:
+    for path in modules(room):
+        for name in imports(path):
+            yield path.relative_to(REPOSITORY), name
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED))
+def test_a_room_imports_of_the_others_only_what_it_may(room: str) -> None:
+    foreign = [
+        (str(path), name)
+        for path, name in all_imports(room)
+        if name.partition(".")[0] in ROOMS
+        and name.partition(".")[0] != room
+        and not any(name == allowed or name.startswith(f"{allowed}.") for allowed in ALLOWED[room])
+    ]
+    assert foreign == []
+
+
+@pytest.mark.parametrize("room", sorted(ON_NODES))
+def test_code_on_nodes_needs_only_what_is_there(room: str) -> None:
+    known = sys.stdlib_module_names | ON_NODES[room] | {"bootstrap", room}
+    assert [(str(p), n) for p, n in all_imports(room) if n.partition(".")[0] not in known] == []
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("stacks", "benchmarks")])
+def test_only_stacks_and_the_app_import_the_cdk(room: str) -> None:
+    cdk = ("aws_cdk", "constructs", "jsii")
+    assert [(str(p), n) for p, n in all_imports(room) if n.partition(".")[0] in cdk] == []
+
+
+@pytest.mark.parametrize("name", ["props", "instances", "__init__"])
+def test_settings_are_read_without_the_cdk(name: str) -> None:
+    seen = set(imports(REPOSITORY / "stacks" / f"{name}.py"))
+    assert {n.partition(".")[0] for n in seen} <= sys.stdlib_module_names | {"stacks"}
+
+
+def test_nothing_of_the_product_imports_local() -> None:
+    product = [room for room in ROOMS if room != "local"]
+    paths = [*(path for room in product for path in modules(room)), REPOSITORY / "app.py"]
+    assert [p for p in paths for n in imports(p) if n.partition(".")[0] == "local"] == []

@@ -1,0 +1,30 @@
+"""What the README and the contributor's guide tell people to type exists."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from stacks.props import ClusterProps
+
+REPOSITORY = Path(__file__).parents[1]
+TEXT = "".join((REPOSITORY / name).read_text() for name in ("README.md", "CONTRIBUTING.md"))
+
+
+@pytest.mark.parametrize(
+    "target", sorted(set(re.findall(r"\bmake ([a-z]+)\b +[#|]", TEXT)) | {"demo", "test", "clean"})
+)
+def test_make_targets(target: str) -> None:
+    assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([\w/.-]+)(?:#[\w-]+)?\)", TEXT))))
+def test_linked_files(path: str) -> None:
+    assert (REPOSITORY / path).exists()
+
+
+def test_settings_on_the_command_line() -> None:
+    settings = set(re.findall(r"-c (\w+)=", TEXT))
+    assert settings
+    assert settings <= {field.name for field in fields(ClusterProps)}
