@@ -50,7 +50,8 @@ def _die_with_parent(signum: int) -> None:
 def _remove_cgroup(cgroup: Path) -> None:
     if not cgroup.is_dir():
         return
-    (cgroup / "cgroup.kill").write_text("1")
+    with contextlib.suppress(OSError):  # somebody else's sweep has just removed it
+        (cgroup / "cgroup.kill").write_text("1")
     deadline = time.monotonic() + REAP_TIMEOUT_S
     while cgroup.is_dir() and time.monotonic() < deadline:
         for directory, _, _ in os.walk(cgroup, topdown=False):
