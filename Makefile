@@ -47,7 +47,9 @@ local-aws: root
 enter end status:
 	@$(ENTER) exec python -m local $@ $${RUN:+"$$RUN"}
 
-test: root lint unit e2e
+# Compares the machine before and after, set-up aside: nothing may be left on it.
+test: root setup
+	@$(ENTER) exec python -m tests.machine $(MAKE) --no-print-directory lint unit e2e
 
 lint:
 	@$(ENTER) ruff check . && ruff format --check . && mypy . && mypy --python-version 3.10 bootstrap launcher

@@ -12,6 +12,7 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 LOCK_TIMEOUT_S = 1800.0
+UNUSED_S = 7 * 24 * 3600.0
 
 
 def cache_dir() -> Path:
@@ -50,7 +51,8 @@ def locked(name: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
 def cached_tree(name: str, key: str, build: Callable[[Path], None]) -> Path:
     """The directory NAME-KEY of the cache, built under a lock when it is not there yet.
 
-    The tree appears only when it is complete; trees of the same name made from older recipes are removed.
+    The tree appears only when it is complete. Trees of the same name made from other recipes may serve another
+    checkout, on running nodes even: they are removed when nobody has used them for a week.
     """
     tree = cache_dir() / f"{name}-{key}"
     with locked(name):
@@ -62,8 +64,9 @@ def cached_tree(name: str, key: str, build: Callable[[Path], None]) -> Path:
             partial.mkdir(parents=True)
             build(partial)
             for old in tree.parent.glob(f"{name}-*"):
-                if old != partial:
+                if old != partial and time.time() - old.stat().st_mtime > UNUSED_S:
                     shutil.rmtree(old)
             partial.rename(tree)
             log.info("built %s in %.0f s", name, time.monotonic() - started)
+        os.utime(tree)
     return tree

@@ -3,17 +3,20 @@
 python -m local image      build what is missing and print the layers, uppermost first
 """
 
+import os
 import subprocess
 from pathlib import Path
 
-from local.cache import cached_tree, recipe_hash
+from local.cache import cache_dir, cached_tree, recipe_hash
 from local.network import ENDPOINT
 
 RECIPE = Path(__file__).parent / "image"
 
 
 def _run(script: str, *arguments: str | Path) -> None:
-    subprocess.run([RECIPE / script, *arguments], check=True, stdin=subprocess.DEVNULL)
+    # Notes about mounts, which mount(8) would else leave under the machine's /run.
+    environment = os.environ | {"LIBMOUNT_UTAB": str(cache_dir() / "utab")}
+    subprocess.run([RECIPE / script, *arguments], check=True, stdin=subprocess.DEVNULL, env=environment)
 
 
 def image_layers() -> list[Path]:

@@ -48,7 +48,8 @@ def session_variables(run_dir: Path) -> dict[str, str]:
 
 
 def _mount(*arguments: str | Path) -> None:
-    subprocess.run(["mount", *arguments], check=True)
+    # -n: the machine's /run, ours too at first, is not the place for notes about these mounts.
+    subprocess.run(["mount", "-n", *arguments], check=True)
 
 
 def _own_home(run_dir: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from local.runs import Run, all_runs
 from local.sandbox import sweep
-from tests.local.conftest import REPOSITORY
 from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
+from tests.machine import REPOSITORY, Look
 
 LOCAL = (sys.executable, "-m", "local")
 PROMPT = r"\[local-aws \w+\] \S+ # $"
@@ -39,7 +39,7 @@ def kept(command: Sequence[str] = ("true",)) -> Run:
 
 
 @pytest.fixture
-def run(clean_machine: dict[str, object]) -> Iterator[Run]:
+def run(clean_machine: Look) -> Iterator[Run]:
     """A local AWS that is kept; ended at the end of the test if it is still up."""
     assert clean_machine
     run = kept()
@@ -55,7 +55,7 @@ def await_end(run: Run) -> None:
 
 
 @pytest.fixture
-def shell(clean_machine: dict[str, object]) -> Iterator[Terminal]:
+def shell(clean_machine: Look) -> Iterator[Terminal]:
     """A script whose terminal `python -m local shell` borrows: it says how it finds the terminal afterwards."""
     assert clean_machine
     script = '"$@"; echo "code $?"; stty -a | grep -o "[-]*echo "; read -r line; echo "read $line"'

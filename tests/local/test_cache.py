@@ -1,8 +1,10 @@
+import os
+import time
 from pathlib import Path
 
 import pytest
 
-from local.cache import cached_tree, locked, recipe_hash
+from local.cache import UNUSED_S, cached_tree, locked, recipe_hash
 
 
 @pytest.fixture(autouse=True)
@@ -11,7 +13,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "deeplearning-cdk"
 
 
-def test_a_tree_is_built_once_and_an_older_recipe_goes(cache: Path) -> None:
+def test_a_tree_is_built_once_and_one_that_nobody_uses_goes(cache: Path) -> None:
     builds: list[str] = []
 
     def build(tree: Path) -> None:
@@ -23,6 +25,12 @@ def test_a_tree_is_built_once_and_an_older_recipe_goes(cache: Path) -> None:
     assert (first / "file").read_text() == "made"
     second = cached_tree("image", "b", build)
     assert len(builds) == 2
+    assert first.exists()
+    week_ago = time.time() - UNUSED_S - 1
+    os.utime(first, (week_ago, week_ago))
+    os.utime(second, (week_ago, week_ago))
+    cached_tree("image", "b", build)  # used again
+    cached_tree("image", "c", build)
     assert second.exists()
     assert not first.exists()
 

@@ -3,13 +3,12 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from local.runs import runs_dir
+from tests.machine import REPOSITORY, Look
 
-REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 120.0
 # An instance of its own, so that there is a node, and then the line by which the test knows that it runs.
 ONE_NODE = """
@@ -63,7 +62,7 @@ def test_nothing_is_left_after_a_signal(signum: signal.Signals) -> None:
     assert process.returncode == (-9 if signum is signal.SIGKILL else 128 + signum)
 
 
-def test_a_run_works_while_another_is_up_and_sweeps_one_that_was_lost(clean_machine: dict[str, object]) -> None:
+def test_a_run_works_while_another_is_up_and_sweeps_one_that_was_lost(clean_machine: Look) -> None:
     lost = runs_dir() / "lost"
     lost.mkdir()
     (lost / "owner").write_text("1 0")
