@@ -10,12 +10,11 @@ from cli.clusters import Cluster
 from cli.errors import ClusterError
 from cli.node_logs import NodeLog, newest_streams, read_log
 from cli.nodes import RUNNING, find_machines, missing_count, read_membership
-from cli.scaling import Activity, distinct_failures, find_groups, read_activities
+from cli.scaling import Activity, find_groups, read_activities
 from cli.stack_history import Event, StackRecord, last_failures, physical_ids, read_events
 
 MOST_NODES: Final = 3
 MOST_LINES: Final = 10
-MOST_ACTIVITIES: Final = 5
 _INSTANCE_ID: Final = re.compile(r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b")
 T = TypeVar("T")
 
@@ -42,6 +41,7 @@ class Diagnosis:
     """Of the last deploy or destroy that failed, the cause first."""
     presence: Presence
     activities: tuple[Activity, ...]
+    """What the groups did last, newest first; none were asked for where nothing is wrong."""
     log_group: str
     """Empty when the stack has none."""
     logs: tuple[NodeLog, ...]
@@ -77,7 +77,7 @@ def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> D
         stack=stack,
         failures=tuple(failures),
         presence=presence,
-        activities=tuple(distinct_failures(activities, MOST_ACTIVITIES) or activities[:1]),
+        activities=tuple(activities),
         log_group=log_group,
         logs=tuple(logs),
         unknown=tuple(unknown),
@@ -86,14 +86,15 @@ def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> D
 
 def _presence(clients: Clients, cluster: Cluster) -> Presence:
     membership = read_membership(clients.dynamodb, table=cluster.table, cluster_name=cluster.name)
-    started = find_groups(clients.autoscaling, cluster.name).instance_ids
+    groups = find_groups(clients.autoscaling, cluster.name)
+    asked = groups.asked(otherwise=membership.expected)
     ids = [member.instance_id for member in membership.members]
     machines = find_machines(clients.ec2, ids)
-    missing = missing_count(membership, machines)
+    missing = missing_count(membership, machines, asked=asked)
     lost = [instance_id for instance_id in ids if machines[instance_id].state != RUNNING]
     return Presence(
-        sentence=f"{missing} of {membership.expected} nodes missing" if missing else f"all {membership.expected} nodes",
-        absent=(*(instance_id for instance_id in started if instance_id not in ids), *lost),
+        sentence=f"{missing} of {asked} nodes missing" if missing else f"all {asked} nodes",
+        absent=(*(instance_id for instance_id in groups.instance_ids if instance_id not in ids), *lost),
         complete=not missing,
     )
 

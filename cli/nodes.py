@@ -122,10 +122,14 @@ def find_machines(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Ma
     return {instance_id: found.get(instance_id, GONE) for instance_id in instance_ids}
 
 
-def missing_count(membership: Membership, machines: Mapping[str, Machine]) -> int:
-    """How many nodes there should be and are not: never joined, stopped or lost."""
-    running = sum(machines[member.instance_id].state == RUNNING for member in membership.members)
-    return max(membership.expected - running, 0)
+def running_count(membership: Membership, machines: Mapping[str, Machine]) -> int:
+    """How many members' instances run."""
+    return sum(machines[member.instance_id].state == RUNNING for member in membership.members)
+
+
+def missing_count(membership: Membership, machines: Mapping[str, Machine], *, asked: int) -> int:
+    """How many of the nodes that are asked for are not there: never joined, stopped or lost."""
+    return max(asked - running_count(membership, machines), 0)
 
 
 def _machine(instance: "InstanceTypeDef") -> Machine:

@@ -1,5 +1,6 @@
 """What EC2 Auto Scaling did, and EC2's own reason where it could not."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 MOST_ACTIVITIES: Final = 100
 """Enough to reach back over some hours of failing launches; the history goes back six weeks."""
 _FAILURES: Final = ("Failed", "Cancelled")
+_OF_ONE_CALL: Final = re.compile(
+    r"\bi-[0-9a-f]{8,17}\b"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|(?<=Encoded authorization failure message: )\S+"
+)
+"""What differs between two messages of the same reason: instances, request ids, encoded refusals."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,11 +43,31 @@ class Activity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RepeatedFailure:
+    """A reason for which a group failed: the last time, and how often."""
+
+    newest: Activity
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.newest} ({self.count} times)" if self.count > 1 else str(self.newest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Groups:
     """A cluster's Auto Scaling groups, and the instances in them now."""
 
     names: tuple[str, ...]
     instance_ids: tuple[str, ...]
+    desired: int
+    """How many instances they are asked for, all together."""
+
+    def asked(self, otherwise: int) -> int:
+        """How many nodes the cluster should have; `otherwise` where no group is known."""
+        return self.desired if self.names else otherwise
+
+
+NO_GROUPS: Final = Groups(names=(), instance_ids=(), desired=0)
 
 
 def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> Groups:
@@ -52,6 +79,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> Groups:
     return Groups(
         names=tuple(group["AutoScalingGroupName"] for group in groups),
         instance_ids=tuple(instance["InstanceId"] for group in groups for instance in group.get("Instances", [])),
+        desired=sum(group["DesiredCapacity"] for group in groups),
     )
 
 
@@ -78,7 +106,18 @@ def _activity(found: "ActivityTypeDef") -> Activity:
     )
 
 
-def distinct_failures(activities: Sequence[Activity], count: int) -> list[Activity]:
-    """The newest failure for each reason: a group without capacity tries again every few minutes."""
-    newest = {activity.reason: activity for activity in reversed(activities) if activity.is_failure}
-    return sorted(newest.values(), key=lambda activity: activity.time, reverse=True)[:count]
+def distinct_failures(activities: Sequence[Activity]) -> list[RepeatedFailure]:
+    """The newest failure of each group for each reason: one without capacity tries again every few minutes."""
+    alike: dict[tuple[str, str], list[Activity]] = {}
+    for activity in activities:
+        if activity.is_failure:
+            alike.setdefault((activity.group, _OF_ONE_CALL.sub("", activity.reason)), []).append(activity)
+    return [RepeatedFailure(newest=failures[0], count=len(failures)) for failures in alike.values()]
+
+
+def newest_of_groups(activities: Sequence[Activity]) -> list[Activity]:
+    """What each group did last."""
+    newest: dict[str, Activity] = {}
+    for activity in activities:
+        newest.setdefault(activity.group, activity)
+    return list(newest.values())

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from cli.nodes import Machine, Membership
+from cli.nodes import Machine, Membership, missing_count, running_count
+from cli.scaling import Activity, distinct_failures
 
 COLUMNS = ("SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
 
-def status_text(name: str, membership: Membership, machines: Mapping[str, Machine]) -> str:
+def status_text(name: str, membership: Membership, machines: Mapping[str, Machine], *, asked: int) -> str:
     """One line of summary and one a node."""
     members = membership.members
-    summary = f"{name}: {len(members)} of {membership.expected} nodes, generation {membership.generation}"
+    summary = f"{name}: {len(members)} of {asked} nodes, generation {membership.generation}"
     rows = [
         (
             str(member.slot),
@@ -27,10 +28,20 @@ def status_text(name: str, membership: Membership, machines: Mapping[str, Machin
     return f"{summary}\n{_table([COLUMNS, *rows])}"
 
 
-def missing_text(missing: int, *, expected: int, newest: str) -> str:
-    """What stands below the table of a cluster that is not whole."""
-    told = f"; newest scaling activity: {newest}" if newest else ""
-    return f"{missing} of {expected} nodes missing (dlcluster why tells more){told}\n"
+def missing_text(membership: Membership, machines: Mapping[str, Machine], *, asked: int, told: Sequence[str]) -> str:
+    """What stands below the table of a cluster that is not whole, with what is told of the reason."""
+    missing, running = missing_count(membership, machines, asked=asked), running_count(membership, machines)
+    numbers = f"{len(membership.members)} in the list, {running} of them running"
+    lines = (f"{missing} of {asked} nodes missing: {numbers} (dlcluster why tells more)", *told)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def reasons(activities: Sequence[Activity]) -> list[str]:
+    """EC2's own reason, and what was tried since: a failure may be long over."""
+    found = [f"newest failure of EC2 Auto Scaling: {failure}" for failure in distinct_failures(activities)[:1]]
+    if activities and not activities[0].is_failure:
+        found.append(f"newest activity of EC2 Auto Scaling: {activities[0]}")
+    return found
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

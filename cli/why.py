@@ -1,10 +1,14 @@
 """The report that ``dlcluster why`` prints."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from cli.diagnosis import Diagnosis
 from cli.node_logs import NodeLog
+from cli.scaling import distinct_failures, newest_of_groups
 from cli.stack_history import Event
+
+MOST_REASONS: Final = 5
 
 
 def why_text(found: Diagnosis) -> str:
@@ -29,9 +33,18 @@ def _failure(event: Event) -> str:
 
 
 def _activities(found: Diagnosis) -> Iterator[str]:
-    if found.activities:
-        yield "EC2 Auto Scaling, newest first"
-        yield from (f"  {activity}" for activity in found.activities)
+    """Why launches failed, each reason once, and what the groups did last, which explains a node that comes."""
+    failures = distinct_failures(found.activities)
+    if failures:
+        failed = sum(failure.count for failure in failures)
+        yield f"EC2 Auto Scaling, {failed} of the last {len(found.activities)} activities failed, newest reason first"
+        yield from (f"  {failure}" for failure in failures[:MOST_REASONS])
+    if len(failures) > MOST_REASONS:
+        yield f"  and {len(failures) - MOST_REASONS} older reasons"
+    newest = [activity for activity in newest_of_groups(found.activities) if not activity.is_failure]
+    if newest:
+        yield "EC2 Auto Scaling, what the groups did last"
+        yield from (f"  {activity}" for activity in newest)
 
 
 def _log(found: Diagnosis, log: NodeLog) -> Iterator[str]:

@@ -1,31 +1,40 @@
-"""``dlcluster status``: list the nodes, and say what is missing."""
+"""``dlcluster status``: list the nodes, and say how many are missing and why."""
 
 from cli.aws import Clients, aws_errors
 from cli.errors import ClusterError
 from cli.nodes import find_machines, missing_count
 from cli.options import Options
 from cli.request import find
-from cli.scaling import find_groups, read_activities
-from cli.status import missing_text, status_text
+from cli.scaling import NO_GROUPS, Groups, find_groups, read_activities
+from cli.status import missing_text, reasons, status_text
 
 
 def main(options: Options) -> int:
     request = find(options)
-    membership = request.membership
-    machines = find_machines(request.clients.ec2, [member.instance_id for member in membership.members])
-    print(status_text(request.cluster.name, membership, machines), end="")
-    missing = missing_count(membership, machines)
-    if missing:
-        newest = _newest_activity(request.clients, request.cluster.name)
-        print(missing_text(missing, expected=membership.expected, newest=newest), end="")
+    clients, membership = request.clients, request.membership
+    machines = find_machines(clients.ec2, [member.instance_id for member in membership.members])
+    groups, refusals = _groups(clients, request.cluster.name)
+    # The groups say at once what was asked for; the membership only when a master has noticed.
+    asked = groups.asked(otherwise=membership.expected)
+    print(status_text(request.cluster.name, membership, machines, asked=asked), end="")
+    if missing_count(membership, machines, asked=asked):
+        told = [*refusals, *_reasons(clients, groups)]
+        print(missing_text(membership, machines, asked=asked, told=told), end="")
     return 0
 
 
-def _newest_activity(clients: Clients, cluster_name: str) -> str:
-    """What Auto Scaling did last; a user who may not ask for it gets the table all the same."""
+def _groups(clients: Clients, cluster_name: str) -> tuple[Groups, list[str]]:
+    """A user who may not ask for the groups gets the table all the same."""
     try:
         with aws_errors():
-            groups = find_groups(clients.autoscaling, cluster_name)
-            return next(map(str, read_activities(clients.autoscaling, groups.names)), "")
+            return find_groups(clients.autoscaling, cluster_name), []
     except ClusterError as error:
-        return str(error)
+        return NO_GROUPS, [str(error)]
+
+
+def _reasons(clients: Clients, groups: Groups) -> list[str]:
+    try:
+        with aws_errors():
+            return reasons(read_activities(clients.autoscaling, groups.names))
+    except ClusterError as error:
+        return [str(error)]

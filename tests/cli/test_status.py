@@ -1,6 +1,7 @@
 """What status says of nodes that are missing."""
 
 from datetime import datetime, timezone
+from typing import Any
 
 import boto3
 import pytest
@@ -8,50 +9,108 @@ from botocore.stub import Stubber
 
 from cli.aws import Clients
 from cli.main import main
-from tests.cli.conftest import KEY, REGION, Deploy, put_membership
+from tests.cli.conftest import KEY, REGION, Deploy, Fleet, put_membership
 
 GROUP = {
-    "AutoScalingGroupName": "workers", "MinSize": 1, "MaxSize": 1, "DesiredCapacity": 1, "DefaultCooldown": 1,
+    "AutoScalingGroupName": "workers", "MinSize": 4, "MaxSize": 4, "DesiredCapacity": 4, "DefaultCooldown": 1,
     "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": "2026-01-01T00:00:00Z",
 }  # fmt: skip
-ACTIVITY = {
-    "ActivityId": "1", "AutoScalingGroupName": "workers", "Cause": "x", "Description": "Launching a new EC2 instance.",
-    "StartTime": datetime(2026, 1, 1, tzinfo=timezone.utc), "StatusCode": "Failed", "StatusMessage": "no capacity",
-}  # fmt: skip
+MISSING = "1 of 4 nodes missing: 3 in the list, 3 of them running (dlcluster why tells more)"
+
+
+def activity(minute: int, reason: str = "") -> dict[str, Any]:
+    return {
+        "ActivityId": "1", "AutoScalingGroupName": "workers", "Cause": "x",
+        "Description": "Launching a new EC2 instance.",
+        "StartTime": datetime(2026, 1, 1, 0, minute, tzinfo=timezone.utc),
+        "StatusCode": "Failed" if reason else "InProgress", **({"StatusMessage": reason} if reason else {}),
+    }  # fmt: skip
 
 
 @pytest.fixture
-def stub(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> Stubber:
-    """A cluster of three that should be four, and what Auto Scaling is to answer."""
-    fleet = deploy()
+def fleet(deploy: Deploy) -> Fleet:
+    """A cluster of three, of which its record asks for no more."""
+    return deploy()
+
+
+def ask_for_four(fleet: Fleet) -> None:
+    """What the master writes once it has noticed that the groups are asked for more."""
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, expected=4)
+
+
+@pytest.fixture
+def stub(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Stubber:
+    """What Auto Scaling is to answer."""
     client = boto3.client("autoscaling", region_name=REGION)
     monkeypatch.setattr(Clients, "autoscaling", client)
     return Stubber(client)
 
 
-def last_line(capsys: pytest.CaptureFixture[str]) -> str:
+def below_the_table(capsys: pytest.CaptureFixture[str]) -> list[str]:
     assert main(["status"]) == 0
-    return capsys.readouterr().out.splitlines()[-1]
+    summary, _, *lines = capsys.readouterr().out.splitlines()
+    assert summary.startswith("demo: 3 of ")
+    return lines[3:]
 
 
-def test_the_newest_scaling_activity_explains_a_missing_node(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
+def answer(stub: Stubber, *activities: dict[str, Any]) -> None:
+    stub.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [GROUP]})
+    stub.add_response("describe_scaling_activities", {"Activities": list(activities)})
+
+
+def test_the_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub:
+        answer(stub, activity(4, "no capacity"), activity(3), activity(2, "no capacity"), activity(1, "quota"))
+        assert below_the_table(capsys) == [
+            MISSING,
+            "newest failure of EC2 Auto Scaling: "
+            "2026-01-01 00:04:00 workers: Launching a new EC2 instance, Failed: no capacity (2 times)",
+        ]
+
+
+def test_what_came_after_the_failure_is_told_too(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub:
+        answer(stub, activity(4), activity(3, "no capacity"))
+        assert below_the_table(capsys)[1:] == [
+            "newest failure of EC2 Auto Scaling: "
+            "2026-01-01 00:03:00 workers: Launching a new EC2 instance, Failed: no capacity",
+            "newest activity of EC2 Auto Scaling: "
+            "2026-01-01 00:04:00 workers: Launching a new EC2 instance, InProgress",
+        ]
+
+
+def test_a_node_that_is_only_starting_needs_no_failure(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub:
+        answer(stub, activity(4))
+        (_, told) = below_the_table(capsys)
+    assert told.startswith("newest activity of EC2 Auto Scaling: 2026-01-01 00:04:00 workers")
+
+
+def test_a_user_who_may_not_ask_for_activities_gets_the_count(
+    stub: Stubber, capsys: pytest.CaptureFixture[str]
+) -> None:
     with stub:
         stub.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [GROUP]})
-        stub.add_response("describe_scaling_activities", {"Activities": [ACTIVITY]})
-        assert last_line(capsys) == (
-            "1 of 4 nodes missing (dlcluster why tells more); newest scaling activity: "
-            "2026-01-01 00:00:00 workers: Launching a new EC2 instance, Failed: no capacity"
-        )
+        stub.add_client_error("describe_scaling_activities", "AccessDenied", "no")
+        assert below_the_table(capsys) == [MISSING, "AWS refused DescribeScalingActivities: AccessDenied: no"]
 
 
-def test_a_user_who_may_not_ask_auto_scaling_gets_the_table(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_who_may_not_ask_for_groups_gets_what_the_record_says(
+    stub: Stubber, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
     with stub:
         stub.add_client_error("describe_auto_scaling_groups", "AccessDenied", "no")
-        assert last_line(capsys).endswith("AWS refused DescribeAutoScalingGroups: AccessDenied: no")
+        assert below_the_table(capsys) == []
+        ask_for_four(fleet)
+        stub.add_client_error("describe_auto_scaling_groups", "AccessDenied", "no")
+        assert below_the_table(capsys) == [MISSING, "AWS refused DescribeAutoScalingGroups: AccessDenied: no"]
 
 
-def test_a_whole_cluster_asks_no_more(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    deploy()
-    assert "missing" not in last_line(capsys)
+def test_without_a_group_the_record_counts(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    ask_for_four(fleet)
+    assert below_the_table(capsys) == [MISSING]
+
+
+def test_a_whole_cluster_asks_for_no_activities(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert below_the_table(capsys) == []

@@ -84,7 +84,7 @@ def tell_groups(stub: Stubber, *instance_ids: str) -> None:
         for instance_id in instance_ids
     ]  # fmt: skip
     group = {
-        "AutoScalingGroupName": "workers", "MinSize": 1, "MaxSize": 1, "DesiredCapacity": 1, "DefaultCooldown": 1,
+        "AutoScalingGroupName": "workers", "MinSize": 3, "MaxSize": 3, "DesiredCapacity": 3, "DefaultCooldown": 1,
         "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": "2026-01-01T00:00:00Z",
         "Instances": instances,
     }  # fmt: skip
@@ -122,13 +122,46 @@ def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(
         "  its last failure, 2026-01-01 00:00:03, the cause first:\n"
         f"  Clusterworkers (AWS::AutoScaling::AutoScalingGroup) CREATE_FAILED: {SIGNAL}\n"
         "\n"
-        "EC2 Auto Scaling, newest first\n"
-        "  2026-01-01 00:09:00 workers: Launching, Failed: no capacity\n"
+        "EC2 Auto Scaling, 2 of the last 2 activities failed, newest reason first\n"
+        "  2026-01-01 00:09:00 workers: Launching, Failed: no capacity (2 times)\n"
         "\n"
         f"last words of {BROKEN} (log group {LOG_GROUP})\n"
     )
     words = [line.split(" ", 4)[-1] for line in text.splitlines()[8:]]
     assert words == [*(f"line {number}" for number in range(21, 30)), "ERROR disk full"]
+
+
+def test_after_a_rollback_every_reason_is_told_and_what_the_groups_did_last(
+    clients: Clients, stubs: tuple[Stubber, Stubber]
+) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1], "", "no capacity", "quota", "no capacity", "no capacity")
+    assert (
+        "EC2 Auto Scaling, 4 of the last 5 activities failed, newest reason first\n"
+        "  2026-01-01 00:08:00 workers: Launching, Failed: no capacity (3 times)\n"
+        "  2026-01-01 00:07:00 workers: Launching, Failed: quota\n"
+        "EC2 Auto Scaling, what the groups did last\n"
+        "  2026-01-01 00:09:00 workers: Launching, Successful\n"
+        "\n"
+    ) in told(clients)
+
+
+def test_of_many_reasons_the_newest_are_told(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1], *(f"reason {number}" for number in range(7)))
+    text = told(clients)
+    assert "Failed: reason 4\n  and 2 older reasons\n" in text
+    assert "reason 5" not in text
+
+
+def test_a_rollback_without_a_failed_launch_tells_what_the_groups_did_last(
+    clients: Clients, stubs: tuple[Stubber, Stubber]
+) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1], "", "")
+    text = told(clients)
+    assert "EC2 Auto Scaling, what the groups did last\n  2026-01-01 00:09:00 workers: Launching, Successful\n" in text
+    assert "activities failed" not in text
 
 
 def test_a_node_that_never_spoke_is_said(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
