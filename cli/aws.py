@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError, ProfileNotFound
@@ -26,57 +27,54 @@ LONGEST_LINE: Final = 400
 """A refusal names the caller, the action and the resource; what is longer is no sentence."""
 
 
+def _client(service: str) -> Any:
+    """An attribute of Clients that is made when first used: a client takes a while."""
+
+    def make(clients: "Clients") -> Any:
+        with _readable_settings():
+            made = clients.session.client(service)
+            _ = urlsplit(made.meta.endpoint_url).port  # which botocore itself reads with the first request
+            return made
+
+    return cached_property(make)
+
+
 class Clients:
-    """What dlcluster calls; it only reads. A client is made when first used: that takes a while."""
+    """What dlcluster calls; it only reads."""
 
     def __init__(self, session: boto3.Session) -> None:
-        self._session = session
+        self.session: Any = session
         self.region: str = session.region_name
 
-    @cached_property
-    def autoscaling(self) -> "AutoScalingClient":
-        return self._session.client("autoscaling")
-
-    @cached_property
-    def cloudformation(self) -> "CloudFormationClient":
-        return self._session.client("cloudformation")
-
-    @cached_property
-    def dynamodb(self) -> "DynamoDBClient":
-        return self._session.client("dynamodb")
-
-    @cached_property
-    def ec2(self) -> "EC2Client":
-        return self._session.client("ec2")
-
-    @cached_property
-    def iam(self) -> Any:
-        return self._session.client("iam")
-
-    @cached_property
-    def logs(self) -> "CloudWatchLogsClient":
-        return self._session.client("logs")
-
-    @cached_property
-    def service_quotas(self) -> Any:
-        return self._session.client("service-quotas")
-
-    @cached_property
-    def ssm(self) -> "SSMClient":
-        return self._session.client("ssm")
-
-    @cached_property
-    def sts(self) -> "STSClient":
-        return self._session.client("sts")
+    autoscaling: "AutoScalingClient" = _client("autoscaling")
+    cloudformation: "CloudFormationClient" = _client("cloudformation")
+    dynamodb: "DynamoDBClient" = _client("dynamodb")
+    ec2: "EC2Client" = _client("ec2")
+    iam: Any = _client("iam")
+    logs: "CloudWatchLogsClient" = _client("logs")
+    service_quotas: Any = _client("service-quotas")
+    ssm: "SSMClient" = _client("ssm")
+    sts: "STSClient" = _client("sts")
 
 
 def connect(region: str | None) -> Clients:
     """Clients for `region`, or for the region of the environment or profile."""
     # boto3 itself reads AWS_DEFAULT_REGION only; every other tool reads AWS_REGION.
-    session = boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
+    with _readable_settings():
+        session = boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
     if session.region_name is None:
         raise NoRegionError
     return Clients(session)
+
+
+@contextmanager
+def _readable_settings() -> Iterator[None]:
+    """Around what reads variables and profile: botocore says of most that it cannot use one by a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        sources = "--region, AWS_ENDPOINT_URL and its like, the profile"
+        raise UsageError(_one_line(f"the settings for AWS ({sources}) cannot be used: {error}")) from error
 
 
 @contextmanager

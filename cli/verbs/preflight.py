@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.aws import Clients, aws_errors, connect
-from cli.errors import ClusterError
+from cli.errors import ClusterError, UsageError
 from cli.options import Options
 from cli.preflight import account, capacity, image, network, permissions, stack
 from cli.preflight.finding import Finding, problem, warning
@@ -48,6 +48,8 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
     try:
         with aws_errors():
             caller = clients.sts.get_caller_identity()
+    except UsageError:
+        raise  # the region or the endpoint: no credentials would help
     except ClusterError as error:
         yield problem("credentials", str(error), "aws configure, aws sso login, or set AWS_PROFILE")
         return

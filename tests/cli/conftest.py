@@ -134,3 +134,11 @@ def put_membership(
             "members": {"S": json.dumps(members)},
         },
     )
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a failing verb prints."""
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err.removeprefix("dlcluster: ").removesuffix("\n")

@@ -7,17 +7,9 @@ import pytest
 
 from cli.aws import Clients
 from cli.main import main
-from tests.cli.conftest import KEY, REGION, Deploy, put_membership
+from tests.cli.conftest import KEY, REGION, Deploy, complaint, put_membership
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
-
-
-def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that a failing verb prints."""
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err.removeprefix("dlcluster: ").removesuffix("\n")
 
 
 def test_status_lists_the_nodes_in_slot_order(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,32 +161,6 @@ def test_fails_when_the_identity_is_not_there(deploy: Deploy, capsys: pytest.Cap
     deploy()
     assert main(["ssh-config", "-i", "/no/such/key"]) == 2
     assert complaint(capsys) == "--identity must be a private key file, got '/no/such/key'"
-
-
-def test_fails_without_a_region(
-    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("AWS_REGION")
-    assert main(["status"]) == 2
-    assert complaint(capsys) == "no region given: use --region or set AWS_REGION"
-
-
-def test_fails_without_credentials(
-    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert main(["status"]) == 1
-    assert complaint(capsys) == "no AWS credentials: Unable to locate credentials"
-
-
-def test_fails_when_aws_does_not_answer(
-    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    assert main(["status"]) == 1
-    assert complaint(capsys).startswith("AWS cannot be asked: Could not connect to the endpoint URL")
 
 
 def test_the_program_runs_by_its_path(deploy: Deploy, aws: dict[str, str], tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""What is said of settings with which AWS cannot be asked."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from tests.cli.conftest import complaint
+
+CANNOT_BE_USED = "the settings for AWS (--region, AWS_ENDPOINT_URL and its like, the profile) cannot be used: "
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory to run cdk deploy in."""
+    (tmp_path / "cdk.json").write_text('{"context": {"cluster": {"cluster_name": "demo"}}}')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_fails_without_a_region(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_REGION")
+    assert main(["status"]) == 2
+    assert complaint(capsys) == "no region given: use --region or set AWS_REGION"
+
+
+def test_fails_without_credentials(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    assert main(["status"]) == 1
+    assert complaint(capsys) == "no AWS credentials: Unable to locate credentials"
+
+
+def test_fails_when_aws_does_not_answer(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    assert main(["status"]) == 1
+    assert complaint(capsys).startswith("AWS cannot be asked: Could not connect to the endpoint URL")
+
+
+@pytest.mark.parametrize("verb", ["status", "why", "ssh", "ssh-config", "known-hosts", "preflight"])
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("AWS_ENDPOINT_URL", "localhost:5000", "Invalid endpoint: localhost:5000"),
+        ("AWS_ENDPOINT_URL", "http://[::1", "Invalid IPv6 URL"),
+        ("AWS_ENDPOINT_URL", "http://localhost:port", "Port could not be cast to integer value as 'port'"),
+        ("AWS_REGION", "eu west", "Provided region_name 'eu west' doesn't match a supported format."),
+        ("AWS_MAX_ATTEMPTS", "many", "invalid literal for int() with base 10: 'many'"),
+    ],
+)
+def test_fails_when_a_variable_cannot_be_used(
+    app: Path,
+    aws: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+    variable: str,
+    value: str,
+    reason: str,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert main([verb]) == 2
+    assert complaint(capsys) == f"{CANNOT_BE_USED}{reason}"
+
+
+@pytest.mark.parametrize(
+    ("profile", "code", "message"),
+    [
+        ("", 1, "no AWS credentials: The config profile (me) could not be found"),
+        ("[profile me]\nregion = eu west\n", 2, CANNOT_BE_USED),
+        ("[profile me]\nretry_mode = often\n", 1, 'AWS cannot be asked: Invalid value provided to "mode"'),
+        ('[profile me]\ncredential_process = "x\n', 2, CANNOT_BE_USED),
+        ("[profile me\n", 1, "AWS cannot be asked: Unable to parse config file"),
+    ],
+)
+def test_fails_when_the_profile_cannot_be_used(
+    aws: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    profile: str,
+    code: int,
+    message: str,
+) -> None:
+    (tmp_path / "config").write_text(profile)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "me")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    if "region" in profile:
+        monkeypatch.delenv("AWS_REGION")
+    assert main(["status"]) == code
+    assert complaint(capsys).startswith(message)
