@@ -97,6 +97,19 @@ def node_record_id(role_id: str, instance_id: str) -> str:
     return f"{role_id}:{instance_id}"
 
 
+VERSION_FIELD: Final = "version"
+GENERATION_FIELD: Final = "generation"
+EXPECTED_FIELD: Final = "expected"
+MEMBERS_FIELD: Final = "members"
+"""Fields of the membership record; the last is a JSON list of the members."""
+SLOT_FIELD: Final = "slot"
+INSTANCE_ID_FIELD: Final = "instance_id"
+ADDRESS_FIELD: Final = "address"
+NODE_TYPE_FIELD: Final = "node_type"
+HOST_KEY_FIELD: Final = "host_key"
+"""Fields of a member. A node's own record has the instance id, the node type and the host key of these."""
+
+
 # ---- ports ----
 SSH_PORT: Final = 22
 

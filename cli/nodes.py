@@ -1,10 +1,11 @@
 """The nodes of a cluster: the membership record, joined with what EC2 says of each."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from bootstrap import contract
 from bootstrap.contract import (
     MASTER,
     MASTER_HOST,
@@ -77,6 +78,8 @@ class Machine:
     state: str
 
 
+MOST_FILTER_VALUES: Final = 200
+"""Most values of a filter in one request ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
 GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
 
@@ -92,34 +95,49 @@ def read_membership(dynamodb: "DynamoDBClient", *, table: str, cluster_name: str
     item = found.get("Item")
     if item is None:
         raise ClusterError(f"cluster {cluster_name} has no members yet: its master has not started")
-    version = int(item["version"]["N"])
+    version = int(item[contract.VERSION_FIELD]["N"])
     if version != RECORD_VERSION:
         raise ClusterError(
             f"cluster {cluster_name} has record version {version}, this dlcluster knows {RECORD_VERSION}"
         )
-    rows = json.loads(item["members"]["S"])
-    fields = Member.__dataclass_fields__.keys()
-    members = (Member(**{key: row[key] for key in fields}) for row in rows)
+    members = map(_member, json.loads(item[contract.MEMBERS_FIELD]["S"]))
     return Membership(
-        generation=int(item["generation"]["N"]),
-        expected=int(item["expected"]["N"]),
+        generation=int(item[contract.GENERATION_FIELD]["N"]),
+        expected=int(item[contract.EXPECTED_FIELD]["N"]),
         members=tuple(sorted(members, key=lambda member: member.slot)),
+    )
+
+
+def _member(row: Mapping[str, Any]) -> Member:
+    """One of the list; what a newer agent added is passed over."""
+    return Member(
+        slot=row[contract.SLOT_FIELD],
+        instance_id=row[contract.INSTANCE_ID_FIELD],
+        address=row[contract.ADDRESS_FIELD],
+        node_type=row[contract.NODE_TYPE_FIELD],
+        host_key=row[contract.HOST_KEY_FIELD],
     )
 
 
 def find_machines(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Machine]:
     """What EC2 says of each instance; one that it has forgotten is gone."""
+    starts = range(0, len(instance_ids), MOST_FILTER_VALUES)
+    found = {
+        instance["InstanceId"]: _machine(instance)
+        for start in starts
+        for instance in _described(ec2, instance_ids[start : start + MOST_FILTER_VALUES])
+    }
+    return {instance_id: found.get(instance_id, GONE) for instance_id in instance_ids}
+
+
+def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[InstanceTypeDef]":
     # A filter, unlike InstanceIds, does not fail for an id that no longer exists.
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": "instance-id", "Values": list(instance_ids)}]
     )
-    reservations = (reservation for page in pages for reservation in page["Reservations"])
-    found = {
-        instance["InstanceId"]: _machine(instance)
-        for reservation in reservations
-        for instance in reservation["Instances"]
-    }
-    return {instance_id: found.get(instance_id, GONE) for instance_id in instance_ids}
+    for page in pages:
+        for reservation in page["Reservations"]:
+            yield from reservation["Instances"]
 
 
 def running_count(membership: Membership, machines: Mapping[str, Machine]) -> int:

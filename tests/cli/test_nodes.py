@@ -1,6 +1,15 @@
-import pytest
+import json
+from collections.abc import Sequence
+from typing import Any
 
-from cli.nodes import Member, choose_node
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from bootstrap import contract, membership
+from bootstrap.table import Table
+from cli.nodes import GONE, Member, choose_node, find_machines, read_membership
+from tests.cli.conftest import REGION, Deploy
 
 MEMBERS = tuple(
     Member(
@@ -32,3 +41,78 @@ MEMBERS = tuple(
 )
 def test_a_node_has_many_names(name: str, slot: int) -> None:
     assert choose_node(name, MEMBERS, cluster_name="demo").slot == slot
+
+
+def members_of(table: str) -> tuple[Member, ...]:
+    client = boto3.client("dynamodb", region_name=REGION)
+    return read_membership(client, table=table, cluster_name="demo").members
+
+
+def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deploy) -> None:
+    client = boto3.client("dynamodb", region_name=REGION)
+    table = deploy().table
+    client.delete_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})
+    member = membership.Member(slot=1, instance_id="i-1", address="10.0.0.9", node_type="master", host_key="key")
+    written = membership.Membership(generation=1, expected=5, members=(member,))
+    assert Table(client, name=table).replace_membership(membership.EMPTY, written)
+
+    item = client.get_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})["Item"]
+    assert item[contract.VERSION_FIELD] == {"N": str(contract.RECORD_VERSION)}
+    assert item[contract.GENERATION_FIELD] == {"N": "1"}
+    assert item[contract.EXPECTED_FIELD] == {"N": "5"}
+    (row,) = json.loads(item[contract.MEMBERS_FIELD]["S"])
+    names = (
+        contract.SLOT_FIELD,
+        contract.INSTANCE_ID_FIELD,
+        contract.ADDRESS_FIELD,
+        contract.NODE_TYPE_FIELD,
+        contract.HOST_KEY_FIELD,
+    )
+    assert [row[name] for name in names] == [1, "i-1", "10.0.0.9", "master", "key"]
+    read = Member(slot=1, instance_id="i-1", address="10.0.0.9", node_type="master", host_key="key")
+    assert members_of(table) == (read,)
+
+
+def test_what_a_newer_agent_adds_to_a_member_is_passed_over(deploy: Deploy) -> None:
+    table, client = deploy().table, boto3.client("dynamodb", region_name=REGION)
+    before = members_of(table)
+    key = {contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}}
+    item = client.get_item(TableName=table, Key=key)["Item"]
+    rows = json.loads(item[contract.MEMBERS_FIELD]["S"])
+    item[contract.MEMBERS_FIELD] = {"S": json.dumps([row | {"news": 1} for row in rows])}
+    client.put_item(TableName=table, Item=item)
+    assert members_of(table) == before
+
+
+def described(instance_ids: Sequence[str], **more: str) -> dict[str, Any]:
+    instances = [
+        {
+            "InstanceId": instance_id,
+            "InstanceType": "c5.large",
+            "Placement": {"AvailabilityZone": "eu-west-1a"},
+            "State": {"Code": 16, "Name": "running"},
+        }
+        for instance_id in instance_ids
+    ]
+    return {"Reservations": [{"Instances": instances}], **more}
+
+
+def test_machines_are_asked_for_as_many_as_a_filter_takes_and_on_every_page() -> None:
+    ids = [f"i-{number:017x}" for number in range(401)]
+    ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(ec2) as stub:
+        for chunk in (ids[:200], ids[200:400], ids[400:]):
+            asked: dict[str, Any] = {"Filters": [{"Name": "instance-id", "Values": chunk}]}
+            stub.add_response("describe_instances", described(chunk[:150], NextToken="more"), asked)
+            stub.add_response("describe_instances", described(chunk[150:-1]), {**asked, "NextToken": "more"})
+        machines = find_machines(ec2, ids)
+        stub.assert_no_pending_responses()
+    assert list(machines) == ids
+    gone = [instance_id for instance_id in ids if machines[instance_id] == GONE]
+    assert gone == [ids[199], ids[399]]
+
+
+def test_without_instances_nothing_is_asked() -> None:
+    ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(ec2):
+        assert find_machines(ec2, []) == {}
