@@ -8,7 +8,8 @@ from constructs import Construct
 from bootstrap import contract
 from stacks.bundle_asset import BundleAsset
 from stacks.fixed import FixedSetting
-from stacks.image import LOGIN_USER, ROOT_DEVICE, machine_image
+from stacks.image import LOGIN_USER, machine_image
+from stacks.instances import ROOT_DEVICE
 from stacks.logs import ClusterLogs
 from stacks.network import Network
 from stacks.node_group import NodeGroup, NodeTemplate

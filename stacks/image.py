@@ -1,4 +1,4 @@
-"""The machine image of the nodes, its login user and its root device."""
+"""The machine image of the nodes and its login user."""
 
 from typing import Final
 
@@ -9,9 +9,8 @@ from constructs import Construct
 
 from stacks.props import ClusterProps
 
-# Ubuntu's. Amazon Linux differs in both, and its system Python is older than the agent needs.
 LOGIN_USER: Final = "ubuntu"
-ROOT_DEVICE: Final = "/dev/sda1"
+"""Ubuntu's. Amazon Linux has another, and its system Python is older than the agent needs."""
 
 
 @jsii.implements(ec2.IMachineImage)
@@ -34,13 +33,9 @@ def machine_image(scope: Construct, props: ClusterProps) -> ec2.IMachineImage:
     With an account and a region the parameter is looked up once and kept in cdk.context.json;
     without them CloudFormation resolves it at each deploy.
     """
-    if props.ami is not None and props.ami.startswith("ami-"):
-        return FixedImage(props.ami)
+    source = props.ami_source
+    if source.startswith("ami-"):
+        return FixedImage(source)
     stack = cdk.Stack.of(scope)
     known = not (cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(stack.region))
-    return ec2.MachineImage.from_ssm_parameter(ami_parameter(props), cached_in_context=known)
-
-
-def ami_parameter(props: ClusterProps) -> str:
-    """Name the SSM parameter that holds the image's id."""
-    return props.ami or f"/aws/service/deeplearning/ami/x86_64/{props.ami_family}/latest/ami-id"
+    return ec2.MachineImage.from_ssm_parameter(source, cached_in_context=known)

@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+DEEP_LEARNING_AMIS: Final = "/aws/service/deeplearning/ami/x86_64"
+"""Under it SSM has a parameter for each family of Deep Learning AMIs (AWS Deep Learning AMIs Developer Guide)."""
+ROOT_DEVICE: Final = "/dev/sda1"
+"""Ubuntu's, the only one that the nodes run; Amazon Linux has another."""
 OPEN_DRIVER: Final = "oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04"
 """PyTorch with the open NVIDIA driver: Turing and newer; PyTorch's CPU build of it runs anywhere."""
 PROPRIETARY_DRIVER: Final = "base-proprietary-nvidia-driver-gpu-ubuntu-22.04"

@@ -94,6 +94,11 @@ class ClusterProps:
             return None
         return self.instance.ami_family if self.instance else instances.OPEN_DRIVER
 
+    @property
+    def ami_source(self) -> str:
+        """Where the machine image comes from: ``ami``, or the SSM parameter of the family."""
+        return self.ami or f"{instances.DEEP_LEARNING_AMIS}/{self.ami_family}/latest/ami-id"
+
     def check_region(self, region: str) -> None:
         """Refuse a zone of another region, once it is known where the cluster goes."""
         zone = self.availability_zone

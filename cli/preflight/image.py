@@ -1,7 +1,7 @@
 """Whether the machine image is there and suits the instance type and the root volume."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.site import Site
@@ -10,14 +10,10 @@ from stacks import instances
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
-ROOT_DEVICE: Final = "/dev/sda1"
-"""Ubuntu's, which the template gives its size to."""
-DEEP_LEARNING_AMIS: Final = "/aws/service/deeplearning/ami/x86_64"
-
 
 def image(site: Site) -> Iterator[Finding]:
     """Find the image as the deploy will, and look at it."""
-    name = parameter_name(site)
+    name = site.props.ami_source
     pinned = _pin(site, name)
     ami = site.context.get(pinned) or _resolve(site, name)
     if ami is None:
@@ -35,14 +31,6 @@ def image(site: Site) -> Iterator[Finding]:
     yield from faults
     if not faults:
         yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {site.props.instance_type}")
-
-
-def parameter_name(site: Site) -> str:
-    """The setting, or the parameter of the Deep Learning AMI for the type."""
-    if site.props.ami is not None:
-        return site.props.ami
-    family = site.props.instance.ami_family if site.props.instance else None
-    return f"{DEEP_LEARNING_AMIS}/{family}/latest/ami-id"
 
 
 def _pin(site: Site, name: str) -> str:
@@ -65,7 +53,7 @@ def _other_images(site: Site) -> str:
         return "correct ami"
     return (
         "set ami to another of aws ssm get-parameters-by-path --recursive "
-        f"--region {site.region} --path {DEEP_LEARNING_AMIS} --query 'Parameters[].Name'"
+        f"--region {site.region} --path {instances.DEEP_LEARNING_AMIS} --query 'Parameters[].Name'"
     )
 
 
@@ -77,8 +65,10 @@ def _faults(site: Site, found: "ImageTypeDef") -> Iterator[Finding]:
     if found.get("Architecture") != wanted:
         sentence = f"{ami} is for {found.get('Architecture')}, {props.instance_type} is {wanted}"
         yield problem("AMI", sentence, f"set ami to one for {wanted}, or another instance_type")
-    if found.get("RootDeviceName") != ROOT_DEVICE:
-        sentence = f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
+    if found.get("RootDeviceName") != instances.ROOT_DEVICE:
+        sentence = (
+            f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {instances.ROOT_DEVICE}"
+        )
         yield problem("AMI", sentence, "set ami to an Ubuntu, 22.04 or later")
     least = _root_gib(found)
     if least > props.root_volume_gib:

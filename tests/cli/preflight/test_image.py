@@ -34,6 +34,13 @@ def test_the_parameter_for_the_type_leads_to_the_image(account: Account) -> None
     assert (result.level, result.sentence) == ("ok", f"{AMI} (Deep Learning) suits g6.xlarge")
 
 
+def test_a_type_that_only_the_user_knows_gets_the_image_that_the_deploy_gives_it(account: Account) -> None:
+    account.settings |= {"instance_type": "g9.48xlarge", "gpu_count": 8}
+    account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
+    found(account)
+    assert account.finds(image).level == "ok"
+
+
 def test_fails_when_there_is_no_such_parameter(account: Account) -> None:
     account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": PARAMETER})
     result = account.finds(image)
