@@ -1,32 +1,37 @@
-"""Room for what the network needs: an address for the NAT gateway, and a VPC."""
+"""Room for what the network needs: addresses that stay, and a VPC."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.site import Site, is_deployed
 
+ELASTIC_IPS: Final = 2
+"""One for the NAT gateway and one for the master."""
+VPCS: Final = 1
+
 
 def elastic_ip(site: Site) -> Iterator[Finding]:
-    """One address more must be allowed."""
+    """The addresses of one cluster more must be allowed; AWS's default is 5 a region."""
     used = len(site.clients.ec2.describe_addresses()["Addresses"])
-    yield from _room(site, "Elastic IP", quotas.ELASTIC_IPS, used=used)
+    yield from _room(site, "Elastic IP", quotas.ELASTIC_IPS, needed=ELASTIC_IPS, used=used)
 
 
 def vpc(site: Site) -> Iterator[Finding]:
     """One VPC more must be allowed."""
     pages = site.clients.ec2.get_paginator("describe_vpcs").paginate()
     used = sum(len(page["Vpcs"]) for page in pages)
-    yield from _room(site, "VPC", quotas.VPCS, used=used)
+    yield from _room(site, "VPC", quotas.VPCS, needed=VPCS, used=used)
 
 
-def _room(site: Site, subject: str, quota: quotas.Quota, *, used: int) -> Iterator[Finding]:
+def _room(site: Site, subject: str, quota: quotas.Quota, *, needed: int, used: int) -> Iterator[Finding]:
     if is_deployed(site):
         yield ok(subject, f"the cluster has its {subject} already")
         return
     allowed = quotas.value(site, quota)
-    found = f"the cluster needs 1; {quota.name}: {allowed}, {used} in use"
-    if used + 1 > allowed:
-        yield problem(subject, found, quotas.request(quota, wanted=used + 1, region=site.region))
+    found = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
+    if used + needed > allowed:
+        yield problem(subject, found, quotas.request(quota, wanted=used + needed, region=site.region))
     else:
         yield ok(subject, found)

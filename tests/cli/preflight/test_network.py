@@ -10,14 +10,18 @@ def new(account: Account) -> None:
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
 
 
-@pytest.mark.parametrize(("allowed", "level"), [(3, "ok"), (2, "problem")])
-def test_the_nat_gateway_needs_an_address(account: Account, quota: Quota, allowed: int, level: str) -> None:
+@pytest.mark.parametrize(("allowed", "level"), [(4, "ok"), (3, "problem")])
+def test_the_nat_gateway_and_the_master_need_an_address_each(
+    account: Account, quota: Quota, allowed: int, level: str
+) -> None:
     new(account)
     account.answers("ec2", "describe_addresses", {"Addresses": [{}, {}]})
     quota("ec2", "L-0263D0A3", allowed)
     found = account.finds(network.elastic_ip)
     assert found.level == level
-    assert found.sentence == f"the cluster needs 1; EC2-VPC Elastic IPs: {allowed}, 2 in use"
+    assert found.sentence == f"the cluster needs 2; EC2-VPC Elastic IPs: {allowed}, 2 in use"
+    if level == "problem":
+        assert found.fix.endswith("--service-code ec2 --quota-code L-0263D0A3 --desired-value 4")
 
 
 @pytest.mark.parametrize(("allowed", "level"), [(4, "ok"), (3, "problem")])
