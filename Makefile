@@ -6,7 +6,7 @@
 # make status     the instances of every local AWS that is up
 # make test       everything that must hold before a merge: lint, types, unit tests, end to end
 # make lint       (unit, e2e) a part of it
-# make clean      remove everything that was set up
+# make clean      remove everything that was set up; refused while a local AWS is up
 # make bench      the side-by-side benchmarks (B=name for one of them)
 # The first run sets up what is missing: Debian packages, environments, node image (see local/setup.sh).
 
@@ -65,4 +65,4 @@ bench:
 	@$(ENTER) exec python -m benchmarks $(B)
 
 clean:
-	rm -rf cdk.out $(CACHE)
+	@python3 -B -m local.clean

@@ -21,13 +21,10 @@ from local import by_hand
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
 from local.image import image_layers
-from local.runs import all_runs, end_run, pick_run, run_inside
+from local.runs import INSIDE, all_runs, end_run, pick_run, run_inside
 from local.sandbox import run_cgroup, run_directory, run_in_sandbox
 from local.status import print_status
 from local.watchers import lack_of_watchers
-
-INSIDE = "LOCAL_AWS_DIR"
-"""A variable that is set inside a local AWS."""
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

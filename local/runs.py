@@ -19,6 +19,8 @@ from local.cache import cache_dir
 from local.errors import LocalError, UsageError
 from local.processes import process_of
 
+INSIDE = "LOCAL_AWS_DIR"
+"""A variable that is set inside a local AWS."""
 NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
 """Namespaces of a sandbox by nsenter's option; unshare itself is in all of them but the process namespace."""
 FOREIGN = ("AWS_", "CDK_", "SSH_")
@@ -91,6 +93,11 @@ def all_runs() -> list[Run]:
     """Every run that can be entered, the oldest first."""
     directories = sorted(runs_dir().glob("*"), key=_made_at)
     return [run for directory in directories if (run := read_run(directory))]
+
+
+def live_names() -> list[str]:
+    """Names of the runs that have an owner, those too that cannot be entered yet."""
+    return sorted(path.name for path in runs_dir().glob("*") if process_of(path / "owner") is not None)
 
 
 def _made_at(directory: Path) -> float:
