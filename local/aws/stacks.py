@@ -38,7 +38,6 @@ def install() -> None:
     around(CloudFormationBackend, "create_stack", _create_stack)
     around(CloudFormationBackend, "update_stack", _update_stack)
     around(CloudFormationBackend, "delete_stack", _delete_stack)
-    around(CloudFormationBackend, "_resolve_update_parameters", _resolve_update_parameters)
 
 
 def _create_stack(original: Any, backend: CloudFormationBackend, **arguments: Any) -> Stack:
@@ -272,11 +271,3 @@ def _stack_parameters(_original: Any, stack: Stack) -> dict[str, Any]:
     """The parameters' values as given: moto keeps what they resolve to, so an SSM one loses its name."""
     slots = stack.template_dict.get("Parameters", {})
     return {name: slot["Default"] for name, slot in slots.items() if "Default" in slot} | stack.parameters
-
-
-def _resolve_update_parameters(
-    original: Any, backend: CloudFormationBackend, instance: Any, incoming_params: list[dict[str, str]]
-) -> Any:
-    """Allow UsePreviousValue of a parameter that has only ever had its default."""
-    known = [p for p in incoming_params if not p.get("UsePreviousValue") or p["ParameterKey"] in instance.parameters]
-    return original(backend, instance, known)
