@@ -48,12 +48,12 @@ class Accounts:
         return pairs[0].get("PublicKey", "").strip()
 
     def role(self, profile_arn: str | None) -> Mapping[str, Any] | None:
-        """The role of an instance profile."""
+        """The role of an instance profile; a profile may be without one, and then gives no credentials."""
         if profile_arn is None:
             return None
         name = profile_arn.rsplit("/", 1)[1]
         profile: Mapping[str, Any] = self._iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-        return {**profile["Roles"][0]}
+        return next(iter(profile["Roles"]), None)
 
     def credentials(self, role_arn: str, instance_id: str) -> Mapping[str, Any]:
         """Temporary credentials of an instance, issued anew an hour before they end."""
