@@ -5,6 +5,7 @@ Expected values come from the EC2 API, never from files that the product wrote.
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import boto3
 import pytest
 
 from local.user import User, deploy_arguments, new_user
+from tests.e2e.reach import listening, outside_machine
 
 NODES = 3
 SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
@@ -36,6 +38,11 @@ class Cluster:
     def addresses(self) -> dict[str, str]:
         """Private address by instance id."""
         return {i["InstanceId"]: i["PrivateIpAddress"] for i in self.instances}
+
+    @property
+    def public_address(self) -> str:
+        """Where the internet reaches the master."""
+        return str(self.master["PublicIpAddress"])
 
     def on(self, alias: str, command: str) -> str:
         """Output of a command on a node, logged in through the master as the README says."""
@@ -80,3 +87,19 @@ def cluster(user: User) -> Cluster:
     workers = group_instances(outputs["WorkerAutoScalingGroup"])
     assert (len(masters), len(workers)) == (1, NODES - 1)
     return Cluster(user=user, instances=(*masters, *workers))
+
+
+@pytest.fixture(scope="module")
+def listened(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with a program behind every tried port of every node."""
+    with ExitStack() as nodes:
+        for instance_id in cluster.addresses:
+            nodes.enter_context(listening(instance_id))
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def outsider() -> Iterator[str]:
+    """An address of the internet that is not in ``ssh_location``."""
+    with outside_machine() as address:
+        yield address

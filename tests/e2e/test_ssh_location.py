@@ -1,0 +1,79 @@
+"""``ssh_location`` changes in place: other addresses get in, and no node notices."""
+
+import json
+from typing import Any
+
+import boto3
+
+from local.network import USER_ADDRESS
+from local.user import deploy_arguments
+from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
+from tests.e2e.reach import SSH, await_ports, open_ports
+
+# ---- ssh_location changes in place ----
+
+
+def instance_ids() -> set[str]:
+    outputs = stack_outputs()
+    groups = (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"])
+    return {instance["InstanceId"] for group in groups for instance in group_instances(group)}
+
+
+def starts(cluster: Cluster) -> dict[str, str]:
+    """What changes when a node is booted again or its agent is started again."""
+    command = (
+        "cat /proc/sys/kernel/random/boot_id"
+        " && systemctl show -p ActiveEnterTimestamp --value deeplearning-agent ssh systemd-journald"
+    )
+    return {alias: cluster.on(alias, command) for alias in aliases()}
+
+
+def updated_resources(since: set[str]) -> list[str]:
+    """Types of the resources that the stack has changed since it had these events, the stack itself aside."""
+    events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"]
+    new = [event for event in events if event["EventId"] not in since]
+    assert new
+    return sorted({e["ResourceType"] for e in new if e["LogicalResourceId"] != STACK})
+
+
+def properties() -> dict[tuple[str, str], Any]:
+    """The deployed template's, by logical id and name."""
+    body: Any = boto3.client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
+    resources = (body if isinstance(body, dict) else json.loads(body))["Resources"]
+    return {
+        (logical_id, name): value
+        for logical_id, resource in resources.items()
+        for name, value in resource.get("Properties", {}).items()
+    }
+
+
+def changed(before: dict[tuple[str, str], Any], after: dict[tuple[str, str], Any]) -> set[str]:
+    """Names of the properties that differ: AWS documents for each whether it replaces the resource."""
+    return {key[1] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+def event_ids() -> set[str]:
+    events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"]
+    return {event["EventId"] for event in events}
+
+
+def deploy(cluster: Cluster, ssh_location: str) -> None:
+    cluster.user.cdk(*deploy_arguments(nodes=NODES), "-c", f"ssh_location={ssh_location}")
+
+
+def test_ssh_location_changes_in_place(listened: Cluster, outsider: str) -> None:
+    before, ids, events = starts(listened), instance_ids(), event_ids()
+    public, template = listened.public_address, properties()
+    deploy(listened, f"{outsider}/32")
+    try:
+        await_ports(lambda: open_ports(outsider, public), {SSH})
+        await_ports(lambda: open_ports(USER_ADDRESS, public), set())
+        assert instance_ids() == ids
+        assert updated_resources(events) == ["AWS::EC2::SecurityGroup"]
+        assert changed(template, properties()) == {"SecurityGroupIngress"}
+    finally:
+        deploy(listened, f"{USER_ADDRESS}/32")
+    await_ports(lambda: open_ports(USER_ADDRESS, public), {SSH})
+    await_ports(lambda: open_ports(outsider, public), set())
+    assert instance_ids() == ids
+    assert starts(listened) == before
