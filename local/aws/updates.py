@@ -112,6 +112,7 @@ def _without_tags(definition: _Definition) -> _Definition:
 def _update_group(group: FakeAutoScalingGroup, _old: _Definition, new: _Definition) -> None:
     """Resize, and launch from another template version from now on; members stay as they are."""
     group.tags = copy.deepcopy(new.get("Tags", []))
+    group.termination_policies = new.get("TerminationPolicies", ["Default"])
     group.update(
         new.get("AvailabilityZones", []),
         _number(new.get("DesiredCapacity")),

@@ -1,0 +1,70 @@
+"""Which members a shrinking group ends: those that its termination policies name.
+
+moto ends whichever come first in a list of its own. AWS: "Configure termination policies for Amazon EC2 Auto Scaling".
+Zones come before policies there; groups here have one.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
+
+from local.aws.patching import around
+
+_HOUR_S = 3600
+
+_Rank = Callable[[InstanceState], float]
+"""The lower, the sooner a member ends."""
+
+
+def install() -> None:
+    """Have moto find the members in the order in which they end."""
+    around(FakeAutoScalingGroup, "set_desired_capacity", _set_desired_capacity)
+
+
+def order(group: FakeAutoScalingGroup) -> list[InstanceState]:
+    """The members, the first to end first; a policy decides among those that the one before holds equal."""
+    ranks = [rank for policy in group.termination_policies for rank in _ranks(policy)]
+    return sorted(group.instance_states, key=lambda member: [rank(member) for rank in ranks])
+
+
+def _set_desired_capacity(
+    original: Callable[[FakeAutoScalingGroup, int | None], None], group: FakeAutoScalingGroup, capacity: int | None
+) -> None:
+    group.instance_states = order(group)
+    original(group, capacity)
+
+
+def _ranks(policy: str) -> list[_Rank]:
+    if policy not in _POLICIES:
+        raise ValidationError(f"the local AWS does not know the termination policy {policy}")
+    return _POLICIES[policy]
+
+
+def _launched(member: InstanceState) -> float:
+    # moto's times are UTC and do not say so
+    time: datetime = member.instance.launch_time
+    return time.replace(tzinfo=timezone.utc).timestamp()
+
+
+def _launched_last(member: InstanceState) -> float:
+    return -_launched(member)
+
+
+def _template_version(member: InstanceState) -> float:
+    template = member.launch_template
+    return int(template["Version"]) if template else 0
+
+
+def _closest_to_next_hour(member: InstanceState) -> float:
+    return -((datetime.now(timezone.utc).timestamp() - _launched(member)) % _HOUR_S)
+
+
+_POLICIES: dict[str, list[_Rank]] = {
+    "Default": [_template_version, _closest_to_next_hour],
+    "NewestInstance": [_launched_last],
+    "OldestInstance": [_launched],
+    "OldestLaunchTemplate": [_template_version],
+    "ClosestToNextInstanceHour": [_closest_to_next_hour],
+}

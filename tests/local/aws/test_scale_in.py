@@ -1,0 +1,72 @@
+from typing import Any
+
+import pytest
+
+from tests.local.aws.harness import Aws, Stacks
+from tests.local.aws.templates import cluster, group, launch_template
+
+
+def members(aws: Aws, stacks: Stacks) -> set[str]:
+    name = stacks.physical_id("Group")
+    (found,) = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+    return {member["InstanceId"] for member in found["Instances"]}
+
+
+def template(size: int, version: int, *policies: str) -> dict[str, Any]:
+    made = cluster(Group=group(size))
+    made["Resources"]["Template"] = launch_template(UserData={"Fn::Base64": f"version {version}"})
+    if policies:
+        made["Resources"]["Group"]["Properties"]["TerminationPolicies"] = [*policies]
+    return made
+
+
+def grow(aws: Aws, stacks: Stacks, versions: list[int], *policies: str) -> list[str]:
+    """A group whose members were launched one after the other from these versions; oldest first."""
+    launched: list[str] = []
+    for size, version in enumerate(versions, start=1):
+        change = stacks.update if launched else stacks.create
+        change(template(size, version, *policies))
+        launched.extend(members(aws, stacks) - {*launched})
+    assert len(launched) == len(versions)
+    return launched
+
+
+@pytest.mark.parametrize(
+    ("policies", "ended"),
+    [
+        (("NewestInstance",), [2, 1]),
+        (("OldestInstance",), [0, 1]),
+        (("OldestLaunchTemplate", "NewestInstance"), [1, 0]),
+        (("OldestLaunchTemplate", "OldestInstance"), [0, 1]),
+        (("Default",), [0, 1]),
+        ((), [0, 1]),
+    ],
+)
+def test_a_shrinking_group_ends_the_members_that_its_policies_name(
+    aws: Aws, stacks: Stacks, policies: tuple[str, ...], ended: list[int]
+) -> None:
+    launched = grow(aws, stacks, [1, 1, 2], *policies)
+    left = {*launched}
+    for index in ended:
+        left.remove(launched[index])
+        stacks.update(template(len(left), 2, *policies))
+        assert members(aws, stacks) == left
+
+
+def test_a_changed_policy_holds_for_the_very_update(aws: Aws, stacks: Stacks) -> None:
+    oldest, *_ = grow(aws, stacks, [1, 2, 3], "OldestInstance")
+    stacks.update(template(1, 3, "NewestInstance"))
+    assert members(aws, stacks) == {oldest}
+
+
+def test_a_policy_goes_back_to_the_default_when_it_is_left_out(aws: Aws, stacks: Stacks) -> None:
+    launched = grow(aws, stacks, [1, 2, 3], "NewestInstance")
+    stacks.update(template(2, 3))
+    assert members(aws, stacks) == {*launched[1:]}
+
+
+def test_fails_when_the_policy_is_not_known(stacks: Stacks) -> None:
+    stacks.create(template(1, 1, "AllocationStrategy"))
+    assert stacks.status() == "ROLLBACK_COMPLETE"
+    refused = ("CREATE_FAILED", "the local AWS does not know the termination policy AllocationStrategy")
+    assert refused in stacks.events("Group")
