@@ -58,6 +58,8 @@ class NodeGroup(Construct):
             max_capacity=count,
             desired_capacity=count,
             signals=autoscaling.Signals.wait_for_count(count, timeout=CREATION_TIMEOUT) if count else None,
+            # AWS's default ends the nodes of the oldest launch template first: after a redeploy, those that train.
+            termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
         )
         # The nodes come after their way to the internet and go before it: a gateway that public
         # addresses still use cannot be detached, and the delete of the stack would fail.

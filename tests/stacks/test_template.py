@@ -229,6 +229,11 @@ def test_no_deploy_replaces_nodes(template: Template) -> None:
         assert set(group["UpdatePolicy"]) == {"AutoScalingScheduledAction"}
 
 
+def test_a_smaller_group_ends_the_newest_nodes_first(template: Template) -> None:
+    for group in resources(template, "AWS::AutoScaling::AutoScalingGroup"):
+        assert group["Properties"]["TerminationPolicies"] == ["NewestInstance"]
+
+
 def test_tags_reach_the_groups_and_their_nodes(template: Template) -> None:
     for name, node_type in (("Master", "master"), ("Workers", "worker")):
         group = template["Resources"][logical_id(template, "AWS::AutoScaling::AutoScalingGroup", name)]
