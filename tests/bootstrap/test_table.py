@@ -83,6 +83,21 @@ def test_record_that_cannot_be_used_hides_no_other(cluster: Cluster, table: Tabl
     assert list(table.read_nodes(["AROA:i-1", "AROA:i-2", "AROA:i-3"])) == ["AROA:i-1"]
 
 
+def test_keys_of_newer_agents_are_passed_over(cluster: Cluster, table: Table) -> None:
+    membership = Membership(generation=1, expected=2, members=())
+    table.replace_membership(EMPTY, membership)
+    table.write_node(record(1))
+    for record_id in (MEMBERSHIP_ID, record(1).record_id):
+        cluster.clients.dynamodb.update_item(
+            TableName=TABLE,
+            Key={TABLE_KEY: {"S": record_id}},
+            UpdateExpression="SET made_by = :newer",
+            ExpressionAttributeValues={":newer": {"S": "a newer agent"}},
+        )
+    assert table.read_membership(consistent=True) == membership
+    assert table.read_nodes([record(1).record_id]) == {record(1).record_id: record(1)}
+
+
 def test_fails_when_the_record_is_of_another_version(cluster: Cluster, table: Table) -> None:
     cluster.clients.dynamodb.put_item(TableName=TABLE, Item={TABLE_KEY: {"S": MEMBERSHIP_ID}, "version": {"N": "2"}})
     with pytest.raises(RecordError, match="record version must be 1, got 2"):

@@ -5,7 +5,6 @@ want the addresses of the main cluster.
 """
 
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,29 +16,13 @@ import boto3
 import pytest
 
 from local.user import User, deploy_arguments
+from tests.e2e.checkouts import Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
 from tests.e2e.test_zz_destroy import left_over, stack_buckets
 
-REPOSITORY = Path(__file__).parents[2]
 DEPLOY_S = 120
 """Far below the product's own timeouts: what a fault must wait for is made shorter with it."""
-NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(".git", "cdk.out", "tests", "docs", "__pycache__", ".*_cache")
 INSTANCE_ID = re.compile(r"\bi-[0-9a-f]{17}\b")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Edit:
-    """One place of the project, and what a fault makes of it."""
-
-    file: str
-    old: str
-    new: str
-
-    def make(self, checkout: Path) -> None:
-        file = checkout / self.file
-        text = file.read_text()
-        assert text.count(self.old) == 1
-        file.write_text(text.replace(self.old, self.new))
 
 
 def in_time(file: str, constant: str, *, old: str, new: str) -> Edit:
@@ -69,7 +52,7 @@ class Failure:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of the project to break."""
-    return Path(shutil.copytree(REPOSITORY, tmp_path / "checkout", ignore=NOT_PART_OF_A_CHECKOUT))
+    return copy_checkout(tmp_path)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,0 +1,63 @@
+"""The cluster deployed again: with other settings, or from a copy of the project with something changed."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from local.user import deploy_arguments
+from tests.e2e.conftest import NODES, Cluster
+
+REPOSITORY = Path(__file__).parents[2]
+NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(".git", "cdk.out", "tests", "docs", "__pycache__", ".*_cache")
+
+DEPLOY_S = 120
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edit:
+    """One place of the project, and what becomes of it."""
+
+    file: str
+    old: str
+    new: str
+
+    def make(self, checkout: Path) -> None:
+        file = checkout / self.file
+        text = file.read_text()
+        assert text.count(self.old) == 1
+        file.write_text(text.replace(self.old, self.new))
+
+
+def copy_checkout(directory: Path, *edits: Edit) -> Path:
+    """A copy below a directory, with these edits made."""
+    checkout = Path(shutil.copytree(REPOSITORY, directory / "checkout", ignore=NOT_PART_OF_A_CHECKOUT))
+    for edit in edits:
+        edit.make(checkout)
+    return checkout
+
+
+def try_deploy(
+    cluster: Cluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY
+) -> tuple[int, str]:
+    """Exit code and output of a deploy with some settings changed."""
+    changed = [word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}")]
+    done = subprocess.run(
+        ["cdk", *deploy_arguments(nodes=NODES), *changed],
+        cwd=checkout,
+        env=dict(cluster.user.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=DEPLOY_S,
+    )
+    return done.returncode, done.stdout
+
+
+def deploy(cluster: Cluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY) -> None:
+    """A deploy with some settings changed, which must succeed."""
+    code, output = try_deploy(cluster, settings, checkout=checkout)
+    assert code == 0, output
