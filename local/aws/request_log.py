@@ -18,6 +18,7 @@ _CREDENTIAL = re.compile(r"Credential=([^/,]+)/[^/]+/([^/]+)/([^/]+)/")
 _HINTS = re.compile(
     r"TableName|StackName|LogicalResourceId|UniqueId|Status|RoleArn|RoleSessionName|[lL]og(Group|Stream)Name"
     r"|Name|KeyName|AutoScalingGroupNames?(\.member\.\d+)?|InstanceId(\.\d+)?|Filters?\..*"
+    r"|LifecycleHookName|LifecycleActionResult|HealthStatus|AllocationId|AssociationId"
 )
 """Parameters that say what a request is about."""
 

@@ -85,6 +85,20 @@ def test_what_the_role_allows_is_noted_at_first_and_when_it_changes(aws: Aws, ro
             "SignalResource",
             {"StackName": "stack", "UniqueId": "i-1"},
         ),
+        (
+            "ec2",
+            {"CONTENT_TYPE": "application/x-www-form-urlencoded; charset=utf-8"},
+            b"Action=AssociateAddress&AllocationId=eipalloc-1&InstanceId=i-1&AllowReassociation=true",
+            "AssociateAddress",
+            {"AllocationId": "eipalloc-1", "InstanceId": "i-1"},
+        ),
+        (
+            "autoscaling",
+            {"CONTENT_TYPE": "application/x-www-form-urlencoded; charset=utf-8"},
+            b"Action=CompleteLifecycleAction&LifecycleHookName=drain&AutoScalingGroupName=group&InstanceId=i-1",
+            "CompleteLifecycleAction",
+            {"LifecycleHookName": "drain", "AutoScalingGroupName": "group", "InstanceId": "i-1"},
+        ),
         ("s3", {"REQUEST_METHOD": "GET", "PATH_INFO": "/bucket/key"}, b"", "GET /bucket/key", {}),
         (
             "s3",
