@@ -1,7 +1,7 @@
 """Scaling activities: what a group launched and terminated, and why a launch failed."""
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -17,29 +17,37 @@ _KEPT = 1000
 """A cluster that replaces nodes for days must not fill the memory."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Activity:
     """One line of a group's history."""
 
     group: str
+    instance_id: str
     description: str
+    cause: str
     status: str
-    message: str
-    time: datetime
+    message: str = ""
+    start: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    end: datetime | None = None
+    activity_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def finish(self) -> None:
+        """It is over, well or not."""
+        self.end = datetime.now(timezone.utc)
 
     def described(self) -> dict[str, Any]:
         """As DescribeScalingActivities returns it."""
-        return {
-            "ActivityId": str(uuid.uuid4()),
+        described = {
+            "ActivityId": self.activity_id,
             "AutoScalingGroupName": self.group,
             "Description": self.description,
-            "Cause": "a difference between desired and actual capacity",
-            "StartTime": self.time,
-            "EndTime": self.time,
+            "Cause": self.cause,
+            "StartTime": self.start,
             "StatusCode": self.status,
             "StatusMessage": self.message,
-            "Progress": 100,
+            "Progress": 100 if self.end else 50,
         }
+        return described | {"EndTime": self.end} if self.end else described
 
 
 _ACTIVITIES: list[Activity] = []
@@ -52,30 +60,69 @@ def install() -> None:
     around(AutoScalingResponse, "describe_scaling_activities", _describe)
 
 
-def _record(group: str, description: str, status: str = "Successful", message: str = "") -> None:
-    now = datetime.now(timezone.utc)
-    _ACTIVITIES.insert(0, Activity(group=group, description=description, status=status, message=message, time=now))
+def begin_termination(group: str, instance_id: str, cause: str, *, waits: bool) -> None:
+    """A group takes an instance out of service; it is over when EC2 terminates the instance."""
+    cause = f"At {_now()} an instance was taken out of service in response to {cause}."
+    status = "MidLifecycleAction" if waits else "InProgress"
+    description = f"Terminating EC2 instance: {instance_id}"
+    _record(Activity(group=group, instance_id=instance_id, description=description, cause=cause, status=status))
+
+
+def _record(activity: Activity) -> None:
+    _ACTIVITIES.insert(0, activity)
     del _ACTIVITIES[_KEPT:]
+
+
+def _record_launch(group: str, instance_id: str = "", failure: str = "") -> None:
+    cause = f"At {_now()} an instance was started in response to a difference between desired and actual capacity."
+    description = "Launching a new EC2 instance" + (f": {instance_id}" if instance_id else "")
+    status = "Failed" if failure else "Successful"
+    activity = Activity(
+        group=group, instance_id=instance_id, description=description, cause=cause, status=status, message=failure
+    )
+    activity.finish()
+    _record(activity)
+
+
+def _now() -> str:
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _launch(original: Any, group: FakeAutoScalingGroup, count: int, tags: dict[str, str]) -> None:
     before = {state.instance_id for state in group.instance_states}
+    failure = ""
     try:
         original(group, count, tags)
     except ServiceException as error:
-        reason = f"{error.message}. Launching EC2 instance failed."
-        _record(group.name, "Launching a new EC2 instance", "Failed", reason)
+        failure = f"{error.message}. Launching EC2 instance failed."
         raise
-    for state in group.instance_states:
-        if state.instance_id not in before:
-            _record(group.name, f"Launching a new EC2 instance: {state.instance_id}")
+    finally:
+        for instance_id in [s.instance_id for s in group.instance_states if s.instance_id not in before]:
+            _record_launch(group.name, instance_id)
+        if failure:
+            _record_launch(group.name, failure=failure)
 
 
 def _terminate(original: Any, backend: Any, instance_ids: list[str]) -> Any:
     for instance in backend.get_multi_instances_by_id(instance_ids):
-        if (group := _group_of(instance)) and instance.is_running():
-            _record(group, f"Terminating EC2 instance: {instance.id}")
+        group = _group_of(instance)
+        if group and instance.state != "terminated":
+            _finish_termination(group, instance.id)
     return original(backend, instance_ids)
+
+
+def _finish_termination(group: str, instance_id: str) -> None:
+    """Of an instance that ended without its group there is no activity yet."""
+    if not (activity := _unfinished(instance_id)):
+        lost = "an EC2 health check indicating it has been terminated or stopped"
+        begin_termination(group, instance_id, lost, waits=False)
+        activity = _ACTIVITIES[0]
+    activity.status = "Successful"
+    activity.finish()
+
+
+def _unfinished(instance_id: str) -> Activity | None:
+    return next((a for a in _ACTIVITIES if a.instance_id == instance_id and not a.end), None)
 
 
 def _group_of(instance: Instance) -> str | None:

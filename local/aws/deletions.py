@@ -3,19 +3,25 @@
 from collections.abc import Callable
 from typing import Any
 
+from moto.autoscaling.models import FakeAutoScalingGroup
 from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import Stack
 from moto.cloudformation.parsing import get_model_map
 from moto.ec2.models import EC2Backend, ec2_backends
 
+from local.aws import lifecycle
+
 _Deletion = Callable[[EC2Backend, Any], object]
 
 
-def delete(resource: Any, definition: dict[str, Any], stack: Stack) -> None:
-    """Delete one resource, or raise what the service refuses with.
+def delete(resource: Any, definition: dict[str, Any], stack: Stack, gone: Callable[[], None]) -> None:
+    """Delete one resource, or raise what the service refuses with; ``gone`` is called when it is gone, now or later.
 
     ``definition`` is the resource's part of the template with its references resolved.
     """
+    if isinstance(resource, FakeAutoScalingGroup):
+        _delete_group(resource, gone)
+        return
     place = stack.account_id, stack.region_name
     kind = definition["Type"]
     if deletion := _EC2_DELETIONS.get(kind):
@@ -27,6 +33,19 @@ def delete(resource: Any, definition: dict[str, Any], stack: Stack) -> None:
         get_model_map()[kind].delete_from_cloudformation_json(name, definition, *place)
     else:
         raise ValidationError(message=f"the local AWS cannot delete a resource of type {kind}")
+    gone()
+
+
+def _delete_group(group: FakeAutoScalingGroup, gone: Callable[[], None]) -> None:
+    """Scale to nothing first: the instances' hooks hold until they are done, as a group is not deleted by force."""
+
+    def emptied() -> None:
+        # somebody may have deleted it already
+        if group.name in group.autoscaling_backend.autoscaling_groups:
+            group.autoscaling_backend.delete_auto_scaling_group(group.name)
+        gone()
+
+    lifecycle.empty(group, emptied)
 
 
 def _delete_nat_gateway(backend: EC2Backend, gateway: Any) -> None:

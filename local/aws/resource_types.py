@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from moto.autoscaling.models import AutoScalingBackend, autoscaling_backends
+from moto.autoscaling.models import autoscaling_backends
 from moto.cloudformation import parsing
 from moto.core.common_models import CloudFormationModel
+
+from local.aws import hooks
 
 _Properties = dict[str, Any]
 
@@ -102,16 +104,8 @@ class _LifecycleHook(_Accepted, CloudFormationModel):
         return "AWS::AutoScaling::LifecycleHook"
 
     def put(self, account: str, region: str) -> None:
-        backend: AutoScalingBackend = autoscaling_backends[account][region]
-        hook: Any = backend.create_lifecycle_hook(
-            self.name,
-            self.properties["AutoScalingGroupName"],
-            self.properties["LifecycleTransition"],
-            self.properties.get("HeartbeatTimeout"),
-            self.properties.get("DefaultResult", "ABANDON"),
-        )
-        hook.notification_target_arn = self.properties.get("NotificationTargetARN")
-        hook.role_arn = self.properties.get("RoleARN")
+        specification = {"LifecycleHookName": self.name} | self.properties
+        hooks.put(autoscaling_backends[account][region], self.properties["AutoScalingGroupName"], specification)
 
     def delete(self, account: str, region: str) -> None:
         group = self.properties["AutoScalingGroupName"]

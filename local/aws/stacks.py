@@ -11,19 +11,15 @@ from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import CloudFormationBackend, Stack
-from moto.core.exceptions import ServiceException
 from moto.ec2.models.core import TaggedEC2Resource
-from werkzeug.exceptions import HTTPException
 
-from local.aws import deletions, events, updates, waits
+from local.aws import events, removals, updates, waits
 from local.aws.dependencies import creation_order, dependencies
 from local.aws.patching import around
+from local.aws.removals import REFUSALS
 from local.aws.serial import LOCK
 
 logger = logging.getLogger(__name__)
-
-REFUSALS = (ServiceException, HTTPException)
-"""How moto says no: both families of its exceptions."""
 
 _SETTLED = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
 
@@ -70,7 +66,7 @@ def advance(stack: Stack) -> None:
             try:
                 _create_resource(stack, logical_id)
             except REFUSALS as error:
-                roll_back(stack, logical_id, _reason(error))
+                roll_back(stack, logical_id, removals.reason(error))
                 return
         if not waits.waiting(stack, logical_id):
             finished.add(logical_id)
@@ -90,8 +86,11 @@ def roll_back(stack: Stack, logical_id: str, reason: str) -> None:
     events.record(stack, logical_id, "CREATE_FAILED", reason)
     why = f"The following resource(s) failed to create: [{logical_id}]. Rollback requested by user."
     events.record_stack(stack, "ROLLBACK_IN_PROGRESS", why)
-    failed = _delete_resources(stack, retained=("Retain",))
-    events.record_stack(stack, "ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE")
+
+    def finished(failed: list[str]) -> None:
+        events.record_stack(stack, "ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE")
+
+    removals.start(stack, stack.resource_map._resource_json_map, retained=("Retain",), finished=finished)
 
 
 def _expired(stack: Stack, logical_id: str) -> None:
@@ -156,25 +155,24 @@ def _update(
     stack.resource_map.tags |= stack.tags
     events.record_stack(stack, "UPDATE_IN_PROGRESS", "User Initiated")
     try:
-        _change(stack, template, parameters)
+        _change(stack, template, parameters, "UPDATE")
     except REFUSALS as error:
-        events.record_stack(stack, "UPDATE_ROLLBACK_IN_PROGRESS", _reason(error))
+        events.record_stack(stack, "UPDATE_ROLLBACK_IN_PROGRESS", removals.reason(error))
         _change_back(stack, *before)
-    else:
-        events.record_stack(stack, "UPDATE_COMPLETE")
 
 
 def _change_back(stack: Stack, template: str | dict[str, Any], parameters: dict[str, Any]) -> None:
     try:
-        _change(stack, template, parameters)
+        _change(stack, template, parameters, "UPDATE_ROLLBACK")
     except REFUSALS as error:
-        events.record_stack(stack, "UPDATE_ROLLBACK_FAILED", _reason(error))
-    else:
-        events.record_stack(stack, "UPDATE_ROLLBACK_COMPLETE")
+        events.record_stack(stack, "UPDATE_ROLLBACK_FAILED", removals.reason(error))
 
 
-def _change(stack: Stack, template: str | dict[str, Any], parameters: dict[str, Any] | None) -> None:
-    """Make the resources those of the template: add and change in order, then remove."""
+def _change(stack: Stack, template: str | dict[str, Any], parameters: dict[str, Any] | None, direction: str) -> None:
+    """Make the resources those of the template: add and change in order, then remove.
+
+    What cannot be removed is left, and is no longer the stack's: CloudFormation does not roll back for that.
+    """
     resource_map = stack.resource_map
     old = resource_map._resource_json_map
     stack.template = template
@@ -189,11 +187,17 @@ def _change(stack: Stack, template: str | dict[str, Any], parameters: dict[str, 
     resource_map.load_conditions()
     for logical_id in creation_order(new):
         _change_resource(stack, logical_id)
-    for logical_id in reversed(creation_order(old)):
-        if logical_id not in new:
-            _delete_resource(stack, logical_id, retained=("Retain", "RetainExceptOnCreate"))
-    resource_map._resource_json_map = new
-    stack.output_map = stack._create_output_map()
+    events.record_stack(stack, f"{direction}_COMPLETE_CLEANUP_IN_PROGRESS")
+
+    def finished(left: list[str]) -> None:
+        for logical_id in left:
+            resource_map._parsed_resources.pop(logical_id, None)
+            updates.forget(stack, logical_id)
+        resource_map._resource_json_map = new
+        stack.output_map = stack._create_output_map()
+        events.record_stack(stack, f"{direction}_COMPLETE")
+
+    removals.start(stack, old.keys() - new.keys(), retained=("Retain", "RetainExceptOnCreate"), finished=finished)
 
 
 def _change_resource(stack: Stack, logical_id: str) -> None:
@@ -204,53 +208,33 @@ def _change_resource(stack: Stack, logical_id: str) -> None:
         try:
             updates.update(stack, logical_id)
         except REFUSALS as error:
-            events.record(stack, logical_id, "UPDATE_FAILED", _reason(error))
+            events.record(stack, logical_id, "UPDATE_FAILED", removals.reason(error))
             raise
         events.record(stack, logical_id, "UPDATE_COMPLETE")
 
 
 def _delete_stack(_original: Any, backend: CloudFormationBackend, name_or_stack_id: str) -> None:
     for stack in [s for s in backend.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
-        waits.forget(stack)
-        events.record_stack(stack, "DELETE_IN_PROGRESS", "User Initiated")
-        if failed := _delete_resources(stack, retained=("Retain", "RetainExceptOnCreate")):
+        if stack.status != "DELETE_IN_PROGRESS":
+            _delete_one_stack(backend, stack)
+
+
+def _delete_one_stack(backend: CloudFormationBackend, stack: Stack) -> None:
+    waits.forget(stack)
+    events.record_stack(stack, "DELETE_IN_PROGRESS", "User Initiated")
+
+    def finished(failed: list[str]) -> None:
+        if failed:
             why = f"The following resource(s) failed to delete: [{', '.join(failed)}]."
             events.record_stack(stack, "DELETE_FAILED", why)
-            continue
+            return
         events.record_stack(stack, "DELETE_COMPLETE")
         backend.deleted_stacks[stack.stack_id] = backend.stacks.pop(stack.stack_id)
         for name in [n for n, e in backend.exports.items() if e.exporting_stack_id == stack.stack_id]:
             del backend.exports[name]
 
-
-def _delete_resources(stack: Stack, *, retained: tuple[str, ...]) -> list[str]:
-    """Delete in reverse order of creation; returns the logical ids that a service refused to delete."""
-    failed = []
-    for logical_id in reversed(creation_order(stack.resource_map._resource_json_map)):
-        try:
-            _delete_resource(stack, logical_id, retained=retained)
-        except REFUSALS as error:
-            events.record(stack, logical_id, "DELETE_FAILED", _reason(error))
-            failed.append(logical_id)
-    return failed
-
-
-def _delete_resource(stack: Stack, logical_id: str, *, retained: tuple[str, ...]) -> None:
-    resource_map = stack.resource_map
-    definition = resource_map._resource_json_map[logical_id]
-    resource = resource_map._parsed_resources.get(logical_id)
-    if resource is not None and definition.get("DeletionPolicy") in retained:
-        events.record(stack, logical_id, "DELETE_SKIPPED")
-    elif resource is not None:
-        events.record(stack, logical_id, "DELETE_IN_PROGRESS")
-        deletions.delete(resource, updates.remembered(stack, logical_id), stack)
-        events.record(stack, logical_id, "DELETE_COMPLETE")
-    resource_map._parsed_resources.pop(logical_id, None)
-    updates.forget(stack, logical_id)
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "message", None) or error)
+    resources = stack.resource_map._resource_json_map
+    removals.start(stack, resources, retained=("Retain", "RetainExceptOnCreate"), finished=finished)
 
 
 def _outputs(original: Any, stack: Stack) -> list[dict[str, Any]] | None:

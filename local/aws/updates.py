@@ -12,7 +12,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.logs.models import LogGroup, logs_backends
 
-from local.aws import security_groups
+from local.aws import hooks, security_groups
 
 _Definition = dict[str, Any]
 
@@ -109,10 +109,11 @@ def _without_tags(definition: _Definition) -> _Definition:
     return {key: value for key, value in definition["Properties"].items() if key != "Tags"}
 
 
-def _update_group(group: FakeAutoScalingGroup, _old: _Definition, new: _Definition) -> None:
+def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definition) -> None:
     """Resize, and launch from another template version from now on; members stay as they are."""
     group.tags = copy.deepcopy(new.get("Tags", []))
     group.termination_policies = new.get("TerminationPolicies", ["Default"])
+    hooks.update(group, *(each.get("LifecycleHookSpecificationList", []) for each in (old, new)))
     group.update(
         new.get("AvailabilityZones", []),
         _number(new.get("DesiredCapacity")),
@@ -121,7 +122,7 @@ def _update_group(group: FakeAutoScalingGroup, _old: _Definition, new: _Definiti
         new.get("LaunchConfigurationName", ""),
         new.get("LaunchTemplate", {}),
         ",".join(new.get("VPCZoneIdentifier", [])),
-        int(new.get("HealthCheckGracePeriod", 300)),
+        int(new.get("HealthCheckGracePeriod", 0)),
         new.get("HealthCheckType", "EC2"),
     )
 

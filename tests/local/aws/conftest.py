@@ -22,5 +22,15 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 def stacks(aws: Aws) -> Iterator[Stacks]:
     made = Stacks(aws=aws)
     yield made
+    end_hooks(aws)
     for name in made.names:
         made.cloudformation.delete_stack(StackName=name)
+
+
+def end_hooks(aws: Aws) -> None:
+    """Whoever waits for a hook goes on when the hook is deleted."""
+    autoscaling = aws.client("autoscaling")
+    for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]:
+        name = group["AutoScalingGroupName"]
+        for hook in autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]:
+            autoscaling.delete_lifecycle_hook(AutoScalingGroupName=name, LifecycleHookName=hook["LifecycleHookName"])

@@ -102,3 +102,53 @@ def wait_until(condition: Callable[[], bool], what: str, limit_s: float = 20) ->
     while not condition():
         assert time.monotonic() < end, f"waited {limit_s} s for {what}"
         time.sleep(0.05)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """An Auto Scaling group of a stack."""
+
+    aws: Aws
+    name: str
+
+    @property
+    def autoscaling(self) -> Any:
+        return self.aws.client("autoscaling")
+
+    def described(self) -> dict[str, Any]:
+        found = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[self.name])
+        return dict(found["AutoScalingGroups"][0])
+
+    def members(self) -> dict[str, str]:
+        """Lifecycle state by instance id."""
+        return {i["InstanceId"]: i["LifecycleState"] for i in self.described()["Instances"]}
+
+    def in_service(self) -> set[str]:
+        return {name for name, state in self.members().items() if state == "InService"}
+
+    def waiting(self) -> set[str]:
+        return {name for name, state in self.members().items() if state == "Terminating:Wait"}
+
+    def terminate(self, instance_id: str, *, decrement: bool = False) -> None:
+        self.autoscaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=instance_id, ShouldDecrementDesiredCapacity=decrement
+        )
+
+    def complete(self, instance_id: str, hook: str = "drain", result: str = "CONTINUE") -> None:
+        self.autoscaling.complete_lifecycle_action(
+            AutoScalingGroupName=self.name,
+            LifecycleHookName=hook,
+            InstanceId=instance_id,
+            LifecycleActionResult=result,
+        )
+
+    def activities(self) -> list[tuple[str, str]]:
+        """Status and description, newest first."""
+        answer = self.autoscaling.describe_scaling_activities(AutoScalingGroupName=self.name)
+        return [(found["StatusCode"], found["Description"]) for found in answer["Activities"]]
+
+
+def state(aws: Aws, instance_id: str) -> str:
+    """What EC2 says of an instance."""
+    reservation = aws.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]
+    return str(reservation["Instances"][0]["State"]["Name"])

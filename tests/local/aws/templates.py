@@ -125,10 +125,24 @@ def launch_template(**data: Any) -> dict[str, Any]:
     return resource("EC2::LaunchTemplate", LaunchTemplateData=settings | data)
 
 
-def group(size: int, subnet: str = "Private", signals: int = 0, timeout: str = "PT15M") -> dict[str, Any]:
+def hook(seconds: int, name: str = "drain", result: str = "CONTINUE") -> dict[str, Any]:
+    """A terminating lifecycle hook inline in a group."""
+    return {
+        "LifecycleHookName": name,
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+        "HeartbeatTimeout": seconds,
+        "DefaultResult": result,
+    }
+
+
+def group(
+    size: int, subnet: str = "Private", signals: int = 0, timeout: str = "PT15M", **properties: Any
+) -> dict[str, Any]:
     """A group of nodes, launched from the template ``Template``."""
     made = resource(
         "AutoScaling::AutoScalingGroup",
+        # a gateway that public addresses still use cannot be detached
+        depends_on="PublicRoute" if subnet == "Public" else None,
         MinSize=str(size),
         MaxSize=str(size),
         DesiredCapacity=str(size),
@@ -138,6 +152,7 @@ def group(size: int, subnet: str = "Private", signals: int = 0, timeout: str = "
             "Version": attribute("LatestVersionNumber", "Template"),
         },
         Tags=[{"Key": "cluster", "Value": "test", "PropagateAtLaunch": True}],
+        **properties,
     )
     policy = {"CreationPolicy": {"ResourceSignal": {"Count": signals, "Timeout": timeout}}}
     return made | policy if signals else made

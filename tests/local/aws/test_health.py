@@ -1,0 +1,78 @@
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local.aws.harness import Aws, Group, Stacks, state, wait_until
+from tests.local.aws.templates import cluster, group, hook, launch_template
+
+
+def made(stacks: Stacks, size: int, **properties: Any) -> Group:
+    stacks.create(cluster(Group=group(size, **properties)))
+    return Group(aws=stacks.aws, name=stacks.physical_id("Group"))
+
+
+def test_unhealthy_instance_is_replaced(aws: Aws, stacks: Stacks) -> None:
+    members = made(stacks, 2)
+    before = members.in_service()
+    sick = min(before)
+    members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
+    assert state(aws, sick) == "terminated"
+    assert len(members.in_service()) == 2
+    assert before - {sick} < members.in_service()
+    assert members.described()["DesiredCapacity"] == 2
+    answer = members.autoscaling.describe_scaling_activities(AutoScalingGroupName=members.name)["Activities"]
+    assert answer[1]["Cause"].endswith("an instance was taken out of service in response to a user health-check.")
+
+
+def test_unhealthy_instance_waits_for_its_hook(aws: Aws, stacks: Stacks) -> None:
+    members = made(stacks, 1, LifecycleHookSpecificationList=[hook(600)])
+    (sick,) = members.in_service()
+    members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
+    assert state(aws, sick) == "running"
+    found = {i["InstanceId"]: (i["HealthStatus"], i["LifecycleState"]) for i in members.described()["Instances"]}
+    assert found.pop(sick) == ("Unhealthy", "Terminating:Wait")
+    assert [*found.values()] == [("Healthy", "InService")]
+    with pytest.raises(ClientError, match=f"The instance {sick} is not in InService"):
+        members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Healthy")
+
+
+def test_grace_period_is_respected_unless_told_otherwise(stacks: Stacks) -> None:
+    members = made(stacks, 1, HealthCheckGracePeriod=600)
+    (young,) = members.in_service()
+    members.autoscaling.set_instance_health(InstanceId=young, HealthStatus="Unhealthy")
+    assert members.in_service() == {young}
+    members.autoscaling.set_instance_health(InstanceId=young, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False)
+    assert members.in_service().isdisjoint({young})
+
+
+def test_healthy_instance_stays(stacks: Stacks) -> None:
+    members = made(stacks, 1)
+    (member,) = members.in_service()
+    members.autoscaling.set_instance_health(InstanceId=member, HealthStatus="Healthy")
+    assert members.in_service() == {member}
+
+
+def test_fails_when_instance_or_status_is_unknown(stacks: Stacks) -> None:
+    members = made(stacks, 1)
+    (member,) = members.in_service()
+    with pytest.raises(ClientError, match="No managed instance found for instance ID: i-00000000000000000"):
+        members.autoscaling.set_instance_health(InstanceId="i-00000000000000000", HealthStatus="Unhealthy")
+    with pytest.raises(ClientError, match=r"Valid instance health states are: \[Healthy, Unhealthy\]"):
+        members.autoscaling.set_instance_health(InstanceId=member, HealthStatus="Ill")
+
+
+def test_group_tries_again_when_it_cannot_launch_a_replacement(aws: Aws, stacks: Stacks) -> None:
+    ec2 = aws.client("ec2")
+    ec2.create_key_pair(KeyName="lost")
+    resources = cluster(Group=group(1))["Resources"] | {"Template": launch_template(KeyName="lost")}
+    stacks.create({"Resources": resources})
+    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    (sick,) = members.in_service()
+    ec2.delete_key_pair(KeyName="lost")
+    members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
+    assert members.members() == {}
+    assert members.activities()[0] == ("Failed", "Launching a new EC2 instance")
+    ec2.create_key_pair(KeyName="lost")
+    wait_until(lambda: len(members.in_service()) == 1, "the group to try again")
+    ec2.delete_key_pair(KeyName="lost")
