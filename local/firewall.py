@@ -35,7 +35,8 @@ def _permissions(rules: Iterable[Rule], *, member: str, peer: str, own_set: str)
 def _nat(instances: Iterable[Instance]) -> list[str]:
     inbound, outbound = [], []
     for instance in instances:
-        if instance.public_address:
+        # the gateway translates for subnets only whose route leads to it
+        if instance.public_address and instance.public_address == instance.internet_address:
             inbound.append(f"    iifname igw ip daddr {instance.public_address} dnat ip to {instance.address.ip}")
         if instance.internet_address:
             outbound.append(f"    oifname igw ip saddr {instance.address.ip} snat ip to {instance.internet_address}")

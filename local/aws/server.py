@@ -15,6 +15,7 @@ from local.aws import (
     activities,
     addresses,
     change_sets,
+    elastic_addresses,
     events,
     health,
     hooks,
@@ -55,6 +56,7 @@ _PARTS = (
     hooks,
     health,
     addresses,
+    elastic_addresses,
     instance_types,
     refusals,
 )

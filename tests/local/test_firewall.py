@@ -31,7 +31,7 @@ def rules() -> str:
     members = Rule(protocol="-1", from_port=0, to_port=65535, cidrs=(), group_ids=("sg-2",))
     master = instance(4, groups=("sg-1", "sg-2"), public="198.18.0.4", internet="198.18.0.4")
     worker = instance(5, groups=("sg-2",), public=None, internet="198.18.0.9")
-    lonely = instance(6, groups=("sg-2",), public=None, internet=None)
+    lonely = instance(6, groups=("sg-2",), public="198.18.0.6", internet=None)
     groups = (
         Group(group_id="sg-1", ingress=(ssh,), egress=(ANY,)),
         Group(group_id="sg-2", ingress=(members,), egress=(ANY,)),
@@ -57,6 +57,7 @@ def test_public_address_leads_to_its_instance_and_workers_leave_through_the_nat_
     assert "oifname igw ip saddr 10.0.0.4 snat ip to 198.18.0.4" in rules
     assert "oifname igw ip saddr 10.0.0.5 snat ip to 198.18.0.9" in rules
     assert "10.0.0.6 snat" not in rules
+    assert "198.18.0.6" not in rules, "no route leads from the gateway to this subnet"
 
 
 def test_a_node_without_a_route_cannot_leave(rules: str) -> None:
