@@ -5,11 +5,13 @@ Level-triggered: each pass reads what exists and starts, stops and connects node
     python -m local.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.session)
 """
 
+import contextlib
+import dataclasses
 import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +24,13 @@ from local.node import REBOOT_CODE, Node, destroy_node, restart_node, start_node
 from local.watchers import lack_of_watchers
 
 if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_ec2 import EC2Client
 
 log = logging.getLogger(__name__)
 POLL_S = 0.5
+NOT_NOW = (ClientError, BotoCoreError, LookupError)
+"""What a read between two writes of the control plane meets (a subnet just deleted): the next pass sees the rest."""
 BOOTING_AT_ONCE = 8
 """More than this on two cores only makes every node's deadline come nearer."""
 
@@ -71,8 +76,10 @@ class DataPlane:
 
     def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
         self._ec2: EC2Client = session.client("ec2")
+        self._autoscaling: AutoScalingClient = session.client("autoscaling")
         self._accounts = Accounts(session)
         self._nodes_dir = run_dir / "nodes"
+        self._notices_dir = run_dir / "notices"
         self._cgroup = cgroup
         self._layers = layers
         self._nodes: dict[str, Node] = {}
@@ -84,16 +91,21 @@ class DataPlane:
         return self._metadata.get(address)
 
     def reconcile(self) -> None:
-        inventory = read_inventory(self._ec2)
+        """One pass; an instance that cannot be served now does not hold up the others."""
+        inventory = read_inventory(self._ec2, self._autoscaling)
         wanted = {instance.instance_id: instance for instance in inventory.instances}
-        for instance_id in self._nodes.keys() - wanted.keys():
+        for instance_id in self._nodes.keys() - wanted.keys() - inventory.unreadable:
             self._stop(instance_id)
         self._load_rules(inventory)
         for instance_id, instance in wanted.items():
-            if instance_id not in self._nodes and self._has_room():
-                self._start(instance)
-        for node in list(self._nodes.values()):
-            self._follow(node)
+            with _next_time(instance_id):
+                if instance_id in self._nodes:
+                    self._update(instance)
+                elif self._has_room():
+                    self._start(instance)
+        for instance_id, node in list(self._nodes.items()):
+            with _next_time(instance_id):
+                self._follow(node)
 
     def _load_rules(self, inventory: Inventory) -> None:
         rules = firewall.render_rules(inventory)
@@ -121,6 +133,7 @@ class DataPlane:
             region=self._accounts.region,
             role_name=role["RoleName"] if role else None,
             credentials=lambda: self._accounts.credentials(role_arn, instance.instance_id),
+            notices=self._notices_dir / instance.instance_id,
         )
 
     def _start(self, instance: Instance) -> None:
@@ -129,6 +142,12 @@ class DataPlane:
             instance, nodes_dir=self._nodes_dir, cgroup=self._cgroup, layers=self._layers
         )
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
+
+    def _update(self, instance: Instance) -> None:
+        """What changes while an instance runs: its public address, its security groups, what its group wants."""
+        address = str(instance.address.ip)
+        if (known := self._metadata[address]).instance != instance:
+            self._metadata[address] = dataclasses.replace(known, instance=instance)
 
     def _stop(self, instance_id: str) -> None:
         node = self._nodes.pop(instance_id)
@@ -147,6 +166,14 @@ class DataPlane:
             self._ec2.terminate_instances(InstanceIds=[node.instance.instance_id])
 
 
+@contextlib.contextmanager
+def _next_time(instance_id: str) -> Iterator[None]:
+    try:
+        yield
+    except NOT_NOW as error:
+        log.warning("%s left as it is: %r", instance_id, error)
+
+
 def main() -> None:
     run_dir, cgroup, layers = Path(sys.argv[1]), Path(sys.argv[2]), [Path(p) for p in sys.argv[3].split(":")]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
@@ -157,8 +184,7 @@ def main() -> None:
     while True:
         try:
             plane.reconcile()
-        except (ClientError, BotoCoreError, KeyError) as error:
-            # Read between two writes of the control plane (a subnet just deleted): the next pass sees the rest.
+        except NOT_NOW as error:
             log.warning("pass given up: %r", error)
         pause.wait(POLL_S)
 

@@ -1,13 +1,20 @@
 """What the control plane says exists: read from EC2's API, as data for the firewall, the metadata and the nodes."""
 
 import base64
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, ip_network
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_ec2 import EC2Client
+
+log = logging.getLogger(__name__)
+_TARGETS = {"Pending": "InService", "Terminating": "Terminated", "EnteringStandby": "Standby", "Detaching": "Detached"}
+"""Where an instance of a group goes from a state that is not steady ("Retrieve the target lifecycle state through
+instance metadata", Amazon EC2 Auto Scaling User Guide)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +34,8 @@ class Instance:
     zone: str
     key_name: str | None
     profile_arn: str | None
+    target_state: str | None = None
+    """Lifecycle state that its Auto Scaling group wants it in; None without a group."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +64,8 @@ class Inventory:
 
     instances: tuple[Instance, ...]
     groups: tuple[Group, ...]
+    unreadable: frozenset[str] = frozenset()
+    """Instances whose records are half gone: nobody can say what they should be like."""
 
 
 def _rule(permission: Mapping[str, Any]) -> Rule:
@@ -80,54 +91,80 @@ def _default_routes(ec2: "EC2Client") -> dict[str, Mapping[str, Any]]:
 
 def _nat_addresses(ec2: "EC2Client") -> dict[str, str]:
     return {
-        gateway["NatGatewayId"]: gateway["NatGatewayAddresses"][0]["PublicIp"]
+        gateway["NatGatewayId"]: address["PublicIp"]
         for gateway in ec2.describe_nat_gateways()["NatGateways"]
-        if gateway["State"] == "available"
+        for address in gateway["NatGatewayAddresses"][:1]
+        if gateway["State"] == "available" and "PublicIp" in address
     }
 
 
-def read_inventory(ec2: "EC2Client") -> Inventory:
-    """Read the running instances and the security groups, in a handful of calls."""
-    networks = {s["SubnetId"]: ip_network(s["CidrBlock"]) for s in ec2.describe_subnets()["Subnets"]}
-    routes, nat_addresses = _default_routes(ec2), _nat_addresses(ec2)
+def target_state(lifecycle_state: str) -> str:
+    """The steady state that a member of a group is in or on its way to."""
+    state = lifecycle_state.partition(":")[0]
+    return _TARGETS.get(state, state)
 
-    def internet_address(subnet_id: str, public_address: str | None) -> str | None:
-        route = routes.get(subnet_id, {})
-        if "NatGatewayId" in route:
-            return nat_addresses.get(route["NatGatewayId"])
-        return public_address if "GatewayId" in route else None
 
-    def instance(item: Mapping[str, Any]) -> Instance:
-        prefix, public = networks[item["SubnetId"]].prefixlen, item.get("PublicIpAddress") or None
-        return Instance(
-            instance_id=item["InstanceId"],
-            address=IPv4Interface(f"{item['PrivateIpAddress']}/{prefix}"),
-            public_address=public,
-            internet_address=internet_address(item["SubnetId"], public),
-            group_ids=tuple(sorted(g["GroupId"] for g in item["SecurityGroups"])),
-            instance_type=item["InstanceType"],
-            image_id=item["ImageId"],
-            subnet_id=item["SubnetId"],
-            vpc_id=item["VpcId"],
-            zone=item["Placement"]["AvailabilityZone"],
-            key_name=item.get("KeyName") or None,
-            profile_arn=item.get("IamInstanceProfile", {}).get("Arn"),
+def _target_states(autoscaling: "AutoScalingClient") -> dict[str, str]:
+    members = autoscaling.describe_auto_scaling_instances()["AutoScalingInstances"]
+    return {member["InstanceId"]: target_state(member["LifecycleState"]) for member in members}
+
+
+def _groups(ec2: "EC2Client") -> tuple[Group, ...]:
+    return tuple(
+        Group(
+            group_id=g["GroupId"],
+            ingress=tuple(_rule(dict(p)) for p in g["IpPermissions"]),
+            egress=tuple(_rule(dict(p)) for p in g["IpPermissionsEgress"]),
         )
+        for g in ec2.describe_security_groups()["SecurityGroups"]
+    )
 
+
+def _instance(
+    item: Mapping[str, Any], *, prefix: int, internet_address: str | None, target_state: str | None
+) -> Instance:
+    return Instance(
+        instance_id=item["InstanceId"],
+        address=IPv4Interface(f"{item['PrivateIpAddress']}/{prefix}"),
+        public_address=item.get("PublicIpAddress") or None,
+        internet_address=internet_address,
+        group_ids=tuple(sorted(g["GroupId"] for g in item["SecurityGroups"])),
+        instance_type=item["InstanceType"],
+        image_id=item["ImageId"],
+        subnet_id=item["SubnetId"],
+        vpc_id=item["VpcId"],
+        zone=item["Placement"]["AvailabilityZone"],
+        key_name=item.get("KeyName") or None,
+        profile_arn=item.get("IamInstanceProfile", {}).get("Arn"),
+        target_state=target_state,
+    )
+
+
+def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:
+    """Read the running instances and the security groups, in a handful of calls."""
+    prefixes = {s["SubnetId"]: ip_network(s["CidrBlock"]).prefixlen for s in ec2.describe_subnets()["Subnets"]}
+    routes, nat_addresses, targets = _default_routes(ec2), _nat_addresses(ec2), _target_states(autoscaling)
     reservations = ec2.describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}])[
         "Reservations"
     ]
-    return Inventory(
-        instances=tuple(instance(dict(i)) for r in reservations for i in r["Instances"]),
-        groups=tuple(
-            Group(
-                group_id=g["GroupId"],
-                ingress=tuple(_rule(dict(p)) for p in g["IpPermissions"]),
-                egress=tuple(_rule(dict(p)) for p in g["IpPermissionsEgress"]),
-            )
-            for g in ec2.describe_security_groups()["SecurityGroups"]
-        ),
-    )
+    items: list[Mapping[str, Any]] = [dict(i) for r in reservations for i in r["Instances"]]
+
+    def internet_address(item: Mapping[str, Any]) -> str | None:
+        route = routes.get(item["SubnetId"], {})
+        if "NatGatewayId" in route:
+            return nat_addresses.get(route["NatGatewayId"])
+        return (item.get("PublicIpAddress") or None) if "GatewayId" in route else None
+
+    instances, unreadable = [], set()
+    for item in items:
+        name = item["InstanceId"]
+        try:
+            prefix, internet = prefixes[item["SubnetId"]], internet_address(item)
+            instances.append(_instance(item, prefix=prefix, internet_address=internet, target_state=targets.get(name)))
+        except KeyError as error:
+            log.warning("%s: its record has no %s", name, error)
+            unreadable.add(name)
+    return Inventory(instances=tuple(instances), groups=_groups(ec2), unreadable=frozenset(unreadable))
 
 
 def read_user_data(ec2: "EC2Client", instance_id: str) -> bytes:

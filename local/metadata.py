@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from local.fabric import in_namespace, mac_address
@@ -22,6 +23,10 @@ Tree = Mapping[str, Any]
 TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105  (the name of a header)
 TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 MAX_TTL_S = 21600
+SPOT_INSTANCE_ACTION = "spot-instance-action"
+"""File of a Spot interruption notice: ``{"action": "terminate", "time": "2026-01-02T03:04:05Z"}``."""
+REBALANCE_RECOMMENDATION = "rebalance-recommendation"
+"""File of a rebalance recommendation: ``{"noticeTime": "2026-01-02T03:04:05Z"}``."""
 VERSIONS = ("latest", "2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04")
 
 
@@ -37,6 +42,8 @@ class Metadata:
     role_name: str | None
     credentials: Callable[[], Mapping[str, Any]]
     """Fresh temporary credentials of the instance's role, as STS returns them."""
+    notices: Path
+    """Directory of the instance; a file in it is a notice that EC2 gives, served from when it appears."""
 
 
 def _interface(metadata: Metadata) -> Tree:
@@ -77,6 +84,13 @@ def _identity_document(metadata: Metadata) -> str:
     })  # fmt: skip
 
 
+def _notice(metadata: Metadata, name: str) -> str:
+    try:
+        return (metadata.notices / name).read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def metadata_tree(metadata: Metadata) -> Tree:
     """What lies below a version of the service, for one instance; callables are asked when they are read."""
     instance = metadata.instance
@@ -98,6 +112,12 @@ def metadata_tree(metadata: Metadata) -> Tree:
     }
     if instance.public_address:
         values["public-ipv4"] = instance.public_address
+    if instance.target_state:
+        values["autoscaling"] = {"target-lifecycle-state": instance.target_state}
+    if action := _notice(metadata, SPOT_INSTANCE_ACTION):
+        values["spot"] = {"instance-action": action}
+    if recommendation := _notice(metadata, REBALANCE_RECOMMENDATION):
+        values["events"] = {"recommendations": {"rebalance": recommendation}}
     if metadata.role_name:
         values["iam"] = _role(metadata)
     if metadata.public_key:

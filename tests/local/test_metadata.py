@@ -1,9 +1,11 @@
+import dataclasses
 import json
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
-from local.metadata import Metadata, lookup
+from local.metadata import REBALANCE_RECOMMENDATION, SPOT_INSTANCE_ACTION, Metadata, lookup
 from tests.local.test_firewall import instance
 
 CREDENTIALS = {
@@ -15,7 +17,7 @@ CREDENTIALS = {
 
 
 @pytest.fixture
-def metadata() -> Metadata:
+def metadata(tmp_path: Path) -> Metadata:
     return Metadata(
         instance=instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4"),
         user_data=b"#!/bin/bash\n\xff",
@@ -24,6 +26,7 @@ def metadata() -> Metadata:
         region="us-east-1",
         role_name="node-role",
         credentials=lambda: CREDENTIALS,
+        notices=tmp_path / "notices",
     )
 
 
@@ -58,3 +61,27 @@ def test_identity_document_names_the_instance(metadata: Metadata) -> None:
     answer = lookup(metadata, "/latest/dynamic/instance-identity/document")
     assert answer is not None
     assert json.loads(answer)["instanceId"] == metadata.instance.instance_id
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "body"),
+    [
+        (SPOT_INSTANCE_ACTION, "spot/instance-action", '{"action": "terminate", "time": "2026-01-02T03:04:05Z"}'),
+        (REBALANCE_RECOMMENDATION, "events/recommendations/rebalance", '{"noticeTime": "2026-01-02T03:04:05Z"}'),
+    ],
+)
+def test_notice_is_there_from_when_it_is_given(metadata: Metadata, file: str, path: str, body: str) -> None:
+    category = path.split("/")[0].encode() + b"/"
+    assert lookup(metadata, f"/latest/meta-data/{path}") is None
+    assert category not in (lookup(metadata, "/latest/meta-data/") or b"").splitlines()
+    metadata.notices.mkdir()
+    (metadata.notices / file).write_text(body)
+    assert lookup(metadata, f"/latest/meta-data/{path}") == body.encode()
+    assert category in (lookup(metadata, "/latest/meta-data/") or b"").splitlines()
+
+
+def test_target_lifecycle_state_is_that_of_the_group(metadata: Metadata) -> None:
+    path = "/latest/meta-data/autoscaling/target-lifecycle-state"
+    assert lookup(metadata, path) is None
+    leaving = dataclasses.replace(metadata.instance, target_state="Terminated")
+    assert lookup(dataclasses.replace(metadata, instance=leaving), path) == b"Terminated"

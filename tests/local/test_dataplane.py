@@ -1,0 +1,109 @@
+"""Passes of the data plane over inventories that a test makes up; nodes are names only."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local import dataplane, fabric
+from local.inventory import Instance, Inventory
+from tests.local.test_firewall import instance
+
+ONE = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
+TWO = instance(5, groups=("sg-1",), public=None, internet=None)
+
+
+class Refusing:
+    """A control plane that knows nothing any more, but the user data of some instances."""
+
+    def __init__(self, unknown: set[str]) -> None:
+        self.unknown = unknown
+        self.meta = SimpleNamespace(region_name="us-east-1")
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Account": "123456789012"}
+
+    def describe_instance_attribute(self, InstanceId: str, Attribute: str) -> dict[str, Any]:  # noqa: N803
+        if InstanceId in self.unknown:
+            error = {"Error": {"Code": "InvalidInstanceID.NotFound", "Message": "gone"}}
+            raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]
+        return {Attribute: {}, "UserData": {}}
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class World:
+    """What the control plane says, and which nodes run."""
+
+    plane: dataplane.DataPlane
+    inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
+    running: list[str] = dataclasses.field(default_factory=list)
+
+    def see(self, *instances: Instance, unreadable: frozenset[str] = frozenset()) -> None:
+        self.inventory = Inventory(instances=instances, groups=(), unreadable=unreadable)
+        self.plane.reconcile()
+
+
+@pytest.fixture
+def unknown() -> set[str]:
+    """Instances that EC2 knows no more when it is asked for details."""
+    return set()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) -> World:
+    session: Any = SimpleNamespace(client=lambda _service: Refusing(unknown))
+    plane = dataplane.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
+    world = World(plane=plane)
+
+    def start(instance: Instance, **_places: Any) -> Any:
+        world.running.append(instance.instance_id)
+        return SimpleNamespace(instance=instance, disk=tmp_path / "disk", has_ended=lambda: None)
+
+    replacements: dict[str, Callable[..., Any]] = {
+        "read_inventory": lambda *_clients: world.inventory,
+        "start_node": start,
+        "destroy_node": lambda node: world.running.remove(node.instance.instance_id),
+    }
+    for name, replacement in replacements.items():
+        monkeypatch.setattr(dataplane, name, replacement)
+    monkeypatch.setattr(fabric, "load_rules", lambda _rules: None)
+    return world
+
+
+def test_nodes_follow_the_control_plane(world: World) -> None:
+    world.see(ONE, TWO)
+    assert world.running == [ONE.instance_id, TWO.instance_id]
+    world.see(TWO)
+    assert world.running == [TWO.instance_id]
+
+
+def test_instance_that_cannot_be_described_does_not_hold_up_the_others(world: World, unknown: set[str]) -> None:
+    unknown.add(ONE.instance_id)
+    world.see(ONE, TWO)
+    assert world.running == [TWO.instance_id]
+    unknown.clear()
+    world.see(ONE, TWO)
+    assert sorted(world.running) == [ONE.instance_id, TWO.instance_id]
+
+
+def test_node_whose_record_is_half_gone_is_left_as_it_is(world: World) -> None:
+    world.see(ONE, TWO)
+    world.see(TWO, unreadable=frozenset({ONE.instance_id}))
+    assert sorted(world.running) == [ONE.instance_id, TWO.instance_id]
+    world.see(TWO)
+    assert world.running == [TWO.instance_id]
+
+
+def test_metadata_of_a_running_instance_follows(world: World, tmp_path: Path) -> None:
+    world.see(ONE)
+    moved = dataclasses.replace(ONE, public_address="198.18.0.99", target_state="Terminated")
+    world.see(moved)
+    found = world.plane.find("10.0.0.4")
+    assert found is not None
+    assert found.instance == moved
+    assert found.notices == tmp_path / "notices" / ONE.instance_id
+    assert world.running == [ONE.instance_id]
