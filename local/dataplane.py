@@ -19,7 +19,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local import fabric, firewall, metadata
-from local.inventory import Instance, Inventory, read_inventory, read_user_data
+from local.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
 from local.node import REBOOT_CODE, Node, destroy_node, restart_node, start_node
 from local.watchers import lack_of_watchers
 
@@ -139,7 +139,11 @@ class DataPlane:
     def _start(self, instance: Instance) -> None:
         self._metadata[str(instance.address.ip)] = self._describe(instance)
         self._nodes[instance.instance_id] = start_node(
-            instance, nodes_dir=self._nodes_dir, cgroup=self._cgroup, layers=self._layers
+            instance,
+            nodes_dir=self._nodes_dir,
+            cgroup=self._cgroup,
+            layers=self._layers,
+            gpu_models=read_gpu_models(self._ec2, instance.instance_type),
         )
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
 

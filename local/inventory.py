@@ -171,3 +171,15 @@ def read_user_data(ec2: "EC2Client", instance_id: str) -> bytes:
     """The user data of an instance, decoded; empty when it has none."""
     attribute = ec2.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
     return base64.b64decode(attribute["UserData"].get("Value", ""))
+
+
+def read_gpu_models(ec2: "EC2Client", instance_type: str) -> tuple[str, ...]:
+    """The model of each NVIDIA GPU that an instance type has."""
+    # the client's type lists the names of its day
+    wanted: list[Any] = [instance_type]
+    gpus = [
+        gpu
+        for found in ec2.describe_instance_types(InstanceTypes=wanted)["InstanceTypes"]
+        for gpu in found.get("GpuInfo", {}).get("Gpus", [])
+    ]
+    return tuple(gpu["Name"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA" for _ in range(gpu["Count"]))

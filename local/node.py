@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import time
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from local import fabric
+from local import fabric, nvidia_smi
 from local.inventory import Instance
 
 log = logging.getLogger(__name__)
@@ -52,10 +54,26 @@ def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Pat
         )  # fmt: skip
 
 
-def start_node(instance: Instance, *, nodes_dir: Path, cgroup: Path, layers: list[Path]) -> Node:
+def install_gpus(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
+    """Give a node the command by which software counts its GPUs, and what the command is to say."""
+    uuids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{instance_id}/{index}") for index in range(len(models)))
+    lines = [f"NVIDIA {model}\tGPU-{own}\n" for model, own in zip(models, uuids, strict=True)]
+    listing, command = disk / nvidia_smi.GPUS, disk / "usr/bin/nvidia-smi"
+    for directory in (listing.parent, command.parent):
+        directory.mkdir(parents=True, exist_ok=True)
+    listing.write_text("".join(lines))
+    shutil.copyfile(nvidia_smi.__file__, command)
+    command.chmod(0o755)
+
+
+def start_node(
+    instance: Instance, *, nodes_dir: Path, cgroup: Path, layers: list[Path], gpu_models: Sequence[str] = ()
+) -> Node:
     """Plug a new node into the network and switch it on."""
     directory = nodes_dir / instance.instance_id
     directory.mkdir(parents=True)
+    if gpu_models:
+        install_gpus(directory / "upper", instance_id=instance.instance_id, models=gpu_models)
     fabric.create_node(instance.instance_id, instance.address)
     node_cgroup = cgroup / instance.instance_id
     process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)

@@ -33,6 +33,10 @@ class Refusing:
             raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]
         return {Attribute: {}, "UserData": {}}
 
+    def describe_instance_types(self, InstanceTypes: list[str]) -> dict[str, Any]:  # noqa: N803
+        gpus = [{"Manufacturer": "NVIDIA", "Name": "L4", "Count": 4}] if InstanceTypes == ["g6.12xlarge"] else []
+        return {"InstanceTypes": [{"GpuInfo": {"Gpus": gpus}}]}
+
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class World:
@@ -41,6 +45,7 @@ class World:
     plane: dataplane.DataPlane
     inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
     running: list[str] = dataclasses.field(default_factory=list)
+    gpus: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def see(self, *instances: Instance, unreadable: frozenset[str] = frozenset()) -> None:
         self.inventory = Inventory(instances=instances, groups=(), unreadable=unreadable)
@@ -59,8 +64,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
     plane = dataplane.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
     world = World(plane=plane)
 
-    def start(instance: Instance, **_places: Any) -> Any:
+    def start(instance: Instance, *, gpu_models: tuple[str, ...], **_places: Any) -> Any:
         world.running.append(instance.instance_id)
+        world.gpus[instance.instance_id] = gpu_models
         return SimpleNamespace(instance=instance, disk=tmp_path / "disk", has_ended=lambda: None)
 
     replacements: dict[str, Callable[..., Any]] = {
@@ -107,3 +113,8 @@ def test_metadata_of_a_running_instance_follows(world: World, tmp_path: Path) ->
     assert found.instance == moved
     assert found.notices == tmp_path / "notices" / ONE.instance_id
     assert world.running == [ONE.instance_id]
+
+
+def test_node_has_the_gpus_of_its_type(world: World) -> None:
+    world.see(ONE, dataclasses.replace(TWO, instance_type="g6.12xlarge"))
+    assert world.gpus == {ONE.instance_id: (), TWO.instance_id: ("L4",) * 4}

@@ -1,0 +1,68 @@
+#!/usr/bin/python3
+"""A simulated nvidia-smi: lists the GPUs of the node's instance type, of which none is there to be computed with.
+
+Nodes of the local AWS with such a type have it as /usr/bin/nvidia-smi.
+
+    nvidia-smi -L
+    nvidia-smi --query-gpu=index,name,uuid --format=csv[,noheader]
+
+Only the first GPUs are seen when /run/local-aws/gpus holds a smaller number: the others have fallen off the bus.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+GPUS = "usr/share/local-aws/gpus"
+"""What the node's type has: a line a GPU, its name and its UUID with a tab between them."""
+SEEN = "run/local-aws/gpus"
+"""How many of them are to be seen; all without this file."""
+NO_DEVICES, INVALID = 6, 2
+"""Exit codes of the real one ("RETURN VALUE" in its manual)."""
+
+
+def read_gpus(root: Path) -> list[dict[str, str]]:
+    """Values of the fields that can be asked for, of every GPU that is to be seen."""
+    rows = [line.split("\t") for line in (root / GPUS).read_text().splitlines()]
+    seen = (root / SEEN).read_text() if (root / SEEN).exists() else str(len(rows))
+    rows = rows[: int(seen)]
+    return [
+        {"index": str(index), "name": name, "uuid": uuid, "count": str(len(rows))}
+        for index, (name, uuid) in enumerate(rows)
+    ]
+
+
+def query(gpus: list[dict[str, str]], fields: list[str], *, header: bool) -> list[str]:
+    lines = [", ".join(gpu[field] for field in fields) for gpu in gpus]
+    return [", ".join(fields), *lines] if header else lines
+
+
+def main(arguments: list[str] | None = None, root: Path = Path("/")) -> int:
+    parser = argparse.ArgumentParser(
+        prog="nvidia-smi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("-L", "--list-gpus", action="store_true")
+    asked.add_argument("--query-gpu", metavar="FIELDS", type=lambda text: text.replace(" ", "").split(","))
+    parser.add_argument("--format", default="", type=lambda text: text.replace(" ", "").split(","))
+    options = parser.parse_args(arguments)
+    gpus = read_gpus(root)
+    if not gpus:
+        print("No devices were found")
+        return NO_DEVICES
+    if options.list_gpus:
+        print("\n".join(f"GPU {gpu['index']}: {gpu['name']} (UUID: {gpu['uuid']})" for gpu in gpus))
+        return 0
+    if "csv" not in options.format:
+        print("error: the simulated nvidia-smi answers --query-gpu with --format=csv only", file=sys.stderr)
+        return INVALID
+    for field in options.query_gpu:
+        if field not in gpus[0]:
+            print(f'Field "{field}" is not a valid field to query.')
+            return INVALID
+    print("\n".join(query(gpus, options.query_gpu, header="noheader" not in options.format)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
