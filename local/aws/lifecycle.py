@@ -24,7 +24,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.exceptions import ServiceException
 from moto.ec2.models.instances import InstanceBackend
 
-from local.aws import activities
+from local.aws import activities, scale_in
 from local.aws.patching import around
 from local.aws.serial import LOCK
 
@@ -180,13 +180,14 @@ def _fill(group: FakeAutoScalingGroup) -> None:
 def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capacity: int | None) -> None:
     """Those that leave already do not count, and moto would end them again."""
     wanted = (group.min_size if new_capacity is None else new_capacity) or 0
-    active = group.active_instances()
+    active, order = group.active_instances(), scale_in.order(group)
     if len(active) <= wanted:
         original(group, new_capacity)
         return
     group.desired_capacity = wanted
     shrinks = f"a difference between desired and actual capacity, shrinking the capacity from {len(active)} to {wanted}"
-    for member in [m for m in active if not m.protected_from_scale_in][: len(active) - wanted]:
+    candidates = [m for m in order if m in active and not m.protected_from_scale_in]
+    for member in candidates[: len(active) - wanted]:
         _end(group, member, shrinks)
 
 

@@ -10,30 +10,16 @@ from datetime import datetime, timezone
 from moto.autoscaling.exceptions import ValidationError
 from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 
-from local.aws.patching import around
-
 _HOUR_S = 3600
 
 _Rank = Callable[[InstanceState], float]
 """The lower, the sooner a member ends."""
 
 
-def install() -> None:
-    """Have moto find the members in the order in which they end."""
-    around(FakeAutoScalingGroup, "set_desired_capacity", _set_desired_capacity)
-
-
 def order(group: FakeAutoScalingGroup) -> list[InstanceState]:
     """The members, the first to end first; a policy decides among those that the one before holds equal."""
     ranks = [rank for policy in group.termination_policies for rank in _ranks(policy)]
     return sorted(group.instance_states, key=lambda member: [rank(member) for rank in ranks])
-
-
-def _set_desired_capacity(
-    original: Callable[[FakeAutoScalingGroup, int | None], None], group: FakeAutoScalingGroup, capacity: int | None
-) -> None:
-    group.instance_states = order(group)
-    original(group, capacity)
 
 
 def _ranks(policy: str) -> list[_Rank]:
