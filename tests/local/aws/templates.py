@@ -78,7 +78,7 @@ def ssh_from(cidr: str) -> dict[str, Any]:
     return {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIp": cidr}
 
 
-def resource(kind: str, *, depends_on: str | None = None, **properties: Any) -> dict[str, Any]:
+def resource(kind: str, *, depends_on: str | list[str] | None = None, **properties: Any) -> dict[str, Any]:
     made = {"Type": f"AWS::{kind}", "Properties": properties}
     return made if depends_on is None else made | {"DependsOn": depends_on}
 
@@ -141,8 +141,8 @@ def group(
     """A group of nodes, launched from the template ``Template``."""
     made = resource(
         "AutoScaling::AutoScalingGroup",
-        # a gateway that public addresses still use cannot be detached
-        depends_on="PublicRoute" if subnet == "Public" else None,
+        # the way out comes before and goes after: with public addresses in use the gateway cannot be detached
+        depends_on=["PublicRoute", "PublicAssociation"] if subnet == "Public" else None,
         MinSize=str(size),
         MaxSize=str(size),
         DesiredCapacity=str(size),

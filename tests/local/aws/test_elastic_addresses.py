@@ -20,7 +20,7 @@ def members(aws: Aws, stacks: Stacks) -> Group:
     own = resource("EC2::EIP", depends_on="Attachment", Domain="vpc", Tags=[{"Key": "of", "Value": "master"}])
     template = cluster(Group=group(2, "Public"), Own=own) | {"Outputs": outputs}
     # as user data that names the address makes it: released when the instances are gone
-    template["Resources"]["Group"]["DependsOn"] = ["PublicRoute", "Own"]
+    template["Resources"]["Group"]["DependsOn"].append("Own")
     stacks.create(template)
     return Group(aws=aws, name=stacks.physical_id("Group"))
 

@@ -1,0 +1,131 @@
+"""Run inside a local AWS by test_healing.py: a group of one real node that keeps an Elastic IP address.
+
+The node takes the address when it boots, tells the user's machine twice a second what it sees of itself, and completes
+its lifecycle hook when its group ends it.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from local.network import USER_ADDRESS
+from tests.local.aws.harness import Aws, Group, Stacks, state
+from tests.local.aws.templates import attribute, cluster, group, hook, launch_template, ssh_from
+
+PORT = 9999
+DEADLINE_S = 90.0
+DRAIN_S = 4
+NODE = """#!/bin/bash
+export AWS_DEFAULT_REGION=us-east-1
+meta() {
+    token=$(curl -sfX PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' http://169.254.169.254/latest/api/token)
+    curl -s -o "$2" -w '%{http_code}' -H "X-aws-ec2-metadata-token: $token" "http://169.254.169.254/latest/meta-data/$1"
+}
+value() { [ "$(meta "$1" /tmp/value)" = 200 ] && cat /tmp/value || echo none; }
+id=$(value instance-id)
+aws ec2 associate-address --allow-reassociation --allocation-id ${Own.AllocationId} --instance-id "$id"
+name=$(aws autoscaling describe-auto-scaling-instances --instance-ids "$id" \\
+    --query 'AutoScalingInstances[0].AutoScalingGroupName' --output text)
+(
+    until [ "$(value autoscaling/target-lifecycle-state)" = Terminated ]; do sleep 0.5; done
+    sleep DRAIN_S
+    aws autoscaling complete-lifecycle-action --lifecycle-hook-name drain --auto-scaling-group-name "$name" \\
+        --instance-id "$id" --lifecycle-action-result CONTINUE
+) &
+while sleep 0.5; do
+    echo "$id $(value public-ipv4) $(meta spot/instance-action /dev/null) $(nvidia-smi -L | wc -l)" \\
+        | nc -w 2 -N USER_ADDRESS PORT
+done
+"""
+
+
+@dataclass(kw_only=True, slots=True)
+class Told:
+    """The last that each node said of itself, and the address from which it came."""
+
+    by_id: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def listen(self) -> None:
+        server = socket.create_server((USER_ADDRESS, PORT))
+        threading.Thread(target=self._serve, args=(server,), daemon=True).start()
+
+    def _serve(self, server: socket.socket) -> None:
+        while True:
+            connection, (address, _port) = server.accept()
+            with connection, connection.makefile() as lines:
+                for line in lines:
+                    instance_id, *seen = line.split()
+                    self.by_id[instance_id] = (address, *seen)
+
+
+def template() -> dict[str, Any]:
+    script = NODE.replace("DRAIN_S", str(DRAIN_S)).replace("USER_ADDRESS PORT", f"{USER_ADDRESS} {PORT}")
+    user_data = {"Fn::Base64": {"Fn::Sub": script}}
+    made = cluster(Group=group(1, "Public", LifecycleHookSpecificationList=[hook(120)]))
+    made["Outputs"] = {"Address": {"Value": attribute("PublicIp", "Own")}}
+    resources: dict[str, Any] = made["Resources"]
+    resources["Own"] = {"Type": "AWS::EC2::EIP", "DependsOn": "Attachment", "Properties": {"Domain": "vpc"}}
+    resources["Template"] = launch_template(UserData=user_data, InstanceType="g6.12xlarge")
+    resources["Security"]["Properties"]["SecurityGroupIngress"] = [ssh_from(f"{USER_ADDRESS}/32")]
+    return made
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
+        time.sleep(0.1)
+    print(f"{time.monotonic() - (deadline - DEADLINE_S):5.1f} s: {what}", flush=True)
+
+
+def ssh_banner(address: str) -> str:
+    with socket.create_connection((address, 22), timeout=10) as connection:
+        return connection.recv(64).decode()
+
+
+def check(aws: Aws, run_dir: Path) -> None:
+    told, stacks = Told(), Stacks(aws=aws)
+    told.listen()
+    stacks.create(template())
+    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    address = stacks.outputs()["Address"]
+
+    def has_address(instance_id: str, notice: str = "404") -> bool:
+        return told.by_id.get(instance_id) == (address, address, notice, "4")
+
+    (first,) = members.in_service()
+    until(lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs")
+    assert ssh_banner(address).startswith("SSH-2.0")
+    notices = run_dir / "notices" / first
+    notices.mkdir(parents=True)
+    (notices / "spot-instance-action").write_text("{}")
+    until(lambda: has_address(first, "200"), "the node to see a notice")
+
+    members.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")
+    (second,) = members.in_service()
+    assert members.waiting() == {first}
+    assert state(aws, first) == "running"
+    until(lambda: not members.waiting(), "the first node to complete its hook")
+    assert state(aws, first) == "terminated"
+    until(lambda: has_address(second), "the second node to have the address")
+    assert ssh_banner(address).startswith("SSH-2.0")
+
+    next(Path("/sys/fs/cgroup").rglob(f"{second}/cgroup.kill")).write_text("1")
+    until(lambda: second not in members.members(), "the group to miss the node whose power was cut")
+    (third,) = members.in_service()
+    until(lambda: has_address(third), "the third node to have the address")
+
+    stacks.cloudformation.delete_stack(StackName="stack")
+    assert stacks.status() == "DELETE_IN_PROGRESS"
+    until(lambda: not stacks.cloudformation.describe_stacks()["Stacks"], "the stack to be deleted")
+    assert state(aws, third) == "terminated"
+    assert aws.client("ec2").describe_addresses()["Addresses"] == []
+
+
+if __name__ == "__main__":
+    check(Aws(url=os.environ["AWS_ENDPOINT_URL"], request_log=Path()), Path(os.environ["LOCAL_AWS_DIR"]))
