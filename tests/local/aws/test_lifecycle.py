@@ -142,6 +142,7 @@ def test_deleted_hook_lets_go_who_waits_for_it(aws: Aws, stacks: Stacks) -> None
 def test_hooks_follow_the_groups_template(stacks: Stacks) -> None:
     def hooks() -> dict[str, int]:
         found = members.autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=members.name)["LifecycleHooks"]
+        assert not any("RoleARN" in each or "NotificationTargetARN" in each for each in found)
         return {each["LifecycleHookName"]: each["HeartbeatTimeout"] for each in found}
 
     members = hooked(stacks, 1, hook(60, "drain"))
@@ -180,6 +181,14 @@ def test_deletion_of_a_stack_waits_and_takes_what_the_group_does_not_need(aws: A
     with pytest.raises(ClientError, match="does not exist"):
         stacks.status()
     assert subnet not in [found["SubnetId"] for found in aws.client("ec2").describe_subnets()["Subnets"]]
+
+
+def test_deletion_of_a_stack_does_not_wait_for_the_dead(aws: Aws, stacks: Stacks) -> None:
+    members = hooked(stacks, 1)
+    stacks.cloudformation.delete_stack(StackName="stack")
+    aws.client("ec2").terminate_instances(InstanceIds=[*members.waiting()])
+    with pytest.raises(ClientError, match="does not exist"):
+        stacks.status()
 
 
 def test_rollback_waits_and_can_be_overtaken_by_a_deletion(aws: Aws, stacks: Stacks) -> None:
@@ -221,6 +230,7 @@ def test_group_with_instances_is_deleted_by_force_only(aws: Aws, stacks: Stacks)
     members.autoscaling.delete_auto_scaling_group(AutoScalingGroupName=members.name, ForceDelete=True)
     assert {state(aws, one), state(aws, other)} == {"terminated"}
     assert aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"] == []
+    assert members.autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=members.name)["LifecycleHooks"] == []
     stacks.cloudformation.delete_stack(StackName="stack")
     with pytest.raises(ClientError, match="does not exist"):
         stacks.status()
