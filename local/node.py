@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import time
 import uuid
@@ -18,6 +19,8 @@ BOOT = Path(__file__).parent / "boot.sh"
 REBOOT_CODE = 133
 """systemd-nspawn's exit code when the system in it asks for a reboot."""
 KILL_TIMEOUT_S = 20.0
+SYSTEMD_REBOOT = signal.SIGRTMIN + 5
+"""systemd(1), "Signals"."""
 
 
 def host_name(instance: Instance) -> str:
@@ -27,7 +30,7 @@ def host_name(instance: Instance) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class Node:
-    """A booted node. ``directory`` holds its disk (upper/) and console log, ``cgroup`` all its processes."""
+    """A booted node. ``directory`` holds its disk and its console log, ``cgroup`` all its processes."""
 
     instance: Instance
     directory: Path
@@ -37,7 +40,7 @@ class Node:
     @property
     def disk(self) -> Path:
         """What the node wrote, seen from outside."""
-        return self.directory / "upper"
+        return self.directory / "disk/upper"
 
     def has_ended(self) -> int | None:
         """Exit code of the node's container, or None while it runs."""
@@ -86,6 +89,27 @@ def restart_node(node: Node, *, layers: list[Path]) -> None:
     node.process = _boot(node.instance, directory=node.directory, cgroup=node.cgroup, layers=layers)
 
 
+def ask_to_reboot(node: Node) -> bool:
+    """Tell the node's systemd to reboot; False when there is none to be told (yet, or any more)."""
+    init = init_process(node.cgroup)
+    if init is None:
+        return False
+    try:
+        os.kill(init, SYSTEMD_REBOOT)
+    except ProcessLookupError:  # it went down meanwhile
+        return False
+    return True
+
+
+def init_process(cgroup: Path) -> int | None:
+    """Process id, as seen from here, of a node's systemd; None when there is none (yet, or any more)."""
+    try:
+        processes = (cgroup / "payload/init.scope/cgroup.procs").read_text().split()
+    except OSError:
+        return None
+    return int(processes[0]) if processes else None
+
+
 def power_off(node: Node) -> None:
     """Cut the power: every process of the node ends at once."""
     if node.cgroup.exists():
@@ -110,4 +134,6 @@ def destroy_node(node: Node) -> None:
     """Cut the power, unplug the network, throw the disk away."""
     power_off(node)
     fabric.delete_node(node.instance.instance_id)
+    # Nodes that started later hold a copy of the mount, which goes when its mount point is removed.
+    subprocess.run(["umount", "--quiet", "--lazy", node.directory / "disk"], check=False)
     shutil.rmtree(node.directory)

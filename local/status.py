@@ -18,10 +18,10 @@ _ENDED = "User initiated (%Y-%m-%d %H:%M:%S %Z)"
 
 def node_state(run_dir: Path, instance_id: str) -> str:
     """How far a running instance has come: waiting for its turn, booting, or ready: its user data has run."""
-    disk = run_dir / "nodes" / instance_id
-    if not disk.exists():
+    node = run_dir / "nodes" / instance_id
+    if not node.exists():
         return "waiting"
-    return "ready" if (disk / f"upper/var/lib/cloud/instances/{instance_id}/boot-finished").exists() else "booting"
+    return "ready" if (node / f"disk/upper/var/lib/cloud/instances/{instance_id}/boot-finished").exists() else "booting"
 
 
 def duration(span: timedelta) -> str:

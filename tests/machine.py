@@ -27,6 +27,7 @@ def look() -> Look:
     return {
         "process": _processes(),
         "mount": frozenset(Path("/proc/mounts").read_text().splitlines()),
+        "loop device": _disks_in_use(),
         "cgroup": _names(cgroup_root(), "deeplearning-cdk-*"),
         "run": _names(runs_dir(), "*"),
         "namespace": _names(Path("/run/netns"), "*"),
@@ -72,6 +73,12 @@ def _processes() -> frozenset[str]:
         except OSError:
             continue  # it ended meanwhile
     return frozenset(strangers)
+
+
+def _disks_in_use() -> frozenset[str]:
+    """Files of runs that are still the disk of something; the kernel lets go of them after the last mount."""
+    found = {file.read_text().strip() for file in Path("/sys/block").glob("loop*/loop/backing_file")}
+    return frozenset(file for file in found if file.startswith(str(runs_dir())))
 
 
 def _checkout() -> frozenset[str]:

@@ -63,7 +63,7 @@ def group_instances(group: str) -> list[dict[str, Any]]:
 
 def node_disk(instance_id: str) -> Path:
     """What a node wrote to its disk, seen from outside the node."""
-    return Path(os.environ["LOCAL_AWS_DIR"], "nodes", instance_id, "upper")
+    return Path(os.environ["LOCAL_AWS_DIR"], "nodes", instance_id, "disk/upper")
 
 
 def aliases() -> list[str]:

@@ -18,7 +18,7 @@ subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
 image = ec2.describe_images()["Images"][0]["ImageId"]
 made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, SubnetId=subnet, InstanceType="c5.large")
 name = made["Instances"][0]["InstanceId"]
-disk = pathlib.Path(os.environ["LOCAL_AWS_DIR"], "nodes", name, "upper")
+disk = pathlib.Path(os.environ["LOCAL_AWS_DIR"], "nodes", name, "disk/upper")
 booted = disk / "var/lib/cloud/instances" / name / "boot-finished"
 deadline = time.monotonic() + 90
 while not booted.exists():

@@ -22,7 +22,7 @@ def instance(state: str, reason: str = "") -> dict[str, Any]:
 
 def test_a_node_waits_then_boots_then_is_ready(tmp_path: Path) -> None:
     assert node_state(tmp_path, "i-1") == "waiting"
-    finished = tmp_path / "nodes/i-1/upper/var/lib/cloud/instances/i-1/boot-finished"
+    finished = tmp_path / "nodes/i-1/disk/upper/var/lib/cloud/instances/i-1/boot-finished"
     (tmp_path / "nodes/i-1").mkdir(parents=True)
     assert node_state(tmp_path, "i-1") == "booting"
     finished.parent.mkdir(parents=True)
