@@ -12,15 +12,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local import fabric, firewall, metadata
+from local import fabric, firewall, metadata, notices, reboots
 from local.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
-from local.node import REBOOT_CODE, Node, destroy_node, restart_node, start_node
+from local.node import REBOOT_CODE, Node, ask_to_reboot, destroy_node, restart_node, start_node
 from local.watchers import lack_of_watchers
 
 if TYPE_CHECKING:
@@ -78,13 +79,14 @@ class DataPlane:
         self._ec2: EC2Client = session.client("ec2")
         self._autoscaling: AutoScalingClient = session.client("autoscaling")
         self._accounts = Accounts(session)
+        self._run_dir = run_dir
         self._nodes_dir = run_dir / "nodes"
-        self._notices_dir = run_dir / "notices"
         self._cgroup = cgroup
         self._layers = layers
         self._nodes: dict[str, Node] = {}
         self._metadata: dict[str, metadata.Metadata] = {}
         self._rules = ""
+        self._told_to_reboot: set[str] = set()
 
     def find(self, address: str) -> metadata.Metadata | None:
         """Metadata of the instance that has a private address."""
@@ -106,6 +108,7 @@ class DataPlane:
         for instance_id, node in list(self._nodes.items()):
             with _next_time(instance_id):
                 self._follow(node)
+                self._carry_out(node)
 
     def _load_rules(self, inventory: Inventory) -> None:
         rules = firewall.render_rules(inventory)
@@ -133,7 +136,7 @@ class DataPlane:
             region=self._accounts.region,
             role_name=role["RoleName"] if role else None,
             credentials=lambda: self._accounts.credentials(role_arn, instance.instance_id),
-            notices=self._notices_dir / instance.instance_id,
+            notices=self._run_dir / notices.DIRECTORY / instance.instance_id,
         )
 
     def _start(self, instance: Instance) -> None:
@@ -157,6 +160,8 @@ class DataPlane:
         node = self._nodes.pop(instance_id)
         self._metadata.pop(str(node.instance.address.ip), None)
         destroy_node(node)
+        self._forget_reboot(instance_id)
+        notices.forget(self._run_dir, instance_id)
         log.info("%s is gone", instance_id)
 
     def _follow(self, node: Node) -> None:
@@ -164,10 +169,32 @@ class DataPlane:
         code = node.has_ended()
         if code == REBOOT_CODE:
             log.info("%s reboots", node.instance.instance_id)
-            restart_node(node, layers=self._layers)
+            self._restart(node)
         elif code is not None:
             log.warning("%s powered off (%d)", node.instance.instance_id, code)
             self._ec2.terminate_instances(InstanceIds=[node.instance.instance_id])
+
+    def _restart(self, node: Node) -> None:
+        self._forget_reboot(node.instance.instance_id)
+        restart_node(node, layers=self._layers)
+
+    def _forget_reboot(self, instance_id: str) -> None:
+        self._told_to_reboot.discard(instance_id)
+        reboots.done(self._run_dir, instance_id)
+
+    def _carry_out(self, node: Node) -> None:
+        """Reboots that were asked for, and interruptions that were announced."""
+        instance_id = node.instance.instance_id
+        waited = reboots.requested_since(self._run_dir, instance_id)
+        if waited is not None and instance_id not in self._told_to_reboot and ask_to_reboot(node):
+            self._told_to_reboot.add(instance_id)
+        if waited is not None and waited > reboots.HARD_REBOOT_S:
+            log.warning("%s does not go down by itself and is switched off and on", instance_id)
+            self._restart(node)
+        ends_at = notices.interruption_time(self._run_dir, instance_id)
+        if ends_at is not None and ends_at <= datetime.now(timezone.utc):
+            log.info("%s is interrupted, as it was told", instance_id)
+            self._ec2.terminate_instances(InstanceIds=[instance_id])
 
 
 @contextlib.contextmanager

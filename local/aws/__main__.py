@@ -16,7 +16,13 @@ def main(arguments: list[str] | None = None) -> int:
     # a plain kill ends it as Ctrl-C does
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        server = serve(host=options.host, port=options.port, region=options.region, request_log=options.request_log)
+        server = serve(
+            host=options.host,
+            port=options.port,
+            region=options.region,
+            request_log=options.request_log,
+            failures=options.failures,
+        )
     except LocalAwsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -36,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=5000, help="0 takes a free one")
     parser.add_argument("--region", default="us-east-1", help="where the machine images are known")
     parser.add_argument("--request-log", type=Path, metavar="PATH", help="append a line of JSON a request")
+    parser.add_argument("--failures", type=Path, metavar="PATH", help="which requests of nodes fail, as JSON")
     return parser
 
 

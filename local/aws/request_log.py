@@ -8,7 +8,7 @@ import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from moto.iam.models import iam_backends
@@ -34,7 +34,7 @@ class RequestLog:
     def write(self, environ: dict[str, Any], body: bytes) -> None:
         """Append one request."""
         noted = entry(environ, body, datetime.now(timezone.utc))
-        session = _session(noted["access_key"])
+        session = session_of(noted["access_key"])
         if session:
             noted["caller"] = self._caller(session)
         self._file.write(json.dumps(noted) + "\n")
@@ -47,16 +47,28 @@ class RequestLog:
         return caller
 
 
+class Scope(NamedTuple):
+    """Who signed a request, for which region and service; empty strings when nobody did."""
+
+    access_key: str
+    region: str
+    service: str
+
+
+def scope(environ: dict[str, Any]) -> Scope:
+    match = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+    return Scope(*match.groups()) if match else Scope("", "", "")
+
+
 def entry(environ: dict[str, Any], body: bytes, now: datetime) -> dict[str, Any]:
     """What is noted of a request."""
-    match = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
-    access_key, region, service = match.groups() if match else ("", "", "")
+    asked = scope(environ)
     action, parameters = _action(environ, body)
     return {
         "time": now.isoformat(timespec="milliseconds"),
-        "access_key": access_key,
-        "region": region,
-        "service": service,
+        "access_key": asked.access_key,
+        "region": asked.region,
+        "service": asked.service,
         "action": action,
         "resources": _resources(parameters),
     }
@@ -95,7 +107,7 @@ def _resources(parameters: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _session(access_key: str) -> AssumedRole | None:
+def session_of(access_key: str) -> AssumedRole | None:
     """The session that STS issued an access key for."""
     for partitions in sts_backends.values():
         for backend in partitions.values():

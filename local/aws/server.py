@@ -10,6 +10,7 @@ from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.wrappers import Response
 
 from local.aws import (
     activities,
@@ -23,6 +24,7 @@ from local.aws import (
     instance_types,
     launch,
     lifecycle,
+    reboots,
     refusals,
     resource_types,
     routes,
@@ -32,7 +34,8 @@ from local.aws import (
     stacks,
     trail,
 )
-from local.aws.request_log import RequestLog
+from local.aws.failures import Failures
+from local.aws.request_log import RequestLog, scope, session_of
 from local.aws.serial import LOCK
 
 MOTO_VERSION = "5.2.5"
@@ -57,6 +60,7 @@ _PARTS = (
     elastic_addresses,
     instance_types,
     refusals,
+    reboots,
 )
 """What is added to moto, inner parts first."""
 
@@ -65,7 +69,9 @@ class LocalAwsError(Exception):
     """Why the server cannot run, in one line."""
 
 
-def serve(*, host: str, port: int, region: str, request_log: Path | None = None) -> BaseWSGIServer:
+def serve(
+    *, host: str, port: int, region: str, request_log: Path | None = None, failures: Path | None = None
+) -> BaseWSGIServer:
     """A server that listens already; the caller runs its ``serve_forever``."""
     if version("moto") != MOTO_VERSION:
         raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
@@ -81,7 +87,8 @@ def serve(*, host: str, port: int, region: str, request_log: Path | None = None)
             listener.bind((host, port))
             listener.listen(128)
             fd = listener.fileno()
-            return make_server(host, port, Application(log), True, request_handler=_QuietHandler, fd=fd)
+            application = Application(log, Failures(failures) if failures else None)
+            return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:
         raise LocalAwsError(f"cannot listen on {host} port {port}: {error.strerror}") from error
 
@@ -95,11 +102,12 @@ def _prepare(region: str) -> None:
 
 
 class Application:
-    """moto's application behind a lock and the log of requests."""
+    """moto's application behind a lock, the log of requests, and the failures that somebody asked for."""
 
-    def __init__(self, log: RequestLog | None):
+    def __init__(self, log: RequestLog | None, failures: Failures | None = None):
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._log = log
+        self._failures = failures
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         # read before the lock is taken, so that a slow sender stops nobody else
@@ -108,8 +116,24 @@ class Application:
         with LOCK:
             if self._log:
                 self._log.write(environ, body)
-            response: Iterable[bytes] = self._moto(environ, start_response)
+            failed = self._failure(environ)
+            response: Iterable[bytes] = (failed or self._moto)(environ, start_response)
             return response
+
+    def _failure(self, environ: dict[str, Any]) -> Response | None:
+        if self._failures is None:
+            return None
+        asked = scope(environ)
+        session = session_of(asked.access_key)
+        return self._failures.answer(
+            environ, service=asked.service, instance_id=_instance_of(session.user_id) if session else None
+        )
+
+
+def _instance_of(user_id: str) -> str | None:
+    """The instance whose role's credentials are used: EC2 names their session after it."""
+    name = user_id.partition(":")[2]
+    return name if name.startswith("i-") else None
 
 
 class _QuietHandler(WSGIRequestHandler):

@@ -1,0 +1,167 @@
+"""Refused requests as a node's unmodified clients see them, and who is served all the same."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from local.aws.failures import ApiFault, Failures, write_faults
+from tests.local.aws.harness import REGION, start_server
+
+NO_RETRIES = Config(retries={"total_max_attempts": 1})
+CALLS: dict[str, Callable[[Any], object]] = {
+    "ec2": lambda client: client.describe_instances(),
+    "autoscaling": lambda client: client.describe_auto_scaling_groups(),
+    "cloudformation": lambda client: client.describe_stacks(),
+    "dynamodb": lambda client: client.list_tables(),
+    "logs": lambda client: client.describe_log_groups(),
+    "s3": lambda client: client.list_objects_v2(Bucket="bucket"),
+    "ssm": lambda client: client.describe_parameters(),
+}
+
+
+class Control:
+    """A server whose failures a test chooses, and clients of two nodes and of nobody's."""
+
+    def __init__(self, port: int, file: Path) -> None:
+        self.file = file
+        self._url = f"http://localhost:{port}"
+        self._keys: dict[str, dict[str, str]] = {}
+
+    def fail(self, *faults: ApiFault) -> None:
+        write_faults(self.file, faults)
+
+    def client(self, service: str, node: str | None = None) -> Any:
+        session: Any = boto3.Session()
+        keys = self._keys_of(node) if node else {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        return session.client(service, region_name=REGION, endpoint_url=self._url, config=NO_RETRIES, **keys)
+
+    def _keys_of(self, node: str) -> dict[str, str]:
+        if node not in self._keys:
+            arn = "arn:aws:iam::123456789012:role/of-nodes"
+            issued = self.client("sts").assume_role(RoleArn=arn, RoleSessionName=node)["Credentials"]
+            self._keys[node] = {
+                "aws_access_key_id": issued["AccessKeyId"],
+                "aws_secret_access_key": issued["SecretAccessKey"],
+                "aws_session_token": issued["SessionToken"],
+            }
+        return self._keys[node]
+
+    def refusals(self, service: str, node: str | None = None, *, times: int = 1) -> list[tuple[int, str]]:
+        """Status and code of the calls that were refused."""
+        client, found = self.client(service, node), []
+        for _ in range(times):
+            try:
+                CALLS[service](client)
+            except ClientError as error:
+                found.append((error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]))
+        return found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
+    file = tmp_path_factory.mktemp("failures") / "api-faults.json"
+    process, port = start_server("--failures", str(file))
+    control = Control(port, file)
+    control.client("s3").create_bucket(Bucket="bucket")
+    yield control
+    process.terminate()
+    process.wait(timeout=20)
+    assert process.stdout
+    process.stdout.close()
+
+
+@pytest.fixture
+def control(server: Control) -> Iterator[Control]:
+    yield server
+    server.file.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("service", "refusal"),
+    [
+        ("ec2", (503, "RequestLimitExceeded")),
+        ("autoscaling", (400, "Throttling")),
+        ("cloudformation", (400, "Throttling")),
+        ("dynamodb", (400, "ProvisionedThroughputExceededException")),
+        ("logs", (400, "ThrottlingException")),
+        ("ssm", (400, "ThrottlingException")),
+        ("s3", (503, "SlowDown")),
+    ],
+)
+def test_each_service_throttles_in_its_own_words(control: Control, service: str, refusal: tuple[int, str]) -> None:
+    assert control.refusals(service, "i-1") == []
+    control.fail(ApiFault(kind="throttle"))
+    assert control.refusals(service, "i-1") == [refusal]
+
+
+@pytest.mark.parametrize(
+    ("service", "refusal"),
+    [
+        ("ec2", (500, "InternalError")),
+        ("autoscaling", (500, "InternalFailure")),
+        ("dynamodb", (500, "InternalServerError")),
+        ("logs", (500, "ServiceUnavailableException")),
+        ("s3", (500, "InternalError")),
+    ],
+)
+def test_each_service_breaks_in_its_own_words(control: Control, service: str, refusal: tuple[int, str]) -> None:
+    control.fail(ApiFault(kind="error"))
+    assert control.refusals(service, "i-1") == [refusal]
+
+
+def test_only_nodes_are_refused_and_the_service_that_was_named(control: Control) -> None:
+    control.fail(ApiFault(kind="throttle", service="dynamodb", instance_id="i-1"))
+    assert len(control.refusals("dynamodb", "i-1")) == 1
+    assert control.refusals("ec2", "i-1") == []
+    assert control.refusals("dynamodb", "i-2") == []
+    control.fail(ApiFault(kind="throttle"))
+    assert len(control.refusals("dynamodb", "i-2")) == 1
+    assert control.refusals("dynamodb") == []
+    assert control.refusals("dynamodb", "a-person") == []
+
+
+def test_all_is_well_once_the_rules_are_gone(control: Control) -> None:
+    control.fail(ApiFault(kind="throttle"))
+    assert len(control.refusals("ec2", "i-1")) == 1
+    control.file.unlink()
+    assert control.refusals("ec2", "i-1") == []
+
+
+def test_a_share_of_the_calls_is_refused(control: Control) -> None:
+    control.fail(ApiFault(kind="throttle", share=0.5, seed=3))
+    assert 5 < len(control.refusals("ec2", "i-1", times=40)) < 35
+
+
+def answers(failures: Failures, *, times: int = 30) -> list[bool]:
+    return [failures.answer({}, service="ec2", instance_id="i-1") is not None for _ in range(times)]
+
+
+def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
+    write_faults(tmp_path / "one", [ApiFault(kind="throttle", share=0.4, seed=9)])
+    write_faults(tmp_path / "two", [ApiFault(kind="throttle", share=0.4, seed=10)])
+    first, again, other = (answers(Failures(tmp_path / name)) for name in ("one", "one", "two"))
+    assert first == again
+    assert first != other
+
+
+def test_a_rule_that_stays_goes_on_where_it_was(tmp_path: Path) -> None:
+    rule, other = ApiFault(kind="throttle", share=0.4, seed=9), ApiFault(kind="error", service="s3")
+    write_faults(tmp_path / "one", [rule])
+    failures = Failures(tmp_path / "one")
+    whole = answers(Failures(tmp_path / "one"), times=30)
+    first = answers(failures, times=10)
+    write_faults(tmp_path / "one", [other, rule])
+    assert first + answers(failures, times=20) == whole
+
+
+def test_rules_are_read_by_others_too(tmp_path: Path) -> None:
+    write_faults(tmp_path / "file", [ApiFault(kind="error", service="s3", share=0.25)])
+    assert json.loads((tmp_path / "file").read_text()) == [
+        {"kind": "error", "service": "s3", "instance_id": None, "share": 0.25, "seed": 0}
+    ]
