@@ -7,6 +7,7 @@ python -m local demo NODES [--keep]   the main job inside a fresh local AWS, whi
 python -m local enter [RUN] [-- COMMAND]   a shell, or a command, inside one that is up
 python -m local end [RUN]             end one that is up
 python -m local status [RUN]          the instances of all that are up, or of one
+python -m local fault FAULT ...       break something, inside one only (`local-aws fault --help`)
 """
 
 import argparse
@@ -20,6 +21,7 @@ from types import FrameType
 from local import by_hand
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
+from local.faults import Faults, command_line
 from local.image import image_layers
 from local.runs import INSIDE, all_runs, end_run, pick_run, run_inside
 from local.sandbox import run_cgroup, run_directory, run_in_sandbox
@@ -45,6 +47,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         verbs.add_parser(verb, help=text).add_argument(
             "run", nargs="?", metavar="RUN", help="its name or the start of it"
         )
+    command_line.add_arguments(verbs.add_parser("fault", help="break something, inside a local AWS"))
     words, command = _split(arguments)
     options = parser.parse_args(words)
     if bool(command) != (options.verb == "run") and options.verb != "enter":
@@ -113,6 +116,8 @@ def _act(options: argparse.Namespace) -> int:
 def _refuse(options: argparse.Namespace) -> None:
     if os.geteuid() != 0:
         raise LocalError("the local AWS makes network namespaces and containers: run as root")
+    if options.verb == "fault":
+        raise UsageError("fault works inside a local AWS only: make enter, then local-aws fault")
     if INSIDE in os.environ:
         raise UsageError(f"{options.verb} works outside of a local AWS only, this is inside {os.environ[INSIDE]}")
 
@@ -128,8 +133,8 @@ def main() -> int:
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _stop)
     try:
-        if options.verb == "status" and INSIDE in os.environ:
-            return print_status()
+        if INSIDE in os.environ and options.verb in ("status", "fault"):
+            return print_status() if options.verb == "status" else command_line.act(Faults.here(), options)
         _refuse(options)
         return _act(options)
     except LocalError as error:

@@ -1,0 +1,166 @@
+"""Whether every node knows one and the same, correct membership. Pure: what AWS says against what the nodes say."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bootstrap.contract import BLOCK_BEGIN, BLOCK_END, MASTER, MASTER_HOST, NodeType, worker_host
+
+_Value = TypeVar("_Value", int, str)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instance:
+    """A member that there must be: in service in its Auto Scaling group, and running."""
+
+    instance_id: str
+    address: str
+    node_type: NodeType
+    host_key: str
+    """The one that its sshd has, read from its disk; empty when it has none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What one node says."""
+
+    slot: int
+    generation: int
+    members: tuple[tuple[int, str], ...]
+    """Slots and their instances."""
+    hosts: Mapping[str, str]
+    """Addresses by the names in our block of /etc/hosts."""
+    workers: tuple[str, ...]
+    """Lines of the workers file."""
+    known_hosts: Mapping[str, str]
+    """Keys by the names in our block of the known hosts."""
+    workers_count: str
+    """As processes see it."""
+
+    @property
+    def slots(self) -> dict[int, str]:
+        return dict(self.members)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """What all agreed on."""
+
+    generation: int
+    slots: Mapping[int, str]
+
+
+def block(text: str) -> list[str]:
+    """Our lines of a file that we share."""
+    lines = text.splitlines()
+    if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
+        return []
+    return lines[lines.index(BLOCK_BEGIN) + 1 : lines.index(BLOCK_END)]
+
+
+def hosts_of(text: str) -> dict[str, str]:
+    """Addresses by name; of a name that is there twice the first, as the resolver takes it."""
+    found: dict[str, str] = {}
+    for address, *names in map(str.split, block(text)):
+        for name in names:
+            found.setdefault(name, address)
+    return found
+
+
+def known_hosts_of(text: str) -> dict[str, str]:
+    """Keys by name; several for one name are joined, as ssh would take any of them."""
+    found: dict[str, str] = {}
+    for names, key in (line.split(" ", 1) for line in block(text)):
+        for name in names.split(","):
+            found[name] = f"{found[name]}, {key}" if name in found else key
+    return found
+
+
+def variables_of(text: str) -> dict[str, str]:
+    """Variables of our block of /etc/environment."""
+    return dict(line.split("=", 1) for line in block(text) if "=" in line)
+
+
+def names_of(slot: int) -> list[str]:
+    return [MASTER_HOST, worker_host(slot)] if slot == 1 else [worker_host(slot)]
+
+
+def differences(
+    *,
+    desired: int,
+    instances: Iterable[Instance],
+    seen: Mapping[str, Seen | str],
+    previous: Observation | None = None,
+) -> list[str]:
+    """What is not as it must be, a line each; ``seen`` has by instance id what a node says, or why it says nothing."""
+    expected = {instance.instance_id: instance for instance in instances}
+    found = []
+    if len(expected) != desired:
+        found.append(f"the groups want {desired} nodes, {len(expected)} are in service")
+    told = {name: said for name, said in seen.items() if isinstance(said, Seen)}
+    found += [f"{name}: {said}" for name, said in seen.items() if not isinstance(said, Seen)]
+    found += [f"{name}: says nothing" for name in expected if name not in seen]
+    found += _apart({name: str(said.generation) for name, said in told.items()}, "generation")
+    found += _apart({name: _listed(said.members) for name, said in told.items()}, "membership")
+    for name, said in told.items():
+        found += [f"{name}: {text}" for text in _wrong_with(name, said, expected)]
+    if previous is not None and told:
+        found += _moved(previous, next(iter(told.values())), expected)
+    return found
+
+
+def _listed(members: Iterable[tuple[int, str]]) -> str:
+    return " ".join(f"{slot}={instance}" for slot, instance in sorted(members))
+
+
+def _apart(values: Mapping[str, str], what: str) -> list[str]:
+    """A line when nodes do not all say the same."""
+    if len(set(values.values())) < 2:
+        return []
+    return [f"{what} differs: {', '.join(f'{name} has {value}' for name, value in sorted(values.items()))}"]
+
+
+def _wrong_with(name: str, said: Seen, expected: Mapping[str, Instance]) -> Iterator[str]:
+    """What one node has wrong about itself or others."""
+    yield from (f"has several in slot {slot}" for slot in _twice(slot for slot, _ in said.members))
+    yield from (f"has {instance} in several slots" for instance in _twice(instance for _, instance in said.members))
+    yield from (
+        f"lacks {instance}" for instance in sorted(expected.keys() - {instance for _, instance in said.members})
+    )
+    yield from (f"still has {instance} in slot {slot}" for slot, instance in said.members if instance not in expected)
+    if said.slots.get(said.slot) != name:
+        yield f"says that its slot is {said.slot}, where it has {said.slots.get(said.slot, 'nobody')}"
+    members = {slot: expected[instance] for slot, instance in said.slots.items() if instance in expected}
+    for slot, member in members.items():
+        if (slot == 1) != (member.node_type == MASTER):
+            yield f"has {member.instance_id}, a {member.node_type}, in slot {slot}"
+    right_hosts = {alias: member.address for slot, member in members.items() for alias in names_of(slot)}
+    yield from _unequal("the hosts file", said.hosts, right_hosts)
+    keys = {alias: m.host_key for slot, m in members.items() for alias in (*names_of(slot), m.address)}
+    yield from _unequal("the known hosts", said.known_hosts, keys)
+    right_workers = tuple(worker_host(slot) for slot in sorted(said.slots))
+    if said.workers != right_workers:
+        yield f"the workers file has {' '.join(said.workers) or 'nothing'}, must have {' '.join(right_workers)}"
+    if said.workers_count != str(len(expected)):
+        yield f"processes see {said.workers_count or 'no'} workers, must see {len(expected)}"
+
+
+def _twice(values: Iterable[_Value]) -> list[_Value]:
+    return [value for value, times in Counter(values).items() if times > 1]
+
+
+def _unequal(what: str, found: Mapping[str, str], right: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(found.keys() | right.keys()):
+        if found.get(name) != right.get(name):
+            yield f"{what} has {found.get(name, 'nothing')} for {name}, must have {right.get(name, 'nothing')}"
+
+
+def _moved(previous: Observation, now: Seen, expected: Mapping[str, Instance]) -> Iterator[str]:
+    """Survivors keep their slots, and the generation only grows."""
+    held = {instance: slot for slot, instance in now.slots.items()}
+    for slot, instance in previous.slots.items():
+        if instance in expected and instance in held and held[instance] != slot:
+            yield f"{instance} was in slot {slot} and is now in {held[instance]}"
+    if now.generation < previous.generation:
+        yield f"generation went back from {previous.generation} to {now.generation}"

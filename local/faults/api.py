@@ -1,0 +1,27 @@
+"""Faults of the control plane: which requests of nodes it refuses. See local.aws.failures for what it then says."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from local.aws.failures import FILE, ApiFault, read_faults, write_faults
+
+
+def put(run_dir: Path, fault: ApiFault) -> None:
+    """Put a fault in force, in place of one of the same kind, service and node."""
+    others = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
+    write_faults(run_dir / FILE, [*others, fault])
+
+
+def take_back(run_dir: Path, fault: ApiFault) -> None:
+    """Put it out of force, whatever its share."""
+    left = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
+    write_faults(run_dir / FILE, left)
+
+
+def heal_all(run_dir: Path) -> None:
+    """Serve everybody."""
+    (run_dir / FILE).unlink(missing_ok=True)
+
+
+def _scope(fault: ApiFault) -> ApiFault:
+    return replace(fault, share=1.0, seed=0)

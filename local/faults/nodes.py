@@ -1,0 +1,93 @@
+"""A node of a local AWS as a fault finds it: from outside, by its cgroup, its link and its disk.
+
+Nothing here needs the node's consent or its network: a node that is cut off or hung can still be looked at.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.contract import NODE_STATE
+from local.errors import LocalError
+from local.fabric import link_name
+from local.node import init_process
+from local.sandbox import run_cgroup
+
+COMMAND_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeHandle:
+    """One node, running or not."""
+
+    instance_id: str
+    directory: Path
+    """Holds its disk and its console log."""
+    cgroup: Path
+
+    @property
+    def link(self) -> str:
+        """Its interface on the router."""
+        return link_name(self.instance_id)
+
+    @property
+    def is_up(self) -> bool:
+        return init_process(self.cgroup) is not None
+
+    def init(self) -> int:
+        """Process id of its systemd. Raises LocalError."""
+        found = init_process(self.cgroup)
+        if found is None:
+            raise LocalError(f"{self.instance_id} has no node that runs")
+        return found
+
+    def path(self, path: str) -> Path:
+        """A file of the node's, also of its /run, as this process can open it. Raises LocalError."""
+        return Path(f"/proc/{self.init()}/root", path.lstrip("/"))
+
+    def run(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """Standard output of a command in the node's namespaces, as root. Raises LocalError."""
+        entered = ["nsenter", f"--target={self.init()}", "--all", "--", *command]
+        try:
+            done = subprocess.run(
+                entered, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=timeout_s
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LocalError(f"waited {timeout_s:.0f} s for {command[0]} on {self.instance_id}") from error
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise LocalError(f"{command[0]} on {self.instance_id}: {said[-1]}")
+        return done.stdout
+
+    def state(self) -> Mapping[str, Any] | None:
+        """What its agent last made true (contract.NODE_STATE); None before that, and when it does not run."""
+        try:
+            found: Mapping[str, Any] = json.loads(self.path(NODE_STATE).read_text())
+        except (OSError, LocalError):
+            return None
+        return found
+
+
+def all_nodes(run_dir: Path) -> list[NodeHandle]:
+    """The nodes that there are, by instance id."""
+    return [node_of(run_dir, directory.name) for directory in sorted((run_dir / "nodes").glob("i-*"))]
+
+
+def node_of(run_dir: Path, instance_id: str) -> NodeHandle:
+    """The node of an instance, whether there is one or not."""
+    # A local AWS has the cgroup v2 hierarchy mounted at the usual place, also where the machine has not.
+    cgroup = Path("/sys/fs/cgroup", run_cgroup(run_dir).name, instance_id)
+    return NodeHandle(instance_id=instance_id, directory=run_dir / "nodes" / instance_id, cgroup=cgroup)
+
+
+def await_true(condition: Callable[[], bool], what: str, *, timeout_s: float) -> None:
+    """Wait for something that comes soon or never. Raises LocalError."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LocalError(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(0.02)

@@ -1,0 +1,42 @@
+"""Faults of the machine below a node: it dies, hangs, loses its agent."""
+
+from bootstrap.contract import AGENT_SERVICE
+from local.errors import LocalError
+from local.faults.nodes import NodeHandle, await_true
+
+FREEZE_TIMEOUT_S = 20.0
+
+
+def kill(node: NodeHandle) -> None:
+    """Every process ends at once, as when the host crashes; EC2 then shows the instance terminated."""
+    _control(node, "cgroup.kill", "1")
+
+
+def freeze(node: NodeHandle) -> None:
+    """No process runs any more, until it is thawed. Raises LocalError."""
+    if not node.is_up:
+        raise LocalError(f"{node.instance_id} has no node that runs")
+    _control(node, "cgroup.freeze", "1")
+    await_true(lambda: _is_frozen(node), f"{node.instance_id} to freeze", timeout_s=FREEZE_TIMEOUT_S)
+
+
+def thaw(node: NodeHandle) -> None:
+    """Processes go on where they were."""
+    _control(node, "cgroup.freeze", "0")
+
+
+def _control(node: NodeHandle, file: str, value: str) -> None:
+    try:
+        (node.cgroup / file).write_text(value)
+    except OSError:
+        if node.cgroup.exists():
+            raise
+
+
+def _is_frozen(node: NodeHandle) -> bool:
+    return not node.cgroup.exists() or "frozen 1" in (node.cgroup / "cgroup.events").read_text()
+
+
+def kill_agent(node: NodeHandle) -> None:
+    """The agent's main process ends by SIGKILL; systemd may start it again. Raises LocalError."""
+    node.run("systemctl", "kill", "--kill-who=main", "--signal=KILL", AGENT_SERVICE)

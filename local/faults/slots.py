@@ -1,0 +1,72 @@
+"""Which instance holds which slot, as the nodes themselves say: so that faults can be aimed at "worker2"."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+
+from bootstrap.contract import CLUSTER_TAG, MASTER_HOST, WORKER_HOST_PREFIX, worker_host
+from local.errors import LocalError, UsageError
+from local.faults.nodes import all_nodes
+
+State = Mapping[str, Any]
+_INSTANCE: Final = re.compile(r"i-[0-9a-f]+")
+_ALIAS: Final = re.compile(rf"(?:{WORKER_HOST_PREFIX}|worker)([1-9][0-9]*)")
+
+
+def slot_of_alias(name: str) -> int:
+    """The slot that a host name, or its end, means. Raises UsageError."""
+    if name in (MASTER_HOST, "master"):
+        return 1
+    if match := _ALIAS.fullmatch(name):
+        return int(match[1])
+    raise UsageError(f"a node is named {worker_host(2)}, worker2, master or i-..., got {name!r}")
+
+
+def newest(states: Iterable[State]) -> State | None:
+    """The state that knows the latest membership: a node that is cut off still claims its old slot."""
+    return max(states, key=lambda state: int(state["generation"]), default=None)
+
+
+def slots_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
+    """Of each cluster that has nodes: the instances by slot, as its best informed node knows them."""
+    clusters = _clusters()
+    states: dict[str, list[State]] = {}
+    for node in all_nodes(run_dir):
+        state = node.state()
+        if state is not None and node.instance_id in clusters:
+            states.setdefault(clusters[node.instance_id], []).append(state)
+    return {
+        name: {int(member["slot"]): str(member["instance_id"]) for member in best["members"]}
+        for name, found in states.items()
+        if (best := newest(found)) is not None
+    }
+
+
+def _clusters() -> dict[str, str]:
+    """The cluster of each instance that belongs to one."""
+    pages = boto3.client("ec2").get_paginator("describe_instances")
+    found = pages.paginate(Filters=[{"Name": "tag-key", "Values": [CLUSTER_TAG]}])
+    return {
+        instance["InstanceId"]: tag["Value"]
+        for page in found
+        for reservation in page["Reservations"]
+        for instance in reservation["Instances"]
+        for tag in instance.get("Tags", [])
+        if tag["Key"] == CLUSTER_TAG
+    }
+
+
+def resolve(name: str, clusters: Mapping[str, Mapping[int, str]]) -> str:
+    """The instance that a name means. Raises LocalError."""
+    if _INSTANCE.fullmatch(name):
+        return name
+    slot = slot_of_alias(name)
+    found = [slots[slot] for slots in clusters.values() if slot in slots]
+    if not found:
+        raise LocalError(f"no node is {name}")
+    if len(found) > 1:
+        raise LocalError(f"several clusters have a {name}, give the instance id: {', '.join(sorted(found))}")
+    return found[0]

@@ -1,0 +1,281 @@
+"""Faults do to real nodes what they say, to nobody else, and can be undone. On instances that belong to no cluster."""
+
+import errno
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+
+import boto3
+import pytest
+
+from local.fabric import in_namespace
+from local.faults import Faults
+from local.faults.nodes import NodeHandle
+from local.network import METADATA_ADDRESS, ROUTER
+from local.notices import INTERRUPTION
+from tests.e2e.conftest import node_disk
+
+DEADLINE_S = 60.0
+CONNECT_TIMEOUT_S = 1.5
+SSH = 22
+BOOT_ID = ("cat", "/proc/sys/kernel/random/boot_id")
+NODES = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bare:
+    """A running instance with its node."""
+
+    handle: NodeHandle
+    address: str
+
+    @property
+    def name(self) -> str:
+        return self.handle.instance_id
+
+    def pings(self, other: "Bare") -> bool:
+        ping = ["ping", "-c", "1", "-W", "1", other.address]
+        done = in_namespace(self.name, lambda: subprocess.run(ping, check=False, stdout=subprocess.DEVNULL, timeout=30))
+        return done.returncode == 0
+
+    def greets(self, other: "Bare") -> bool:
+        """Whether the other's sshd says who it is: that takes a process, a ping does not."""
+        return in_namespace(self.name, lambda: banner(other.address))
+
+    def metadata_answers(self) -> bool:
+        return in_namespace(self.name, metadata_token)
+
+    def writes(self) -> int:
+        """0, or the errno with which the node cannot write a page to its disk."""
+        program = (
+            "import os, sys\n"
+            "try:\n"
+            "    with open('/root/page', 'wb') as file:\n"
+            "        file.write(b'x' * 4096)\n"
+            "        file.flush()\n"
+            "        os.fsync(file)\n"
+            "    print(0)\n"
+            "except OSError as error:\n"
+            "    print(error.errno)\n"
+        )
+        return int(self.handle.run("python3", "-c", program))
+
+
+def banner(address: str) -> bool:
+    try:
+        with socket.create_connection((address, SSH), timeout=CONNECT_TIMEOUT_S) as connection:
+            return connection.recv(8) == b"SSH-2.0-"
+    except OSError:
+        return False
+
+
+def metadata_token() -> bool:
+    connection = HTTPConnection(METADATA_ADDRESS, timeout=CONNECT_TIMEOUT_S)
+    with closing(connection):
+        try:
+            connection.request("PUT", "/latest/api/token", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+
+
+def await_true(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
+        time.sleep(0.05)
+
+
+def state(node: Bare) -> str:
+    found = boto3.client("ec2").describe_instances(InstanceIds=[node.name])["Reservations"][0]["Instances"][0]
+    return found["State"]["Name"]
+
+
+@pytest.fixture(scope="module")
+def faults() -> Faults:
+    return Faults.here()
+
+
+@pytest.fixture(scope="module")
+def nodes(faults: Faults) -> Iterator[list[Bare]]:
+    """Instances of the default VPC that have booted."""
+    ec2: Any = boto3.client("ec2")
+    subnet = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"][0]["SubnetId"]
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    group = ec2.create_security_group(GroupName="members", Description="open to each other")["GroupId"]
+    own = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[own])
+    made = ec2.run_instances(
+        ImageId=image,
+        MinCount=NODES,
+        MaxCount=NODES,
+        SubnetId=subnet,
+        InstanceType="c5.large",
+        SecurityGroupIds=[group],
+    )
+    ids = [instance["InstanceId"] for instance in made["Instances"]]
+    for name in ids:
+        finished = node_disk(name) / f"var/lib/cloud/instances/{name}/boot-finished"
+        await_true(finished.exists, f"{name} to boot")
+    yield [Bare(handle=faults.node(i["InstanceId"]), address=i["PrivateIpAddress"]) for i in made["Instances"]]
+    ec2.terminate_instances(InstanceIds=ids)
+    await_true(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone")
+    ec2.delete_security_group(GroupId=group)
+
+
+@pytest.fixture
+def trio(nodes: list[Bare], faults: Faults) -> Iterator[list[Bare]]:
+    """Three nodes that are well before a test and healed after it."""
+    assert all(one.greets(other) for one in nodes[:3] for other in nodes[:3])
+    yield nodes[:3]
+    faults.heal()
+
+
+def test_a_frozen_node_answers_nothing_and_thaws(trio: list[Bare], faults: Faults) -> None:
+    frozen, other, _ = trio
+    boot_id = frozen.handle.run(*BOOT_ID)
+    for _ in range(2):
+        faults.freeze(frozen.name)
+    assert not other.pings(frozen)
+    assert not other.greets(frozen)
+    assert state(frozen) == "running"
+    faults.thaw(frozen.name)
+    assert other.pings(frozen)
+    await_true(lambda: other.greets(frozen), "the thawed node to answer")
+    assert frozen.handle.run(*BOOT_ID) == boot_id
+
+
+def test_a_pair_is_cut_and_nobody_else(trio: list[Bare], faults: Faults) -> None:
+    one, two, three = trio
+    for _ in range(2):
+        faults.partition(one.name, two.name)
+    assert not one.greets(two)
+    assert not two.greets(one)
+    assert not one.pings(two)
+    assert one.greets(three)
+    assert three.greets(two)
+    assert one.metadata_answers()
+    faults.reconnect(two.name, one.name)
+    assert one.greets(two)
+    assert two.greets(one)
+
+
+def test_connections_that_are_established_are_cut_too_and_go_on(trio: list[Bare], faults: Faults) -> None:
+    one, two, _ = trio
+    connection = in_namespace(one.name, lambda: socket.create_connection((two.address, SSH), timeout=CONNECT_TIMEOUT_S))
+    with closing(connection):
+        assert connection.recv(1024).startswith(b"SSH-2.0-")
+        faults.partition(one.name, two.name)
+        connection.sendall(b"SSH-2.0-test\r\n")
+        with pytest.raises(TimeoutError):
+            connection.recv(1024)
+        faults.reconnect(one.name, two.name)
+        connection.settimeout(DEADLINE_S)
+        assert connection.recv(1024)
+
+
+def rules(table: str) -> str:
+    command = ["ip", "netns", "exec", ROUTER, "nft", "list", "table", "inet", table]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stdout
+
+
+def test_a_partition_outlives_a_change_of_the_firewall(trio: list[Bare], faults: Faults) -> None:
+    one, two, three = trio
+    faults.partition(one.name)
+    ec2 = boto3.client("ec2")
+    group = ec2.create_security_group(GroupName="new", Description="changes the firewall")["GroupId"]
+    await_true(lambda: group.replace("-", "_") in rules("vpc"), "the firewall to be loaded again")
+    ec2.delete_security_group(GroupId=group)
+    assert not two.greets(one)
+    assert not one.greets(three)
+    assert not one.metadata_answers()
+    assert two.greets(three)
+    assert two.metadata_answers()
+    faults.reconnect(one.name)
+    assert two.greets(one)
+    assert one.metadata_answers()
+
+
+def test_one_node_loses_its_metadata_alone(trio: list[Bare], faults: Faults) -> None:
+    one, two, _ = trio
+    faults.metadata_outage(one.name)
+    assert not one.metadata_answers()
+    assert one.greets(two)
+    assert two.metadata_answers()
+    faults.metadata_back(one.name)
+    assert one.metadata_answers()
+
+
+def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(trio: list[Bare], faults: Faults) -> None:
+    rebooted, other, _ = trio
+    rebooted.handle.run("touch", "/root/kept", "/run/lost")
+    boot_id = rebooted.handle.run(*BOOT_ID)
+    faults.reboot(rebooted.name)
+    await_true(lambda: rebooted.handle.is_up and rebooted.handle.run(*BOOT_ID) != boot_id, "another boot id")
+    await_true(lambda: other.greets(rebooted), "sshd after the reboot")
+    assert rebooted.handle.run("ls", "/root/kept").strip() == "/root/kept"
+    assert not rebooted.handle.path("/run/lost").exists()
+    assert state(rebooted) == "running"
+    again = rebooted.handle.run(*BOOT_ID)
+    time.sleep(2)
+    assert rebooted.handle.run(*BOOT_ID) == again, "it was asked for once"
+
+
+def test_a_full_disk_refuses_writes_until_it_is_freed(trio: list[Bare], faults: Faults) -> None:
+    full, other, _ = trio
+    before = os.statvfs(full.handle.directory)
+    for _ in range(2):
+        faults.fill_disk(full.name)
+    assert full.writes() == errno.ENOSPC
+    assert full.handle.run("df", "--output=avail", "/").split()[-1] == "0"
+    assert other.writes() == 0
+    after = os.statvfs(full.handle.directory)
+    assert (before.f_bavail - after.f_bavail) * after.f_frsize < 1 << 30, "it took room on this machine"
+    faults.free_disk(full.name)
+    assert full.writes() == 0
+
+
+def test_healing_undoes_everything_and_may_be_repeated(trio: list[Bare], faults: Faults) -> None:
+    one, two, three = trio
+    faults.freeze(one.name)
+    faults.partition(two.name)
+    faults.partition(two.name, three.name)
+    faults.metadata_outage(three.name)
+    faults.fill_disk(three.name)
+    faults.throttle("ec2")
+    assert rules("faults")
+    for _ in range(2):
+        faults.heal()
+    assert rules("faults") == ""
+    assert [three.writes(), three.metadata_answers(), two.greets(three)] == [0, True, True]
+    await_true(lambda: two.greets(one), "the thawed node to answer")
+
+
+def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[Bare], faults: Faults) -> None:
+    killed, other = nodes[3], nodes[0]
+    assert other.greets(killed)
+    for _ in range(2):
+        faults.kill(killed.name)
+    assert not other.greets(killed)
+    await_true(lambda: state(killed) == "terminated", "EC2 to show that it is terminated")
+    await_true(lambda: not killed.handle.directory.exists(), "the node to be gone")
+    faults.kill(killed.name)
+
+
+def test_a_spot_instance_is_told_its_end_and_then_ends(nodes: list[Bare], faults: Faults) -> None:
+    spot = nodes[4]
+    faults.rebalance_recommendation(spot.name)
+    started = time.monotonic()
+    faults.spot_notice(spot.name, seconds=4)
+    notice = spot.handle.directory.parents[1] / "notices" / spot.name / INTERRUPTION
+    assert '"action": "terminate"' in notice.read_text()
+    assert state(spot) == "running"
+    await_true(lambda: state(spot) == "terminated", "the instance to end")
+    assert time.monotonic() - started > 2.5, "it ended before the time that it was told"
+    await_true(lambda: not notice.exists(), "the notice to go with the instance")

@@ -1,0 +1,37 @@
+import pytest
+
+from local.errors import LocalError, UsageError
+from local.faults.slots import newest, resolve, slot_of_alias
+
+CLUSTERS = {"one": {1: "i-1", 2: "i-2"}, "two": {1: "i-5"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "slot"),
+    [("master", 1), ("deeplearning-master", 1), ("worker1", 1), ("worker12", 12), ("deeplearning-worker3", 3)],
+)
+def test_a_name_means_a_slot(name: str, slot: int) -> None:
+    assert slot_of_alias(name) == slot
+
+
+@pytest.mark.parametrize("name", ["worker0", "worker", "node2", "worker2x"])
+def test_fails_when_a_name_means_nothing(name: str) -> None:
+    with pytest.raises(UsageError, match=f"a node is named .*, got '{name}'"):
+        slot_of_alias(name)
+
+
+def test_an_instance_id_means_itself_and_a_name_who_holds_its_slot() -> None:
+    assert resolve("i-0f", {}) == "i-0f"
+    assert resolve("worker2", CLUSTERS) == "i-2"
+
+
+def test_fails_when_a_name_leads_to_nobody_or_to_several() -> None:
+    with pytest.raises(LocalError, match="no node is worker7"):
+        resolve("worker7", CLUSTERS)
+    with pytest.raises(LocalError, match="several clusters have a master, give the instance id: i-1, i-5"):
+        resolve("master", CLUSTERS)
+
+
+def test_the_best_informed_node_is_believed() -> None:
+    assert newest([{"generation": 2}, {"generation": 11}, {"generation": 3}]) == {"generation": 11}
+    assert newest([]) is None
