@@ -83,7 +83,9 @@ def lives(cluster: Cluster, slots: Slots) -> dict[str, Life]:
 def right_lists(slots: Slots) -> Lists:
     """What every node of a cluster with these slots should show."""
     reservations = boto3.client("ec2").describe_instances(InstanceIds=[*slots.values()])["Reservations"]
-    addresses = {i["InstanceId"]: i["PrivateIpAddress"] for r in reservations for i in r["Instances"]}
+    addresses = {i["InstanceId"]: i.get("PrivateIpAddress", "") for r in reservations for i in r["Instances"]}
+    ended = [instance_id for instance_id, address in addresses.items() if not address]
+    assert not ended, f"{', '.join(ended)} should be running, and have been ended"
     names = {MASTER: next(iter(slots.values())), **slots}
     return Lists(
         workers=[*slots],
