@@ -1,24 +1,14 @@
 #!/usr/bin/env bash
-# boot.sh NAME HOSTNAME DIR CGROUP LAYERS: boot one node: real systemd in a container whose root is an overlay of a
-# disk of its own over the image LAYERS (colon-separated, uppermost first). Its network namespace NAME exists already.
+# boot.sh NAME HOSTNAME DIR CGROUP LAYERS: boot one node: real systemd in a container whose root is an overlay of its
+# disk, mounted at DIR/disk, over the image LAYERS (colon-separated, uppermost first). Its network namespace NAME exists.
 # Runs until the node powers off (exit 0) or reboots (exit 133).
 set -euo pipefail
 export NODE=$1 NODE_HOSTNAME=$2 DIR=$3 CGROUP=$4 LAYERS=$5
-DISK_SIZE=20G
 
 # A cgroup of its own first: cgroup.kill is the node's power switch, cgroup.freeze hangs it.
 mkdir -p "$CGROUP"
 echo $$ > "$CGROUP/cgroup.procs"
-mkdir -p "$DIR"/{disk,root}
-
-# A disk of its own, so that it can be full: a file system in a sparse file, which takes no more room here than the node
-# has written. It needs no journal, as it ends with the node. A node that reboots finds it mounted.
-if ! mountpoint -q "$DIR/disk"; then
-    truncate -s "$DISK_SIZE" "$DIR/disk.img"
-    mkfs.ext4 -q -F -m 0 -O ^has_journal -E nodiscard,lazy_itable_init=1 "$DIR/disk.img"
-    mount -o loop,discard,noinit_itable,nobarrier "$DIR/disk.img" "$DIR/disk"
-    mkdir "$DIR"/disk/{upper,work}
-fi
+mkdir -p "$DIR/root"
 
 # shellcheck disable=SC2016  # expanded in the node's own mount namespace
 exec ip netns exec "$NODE" unshare --mount --propagation private bash -euc '

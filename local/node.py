@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local import fabric, nvidia_smi
+from local.disks import create_disk, unmount_disk
 from local.inventory import Instance
 
 log = logging.getLogger(__name__)
@@ -75,8 +76,9 @@ def start_node(
     """Plug a new node into the network and switch it on."""
     directory = nodes_dir / instance.instance_id
     directory.mkdir(parents=True)
+    disk = create_disk(directory)
     if gpu_models:
-        install_gpus(directory / "upper", instance_id=instance.instance_id, models=gpu_models)
+        install_gpus(disk, instance_id=instance.instance_id, models=gpu_models)
     fabric.create_node(instance.instance_id, instance.address)
     node_cgroup = cgroup / instance.instance_id
     process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)
@@ -134,6 +136,5 @@ def destroy_node(node: Node) -> None:
     """Cut the power, unplug the network, throw the disk away."""
     power_off(node)
     fabric.delete_node(node.instance.instance_id)
-    # Nodes that started later hold a copy of the mount, which goes when its mount point is removed.
-    subprocess.run(["umount", "--quiet", "--lazy", node.directory / "disk"], check=False)
+    unmount_disk(node.directory)
     shutil.rmtree(node.directory)

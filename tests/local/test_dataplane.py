@@ -1,7 +1,10 @@
 """Passes of the data plane over inventories that a test makes up; nodes are names only."""
 
 import dataclasses
+import os
+import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local import dataplane, fabric
+from local import dataplane, fabric, notices, reboots
 from local.inventory import Instance, Inventory
 from tests.local.test_firewall import instance
 
@@ -22,6 +25,7 @@ class Refusing:
 
     def __init__(self, unknown: set[str]) -> None:
         self.unknown = unknown
+        self.terminated: list[str] = []
         self.meta = SimpleNamespace(region_name="us-east-1")
 
     def get_caller_identity(self) -> dict[str, str]:
@@ -33,6 +37,9 @@ class Refusing:
             raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]
         return {Attribute: {}, "UserData": {}}
 
+    def terminate_instances(self, InstanceIds: list[str]) -> None:  # noqa: N803
+        self.terminated += InstanceIds
+
     def describe_instance_types(self, InstanceTypes: list[str]) -> dict[str, Any]:  # noqa: N803
         gpus = [{"Manufacturer": "NVIDIA", "Name": "L4", "Count": 4}] if InstanceTypes == ["g6.12xlarge"] else []
         return {"InstanceTypes": [{"GpuInfo": {"Gpus": gpus}}]}
@@ -43,9 +50,15 @@ class World:
     """What the control plane says, and which nodes run."""
 
     plane: dataplane.DataPlane
+    ec2: Refusing
     inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
     running: list[str] = dataclasses.field(default_factory=list)
+    done: list[str] = dataclasses.field(default_factory=list)
     gpus: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def note(self, what: str) -> bool:
+        self.done.append(what)
+        return True
 
     def see(self, *instances: Instance, unreadable: frozenset[str] = frozenset()) -> None:
         self.inventory = Inventory(instances=instances, groups=(), unreadable=unreadable)
@@ -60,9 +73,10 @@ def unknown() -> set[str]:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) -> World:
-    session: Any = SimpleNamespace(client=lambda _service: Refusing(unknown))
+    ec2 = Refusing(unknown)
+    session: Any = SimpleNamespace(client=lambda _service: ec2)
     plane = dataplane.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
-    world = World(plane=plane)
+    world = World(plane=plane, ec2=ec2)
 
     def start(instance: Instance, *, gpu_models: tuple[str, ...], **_places: Any) -> Any:
         world.running.append(instance.instance_id)
@@ -72,6 +86,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
     replacements: dict[str, Callable[..., Any]] = {
         "read_inventory": lambda *_clients: world.inventory,
         "start_node": start,
+        "ask_to_reboot": lambda node: world.note(f"ask {node.instance.instance_id}"),
+        "restart_node": lambda node, **_places: world.note(f"restart {node.instance.instance_id}"),
         "destroy_node": lambda node: world.running.remove(node.instance.instance_id),
     }
     for name, replacement in replacements.items():
@@ -118,3 +134,31 @@ def test_metadata_of_a_running_instance_follows(world: World, tmp_path: Path) ->
 def test_node_has_the_gpus_of_its_type(world: World) -> None:
     world.see(ONE, dataclasses.replace(TWO, instance_type="g6.12xlarge"))
     assert world.gpus == {ONE.instance_id: (), TWO.instance_id: ("L4",) * 4}
+
+
+def test_node_is_told_once_to_reboot_and_the_others_are_not(world: World, tmp_path: Path) -> None:
+    world.see(ONE, TWO)
+    reboots.request_reboot(tmp_path, ONE.instance_id)
+    for _ in range(3):
+        world.see(ONE, TWO)
+    assert world.done == [f"ask {ONE.instance_id}"]
+
+
+def test_node_that_does_not_go_down_is_switched_off_and_on(world: World, tmp_path: Path) -> None:
+    reboots.request_reboot(tmp_path, ONE.instance_id)
+    long_ago = time.time() - reboots.HARD_REBOOT_S - 1
+    os.utime(tmp_path / reboots.DIRECTORY / ONE.instance_id, (long_ago, long_ago))
+    for _ in range(3):
+        world.see(ONE)
+    assert world.done == [f"ask {ONE.instance_id}", f"restart {ONE.instance_id}"]
+
+
+def test_spot_instance_ends_at_the_time_in_its_notice(world: World, tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    notices.announce_interruption(tmp_path, ONE.instance_id, at=now - timedelta(seconds=1))
+    notices.announce_interruption(tmp_path, TWO.instance_id, at=now + timedelta(seconds=60))
+    world.see(ONE, TWO)
+    assert world.ec2.terminated == [ONE.instance_id]
+    world.see(TWO)
+    assert notices.interruption_time(tmp_path, ONE.instance_id) is None
+    assert notices.interruption_time(tmp_path, TWO.instance_id) is not None
