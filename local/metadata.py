@@ -18,15 +18,12 @@ from local.fabric import in_namespace, mac_address
 from local.inventory import Instance
 from local.network import METADATA_ADDRESS, ROUTER
 from local.node import host_name
+from local.notices import INTERRUPTION, REBALANCE
 
 Tree = Mapping[str, Any]
 TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105  (the name of a header)
 TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 MAX_TTL_S = 21600
-SPOT_INSTANCE_ACTION = "spot-instance-action"
-"""File of a Spot interruption notice: ``{"action": "terminate", "time": "2026-01-02T03:04:05Z"}``."""
-REBALANCE_RECOMMENDATION = "rebalance-recommendation"
-"""File of a rebalance recommendation: ``{"noticeTime": "2026-01-02T03:04:05Z"}``."""
 VERSIONS = ("latest", "2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04")
 
 
@@ -114,9 +111,9 @@ def metadata_tree(metadata: Metadata) -> Tree:
         values["public-ipv4"] = instance.public_address
     if instance.target_state:
         values["autoscaling"] = {"target-lifecycle-state": instance.target_state}
-    if action := _notice(metadata, SPOT_INSTANCE_ACTION):
+    if action := _notice(metadata, INTERRUPTION):
         values["spot"] = {"instance-action": action}
-    if recommendation := _notice(metadata, REBALANCE_RECOMMENDATION):
+    if recommendation := _notice(metadata, REBALANCE):
         values["events"] = {"recommendations": {"rebalance": recommendation}}
     if metadata.role_name:
         values["iam"] = _role(metadata)

@@ -103,7 +103,7 @@ def check(aws: Aws, run_dir: Path) -> None:
     assert ssh_banner(address).startswith("SSH-2.0")
     notices = run_dir / "notices" / first
     notices.mkdir(parents=True)
-    (notices / "spot-instance-action").write_text("{}")
+    (notices / "spot-instance-action").write_text('{"action": "terminate", "time": "2100-01-02T03:04:05Z"}')
     until(lambda: has_address(first, "200"), "the node to see a notice")
 
     members.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from local.metadata import REBALANCE_RECOMMENDATION, SPOT_INSTANCE_ACTION, Metadata, lookup
+from local.metadata import Metadata, lookup
+from local.notices import INTERRUPTION, REBALANCE
 from tests.local.test_firewall import instance
 
 CREDENTIALS = {
@@ -66,8 +67,8 @@ def test_identity_document_names_the_instance(metadata: Metadata) -> None:
 @pytest.mark.parametrize(
     ("file", "path", "body"),
     [
-        (SPOT_INSTANCE_ACTION, "spot/instance-action", '{"action": "terminate", "time": "2026-01-02T03:04:05Z"}'),
-        (REBALANCE_RECOMMENDATION, "events/recommendations/rebalance", '{"noticeTime": "2026-01-02T03:04:05Z"}'),
+        (INTERRUPTION, "spot/instance-action", '{"action": "terminate", "time": "2026-01-02T03:04:05Z"}'),
+        (REBALANCE, "events/recommendations/rebalance", '{"noticeTime": "2026-01-02T03:04:05Z"}'),
     ],
 )
 def test_notice_is_there_from_when_it_is_given(metadata: Metadata, file: str, path: str, body: str) -> None:
