@@ -125,10 +125,31 @@ def test_fails_when_the_vpc_has_no_internet_gateway(aws: Aws, stacks: Stacks) ->
         associate(aws, stacks, member)
 
 
-def test_gateway_stays_while_public_addresses_are_mapped(aws: Aws, stacks: Stacks, members: Group) -> None:
+@pytest.mark.parametrize("mapped", ["an instance's automatic one", "the NAT gateway's"])
+def test_gateway_stays_while_public_addresses_are_mapped(aws: Aws, stacks: Stacks, mapped: str) -> None:
+    template = cluster(Group=group(1, "Public"))
+    for name in ["Group"] if mapped == "the NAT gateway's" else ["Nat", "PrivateRoute", "Address"]:
+        del template["Resources"][name]
+    stacks.create(template)
     gateway = {"InternetGatewayId": stacks.physical_id("Gateway"), "VpcId": stacks.physical_id("Vpc")}
     with pytest.raises(ClientError, match=r"DependencyViolation.*has some mapped public address\(es\)"):
         aws.client("ec2").detach_internet_gateway(**gateway)
+
+
+def test_address_in_use_that_an_update_removes_is_left_and_no_longer_the_stacks(
+    aws: Aws, stacks: Stacks, members: Group
+) -> None:
+    ec2, old = aws.client("ec2"), described(aws, stacks)["AllocationId"]
+    association = associate(aws, stacks, min(members.in_service()))
+    template = cluster(Group=group(2, "Public"))
+    stacks.update(template)
+    assert stacks.status() == "UPDATE_COMPLETE"
+    assert stacks.events("Own")[-1][0] == "DELETE_FAILED"
+    template["Resources"]["Own"] = resource("EC2::EIP", depends_on="Attachment", Domain="vpc")
+    stacks.update(template | {"Outputs": {"Id": {"Value": attribute("AllocationId", "Own")}}})
+    assert described(aws, stacks)["AllocationId"] != old
+    ec2.disassociate_address(AssociationId=association)
+    ec2.release_address(AllocationId=old)
 
 
 def test_stack_is_not_deleted_under_an_address_in_use(aws: Aws, stacks: Stacks) -> None:

@@ -147,6 +147,13 @@ def test_hooks_follow_the_groups_template(stacks: Stacks) -> None:
 
     members = hooked(stacks, 1, hook(60, "drain"))
     assert hooks() == {"drain": 60}
+    members.autoscaling.put_lifecycle_hook(
+        AutoScalingGroupName=members.name,
+        LifecycleHookName="drain",
+        LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+        HeartbeatTimeout=70,
+    )
+    assert hooks() == {"drain": 70}
     stacks.update(cluster(Group=group(1, LifecycleHookSpecificationList=[hook(90, "logs")])))
     assert hooks() == {"logs": 90}
     stacks.update(cluster(Group=group(1)))
@@ -172,6 +179,7 @@ def test_deletion_of_a_stack_waits_and_takes_what_the_group_does_not_need(aws: A
     for _ in range(2):
         stacks.cloudformation.delete_stack(StackName="stack")
         assert stacks.status() == "DELETE_IN_PROGRESS"
+    assert [status for status, _ in stacks.events("stack")].count("DELETE_IN_PROGRESS") == 1
     assert aws.client("logs").describe_log_groups()["logGroups"] == []
     first, last = sorted(members.waiting())
     members.complete(first)
