@@ -276,6 +276,8 @@ def test_a_spot_instance_is_told_its_end_and_then_ends(nodes: list[Bare], faults
     notice = spot.handle.directory.parents[1] / "notices" / spot.name / INTERRUPTION
     assert '"action": "terminate"' in notice.read_text()
     assert state(spot) == "running"
+    faults.freeze(spot.name)  # a node that hangs ends all the same
     await_true(lambda: state(spot) == "terminated", "the instance to end")
     assert time.monotonic() - started > 2.5, "it ended before the time that it was told"
     await_true(lambda: not notice.exists(), "the notice to go with the instance")
+    assert not spot.handle.directory.exists()
