@@ -50,7 +50,10 @@ class NodeHandle:
         return Path(f"/proc/{self.init()}/root", path.lstrip("/"))
 
     def run(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-        """Standard output of a command in the node's namespaces, as root. Raises LocalError."""
+        """Standard output of a command in the node's namespaces, as root. Raises LocalError.
+
+        Not for a node that may be going down: its systemd waits 90 s for a process that it is not the parent of.
+        """
         entered = ["nsenter", f"--target={self.init()}", "--all", "--", *command]
         try:
             done = subprocess.run(

@@ -1,5 +1,10 @@
 """Faults of the machine below a node: it dies, hangs, loses its agent."""
 
+import contextlib
+import os
+import signal
+from pathlib import Path
+
 from bootstrap.contract import AGENT_SERVICE
 from local.errors import LocalError
 from local.faults.nodes import NodeHandle, await_true
@@ -25,6 +30,11 @@ def thaw(node: NodeHandle) -> None:
     _control(node, "cgroup.freeze", "0")
 
 
+def _parent(pid: int) -> int:
+    """proc(5): the second field after the name, which may hold anything."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
 def _control(node: NodeHandle, file: str, value: str) -> None:
     try:
         (node.cgroup / file).write_text(value)
@@ -38,5 +48,9 @@ def _is_frozen(node: NodeHandle) -> bool:
 
 
 def kill_agent(node: NodeHandle) -> None:
-    """The agent's main process ends by SIGKILL; systemd may start it again. Raises LocalError."""
-    node.run("systemctl", "kill", "--kill-who=main", "--signal=KILL", AGENT_SERVICE)
+    """The agent's main process, if it runs, ends by SIGKILL; systemd may start it again. Raises LocalError."""
+    init, service = node.init(), node.cgroup / "payload/system.slice" / AGENT_SERVICE
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it does not run just now
+        for pid in map(int, (service / "cgroup.procs").read_text().split()):
+            if _parent(pid) == init:
+                os.kill(pid, signal.SIGKILL)
