@@ -9,7 +9,7 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/deeplearning-cdk
 recipe=(requirements.txt requirements-dev.txt constraints.txt package.json local/setup.sh)
 packages=(python3 python3-venv ca-certificates openssh-client openssh-server iproute2 iputils-ping nftables
-          rsync systemd-container mmdebstrap procps)
+          rsync systemd-container mmdebstrap procps e2fsprogs mount)
 
 . /etc/os-release
 [ "${ID:-} ${VERSION_ID:-}" = "debian 12" ] || say "warning: tried on Debian 12 only, this is ${PRETTY_NAME:-unknown}"
