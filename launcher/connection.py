@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 from launcher.errors import LaunchError
 from launcher.frames import HEADER, LONGEST_PAYLOAD, PREAMBLE, Frame, Kind, NodeSpec
@@ -79,7 +82,10 @@ class Connection:
     async def kill(self) -> None:
         """Give up waiting: end the connection itself, which also tells the runner."""
         if self._process.returncode is None:
-            self._process.kill()
+            # Not Process.kill(): it reaps a process that has just ended, and asyncio, which then cannot,
+            # warns on the user's terminal and takes its exit code for 255.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         self._complaining.cancel()
 

@@ -1,0 +1,36 @@
+"""One runner's process, as the launcher starts and ends it."""
+
+import asyncio
+import json
+import logging
+import sys
+import time
+
+import pytest
+
+from launcher.connection import Connection
+from launcher.frames import HEADER, PREAMBLE, Kind
+
+READY = json.dumps({"port": 1}).encode()
+ANSWERS = PREAMBLE + HEADER.pack(Kind.READY, 0, len(READY)) + READY
+RUNNER = f"import sys; sys.stdout.buffer.write({ANSWERS!r}); sys.stdout.flush(); sys.stdin.read(); sys.exit(3)"
+
+
+def test_a_runner_that_has_just_ended_is_killed_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    async def end() -> int | None:
+        # Reaps in the loop, so that the process below has ended but is not reaped. The default from Python 3.12 on.
+        with asyncio.PidfdChildWatcher() as watcher:
+            watcher.attach_loop(asyncio.get_running_loop())
+            asyncio.set_child_watcher(watcher)
+            connection = await Connection.open("node", [sys.executable, "-c", RUNNER], deadline_s=20)
+            connection.close()
+            await asyncio.sleep(0)
+            time.sleep(0.5)
+            assert connection._process.returncode is None
+            await connection.kill()
+            asyncio.set_child_watcher(asyncio.ThreadedChildWatcher())
+            return connection._process.returncode
+
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(end()) == 3
+    assert caplog.records == []
