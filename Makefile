@@ -17,6 +17,7 @@ SHELL := /bin/bash
 
 export NODES ?= 3
 export RUN
+ALONE := $(wildcard tests/local/test_*.py) tests/test_machine.py
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
 # Caches of the tools belong into the cache, not into the checkout.
 export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
@@ -54,9 +55,11 @@ test: root setup
 lint:
 	@$(ENTER) ruff check . && ruff format --check . && mypy . && mypy --python-version 3.10 bootstrap launcher
 
+# Side by side, but for those that compare the machine before and after.
 unit:
 	@mkdir -p $(CACHE)/tmp
-	@$(ENTER) TMPDIR=$(CACHE)/tmp python -m pytest tests --ignore tests/e2e
+	@$(ENTER) export TMPDIR=$(CACHE)/tmp; \
+	python -m pytest -n auto --dist loadfile tests --ignore tests/e2e $(ALONE:%=--ignore %) && python -m pytest $(ALONE)
 
 e2e:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e

@@ -68,7 +68,9 @@ def _processes() -> frozenset[str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = process.joinpath("cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
-            if (process / "ns/net").readlink() != own_network or "-m local." in command:
+            # Another checkout's control plane is somebody else's.
+            is_ours = "-m local." in command and (process / "cwd").readlink() == REPOSITORY
+            if is_ours or (process / "ns/net").readlink() != own_network:
                 strangers.add(f"{process.name} {command}")
         except OSError:
             continue  # it ended meanwhile

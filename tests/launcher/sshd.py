@@ -1,5 +1,7 @@
 """Real sshd processes on loopback addresses, run as the test's own user."""
 
+import contextlib
+import fcntl
 import getpass
 import os
 import socket
@@ -9,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from local.cache import cache_dir
 
 SSHD = "/usr/sbin/sshd"
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -47,11 +51,21 @@ def sshd_nodes(directory: Path, addresses: list[str], *, authorized: str, port: 
 
 @contextmanager
 def _privilege_separation_directory() -> Iterator[None]:
-    present = PRIVILEGE_SEPARATION.exists()
-    PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
-    yield
-    if not present:
-        PRIVILEGE_SEPARATION.rmdir()
+    """A directory that sshd must find; the last of us to need it takes it away, unless it was there before."""
+    lock = cache_dir() / "sshd.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    made = lock.with_name("sshd.made")
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        with contextlib.suppress(FileExistsError):
+            PRIVILEGE_SEPARATION.mkdir(mode=0o755)
+            made.touch()
+        yield
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if made.exists():
+                made.unlink()
+                PRIVILEGE_SEPARATION.rmdir()
 
 
 @contextmanager
