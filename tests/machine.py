@@ -5,6 +5,7 @@ python -m tests.machine COMMAND...    run a command; exit 1 and say what is diff
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -94,6 +95,8 @@ def prepare() -> None:
 
 
 def main() -> int:
+    # Who is started in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     prepare()
     before = look()
     code = subprocess.run(sys.argv[1:], check=False).returncode
