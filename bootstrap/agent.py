@@ -5,63 +5,35 @@ Everything that can go wrong outside only delays it. `bootstrap.main` runs it as
 """
 
 import logging
-import random
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from bootstrap.aws import Clients
 from bootstrap.config import NodeConfig
-from bootstrap.contract import HOST_KEY_FILE, MASTER, NODE_STATE, node_record_id
-from bootstrap.coordinator import Coordinator
-from bootstrap.errors import ConfigError, HostKeyError
-from bootstrap.failures import DELAYS, Delay, reason
-from bootstrap.files import write_file
+from bootstrap.contract import MASTER, node_record_id
+from bootstrap.errors import ConfigError, MetadataError
+from bootstrap.failures import DELAYS, Delay, is_own, reason
 from bootstrap.gpus import GpuCounter
-from bootstrap.imds import Identity
-from bootstrap.logs import LogShipper
+from bootstrap.health import Finding, Health
+from bootstrap.imds import Outlook
 from bootstrap.membership import EMPTY, Member, Membership
-from bootstrap.node import Actions, NodeFiles, place, user_access
-from bootstrap.phases import Phases
-from bootstrap.signals import SIGNALLED_FILE, Signals
-from bootstrap.table import NodeRecord, Table
+from bootstrap.node import NodeFiles, user_access
+from bootstrap.pace import EAGER_S, Pace
+from bootstrap.phases import Phases, first_start
+from bootstrap.table import NodeRecord
+from bootstrap.trust import cluster_key, forget_cluster_key, read_host_key
+from bootstrap.world import Links, World, link
 
 log = logging.getLogger(__name__)
 
 BOOTSTRAP_S: Final = 1.0
-STEADY_S: Final = 5.0
+EAGER_FOR_S: Final = 300.0
+"""A node that is not ready by then waits for something that takes its time."""
+STEADY_S: Final = 6.0
+"""At most ten reads of the table a minute; LEAVING's grace is longer than this."""
 LONGEST_S: Final = 15.0
-LOOK_INCOMPLETE_S: Final = 2.0
-LOOK_STEADY_S: Final = 10.0
-RANDOM: Final = random.SystemRandom()
-"""Spreads the polls of nodes that started at the same moment."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class World:
-    """What the agent touches: a test has another of each."""
-
-    root: Path
-    actions: Actions
-    identify: Callable[[], Identity]
-    connect: Callable[[str], Clients]
-    shipper: LogShipper
-    nvidia_smi: Callable[[], str | None]
-    monotonic: Callable[[], float] = time.monotonic
-    jitter: Callable[[], float] = lambda: RANDOM.uniform(0.5, 1.5)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Links:
-    """The node's ways to the rest of the cluster, there once AWS has given it credentials."""
-
-    identity: Identity
-    table: Table
-    signals: Signals
-    coordinator: Coordinator | None
-    """Only on the master."""
+HEALTH_S: Final = 60.0
+DEFECTS: Final = 3
+"""So many times in a row a node must find itself broken before it asks to be replaced."""
 
 
 class Agent:
@@ -71,14 +43,29 @@ class Agent:
         self._config = config
         self._world = world
         self._phases = Phases(monotonic=world.monotonic)
-        self._deadline = first_start(world.root, now=world.monotonic()) + config.bootstrap_timeout_s
+        self._start = first_start(world.root, now=world.monotonic())
         self._links: Links | None = None
-        self._gpus = GpuCounter(world.root, nvidia_smi=world.nvidia_smi)
+        self._gpus = GpuCounter(
+            world.root, expected=config.gpu_count, nvidia_smi=world.nvidia_smi, monotonic=world.monotonic
+        )
+        self._health = Health(
+            root=world.root,
+            expected_gpus=config.gpu_count,
+            count_gpus=self._gpus.count,
+            resolve=world.resolve,
+            answers=world.answers_ssh,
+        )
+        self._pace = Pace()
+        self._outlook = Outlook()
         self._published: NodeRecord | None = None
         self._membership: Membership = EMPTY
         self._next_look = 0.0
         self._next_give_up = 0.0
+        self._next_health = 0.0
+        self._defects = 0
+        self._finding: Finding | None = None
         self._doing = "metadata"
+        self._error: Delay | None = None
         self._trouble: str | None = None
         self._failed_passes = 0
 
@@ -93,16 +80,10 @@ class Agent:
         self._note(error)
         if self._hopeless(error):
             self._give_up()
+        if self._links is not None:
+            self._look_after_itself(self._links)
         self._world.shipper.ship()
         return self._delay() * self._world.jitter()
-
-    def report_crash(self, error: Exception) -> None:
-        """Tell the stack, which would otherwise wait for its timeout, of a defect of the agent's own."""
-        log.error("agent crashed: %s: %s", type(error).__name__, error, exc_info=error)
-        self._world.shipper.ship()  # the stack takes the node away when it has its word
-        if self._links is not None and not self.ready:
-            signals, why = self._links.signals, f"agent-crashed {type(error).__name__}"
-            self._attempt(lambda: signals.failure(why))
 
     def _attempt(self, act: Callable[[], None]) -> Delay | None:
         try:
@@ -113,18 +94,61 @@ class Agent:
 
     def _make_right(self) -> None:
         links = self._join()
+        self._outlook = self._look_ahead()
         self._publish(links)
         self._membership = self._look(links)
         member = self._membership.member(links.identity.instance_id)
-        if member is None:
-            return
-        self._phases.done("membership")
-        self._write_files(member)
-        if self._membership.complete and not links.signals.sent:
+        if member is not None:
+            self._phases.done("membership")
+            self._write_files(member)
+        is_listed = member is not None and not member.away
+        if is_listed and not self._outlook.leaving and not links.signals.sent:
+            self._become_ready(links)
+
+    def _become_ready(self, links: Links) -> None:
+        """Be a node that others can count on, and say so."""
+        self._take_address(links)
+        if self._membership.has(self._config.min_nodes):
             self._phases.done("peers")
-            self._doing = "stack"
-            links.signals.success()
-            self._phases.done("signal")
+            self._doing = "checks"
+            self._finding = self._health.before_ready(self._membership.present)
+            if self._finding is None:
+                self._doing = "stack"
+                links.signals.success()
+                self._phases.done("signal")
+
+    def _take_address(self, links: Links) -> None:
+        if links.address is not None:
+            self._doing = "address"
+            links.address.take(self._outlook.public_address)
+
+    def _look_after_itself(self, links: Links) -> None:
+        """What a node does for itself, whatever came of the pass: a broken one may not get to its end."""
+        duties: list[Callable[[], None]] = []
+        if self._outlook.leaving:
+            duties.append(lambda: links.leaving.follow(self._outlook, self._membership))
+        elif links.signals.sent:
+            duties.append(lambda: self._watch_health(links))
+            member = self._membership.member(links.identity.instance_id)
+            if member is not None and not member.away:
+                duties.append(lambda: self._take_address(links))
+        for duty in duties:
+            if error := self._attempt(duty):
+                log.warning("%s", error)
+
+    def _watch_health(self, links: Links) -> None:
+        """Ask for a replacement when this machine stays broken."""
+        now = self._world.monotonic()
+        if now < self._next_health:
+            return
+        self._next_health = now + HEALTH_S
+        found = self._health.defect()
+        if found != self._finding and found is not None:
+            log.warning("check failed: %s", found.what)
+        self._finding = found
+        self._defects = self._defects + 1 if found is not None and found.defect else 0
+        if found is not None and self._defects >= DEFECTS:
+            links.leaving.replace_me(found.what)
 
     def _join(self) -> Links:
         """Learn who we are and connect, once."""
@@ -137,24 +161,16 @@ class Agent:
         clients = self._world.connect(self._config.region)
         self._phases.done("credentials")
         self._world.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
-        self._links = self._link(identity, clients)
+        self._links = link(self._config, self._world, identity=identity, clients=clients)
         return self._links
 
-    def _link(self, identity: Identity, clients: Clients) -> Links:
-        table = Table(clients.dynamodb, name=self._config.table)
-        return Links(
-            identity=identity,
-            table=table,
-            signals=Signals(
-                clients.cloudformation,
-                target=self._config.signal_target,
-                instance_id=identity.instance_id,
-                sent_file=place(self._world.root, SIGNALLED_FILE),
-            ),
-            coordinator=Coordinator(self._config, table=table, autoscaling=clients.autoscaling, ec2=clients.ec2)
-            if self._config.node_type == MASTER
-            else None,
-        )
+    def _look_ahead(self) -> Outlook:
+        """What the metadata service says; while it says nothing, what it said last."""
+        try:
+            return self._world.outlook()
+        except MetadataError as error:
+            log.debug("%s", error)
+            return self._outlook
 
     def _publish(self, links: Links) -> None:
         """Write our own record when it says something new."""
@@ -165,6 +181,8 @@ class Agent:
             instance_id=instance_id,
             node_type=self._config.node_type,
             host_key=read_host_key(self._world.root),
+            ssh_key=self._cluster_key(instance_id),
+            away=self._outlook.leaving,
         )
         if record != self._published:
             self._doing = "table"
@@ -172,28 +190,38 @@ class Agent:
             self._published = record
             self._phases.done("record")
 
+    def _cluster_key(self, instance_id: str) -> str:
+        root = self._world.root
+        if self._config.node_type != MASTER:
+            forget_cluster_key(root)
+            return ""
+        user = user_access(self._config.default_user)
+        return cluster_key(root, instance_id=instance_id, user=user, maker=self._world.actions)
+
     def _look(self, links: Links) -> Membership:
         """The membership: on the master from AWS, on the others from the table."""
         self._doing = "table"
         if links.coordinator is None:
+            if links.table.read_generation() == self._membership.generation:
+                return self._membership
             seen = links.table.read_membership()
-            # The read is eventually consistent: an older answer must not undo a newer one.
+            # The generation's read is eventually consistent: an older answer must not undo a newer one.
             return seen if seen.generation >= self._membership.generation else self._membership
         now = self._world.monotonic()
-        if now < self._next_look:
+        if now < self._next_look and not self._outlook.leaving:
             return self._membership
-        current = links.table.read_membership(consistent=True)
+        current = links.table.read_membership()
         self._doing = "groups"
         found = links.coordinator.reconcile(current)
-        interval = LOOK_STEADY_S if found.complete else LOOK_INCOMPLETE_S
-        self._next_look = now + interval
+        self._next_look = now + self._pace.interval(links.coordinator.arriving, now=now)
         return found
 
     def _write_files(self, member: Member) -> None:
         self._doing = "files"
         root = self._world.root
-        user = user_access(self._config.default_user)
-        files = NodeFiles(root, user=user, bucket=self._config.bucket, actions=self._world.actions)
+        files = NodeFiles(
+            root, user_name=self._config.default_user, bucket=self._config.bucket, actions=self._world.actions
+        )
         changed = files.write(self._membership, member=member, gpu_count=self._gpus.count())
         if changed:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
@@ -202,29 +230,51 @@ class Agent:
     def _hopeless(self, error: Delay | None) -> bool:
         now = self._world.monotonic()
         # A node that has only its signal left to send is not a failed one.
-        late = (now >= self._deadline and self._doing != "stack") or isinstance(error, ConfigError)
+        deadline = self._start + self._config.bootstrap_timeout_s
+        late = (now >= deadline and self._doing != "stack") or isinstance(error, ConfigError)
         return late and not self.ready and now >= self._next_give_up
 
     def _give_up(self) -> None:
-        """Tell the stack why this node is not ready; the agent goes on trying all the same."""
+        """Say why this node is not ready; the agent goes on trying all the same.
+
+        A deploy that cannot do without it hears of it. Otherwise the group replaces a node that is
+        broken itself; one that only waits for others is as good as the next.
+        """
         self._next_give_up = self._world.monotonic() + LONGEST_S
         why = self._trouble or self._waiting()
-        if self._links is None:
+        links = self._links
+        if links is None:
             log.warning("not a node in time: %s", why)
             return
         self._world.shipper.ship()  # the stack takes the node away when it has its word
-        signals = self._links.signals
-        error = self._attempt(lambda: signals.failure(why))
+        error = self._attempt(lambda: self._tell(links, why))
         if error is not None:
-            log.warning("cannot signal the failure %s: %s", why, error)
+            log.warning("cannot report the failure %s: %s", why, error)
+
+    def _tell(self, links: Links, why: str) -> None:
+        """In this order, so that an agent that is killed in between says it again."""
+        if self._config.fails_deploy and links.signals.failure(why):
+            return
+        if self._is_broken():
+            links.leaving.replace_me(why)
+        links.signals.settle(why)
+
+    def _is_broken(self) -> bool:
+        """Whether the trouble is this machine's own."""
+        if self._error is not None:
+            return is_own(self._error)
+        return self._finding is not None and self._finding.defect
 
     def _waiting(self) -> str:
+        if self._finding is not None:
+            return self._finding.what
         if self._membership.generation == 0:
             return "no-membership"
-        return f"peers {len(self._membership.members)}/{self._membership.expected} joined"
+        return f"peers {len(self._membership.present)}/{self._membership.expected} joined"
 
     def _note(self, error: Delay | None) -> None:
         """Log a trouble when it comes and when it goes, not once a pass."""
+        self._error = error
         trouble = None if error is None else reason(error, doing=self._doing)
         self._failed_passes = 0 if error is None else self._failed_passes + 1
         if trouble == self._trouble:
@@ -238,33 +288,7 @@ class Agent:
     def _delay(self) -> float:
         if self._failed_passes:
             return min(LONGEST_S, BOOTSTRAP_S * 2.0 ** min(self._failed_passes - 1, 8))
-        if not self.ready:
+        now = self._world.monotonic()
+        if self._outlook.leaving or (not self.ready and now - self._start < EAGER_FOR_S):
             return BOOTSTRAP_S
-        if self._config.node_type == MASTER and not self._membership.complete:
-            return LOOK_INCOMPLETE_S
-        return STEADY_S
-
-
-def read_host_key(root: Path) -> str:
-    """The public host key without its comment, which names nothing that others can use."""
-    try:
-        words = place(root, HOST_KEY_FILE).read_text().split()
-    except FileNotFoundError as error:
-        raise HostKeyError(f"{HOST_KEY_FILE} is not there yet") from error
-    if len(words) < 2 or words[0] != "ssh-ed25519":
-        raise HostKeyError(f"{HOST_KEY_FILE} must hold an ssh-ed25519 key, got {' '.join(words)[:40]!r}")
-    return f"{words[0]} {words[1]}"
-
-
-def first_start(root: Path, *, now: float) -> float:
-    """When the agent first started since the machine came up, in monotonic seconds.
-
-    A restarted agent must not get a new deadline. /run is empty after a reboot, when the
-    monotonic clock starts anew too.
-    """
-    file = place(root, NODE_STATE).with_name("agent-started")
-    try:
-        return min(now, float(file.read_text()))
-    except (FileNotFoundError, ValueError):
-        write_file(file, f"{now}\n")
-        return now
+        return min(STEADY_S, max(EAGER_S, self._next_look - now)) if self._next_look else STEADY_S

@@ -4,7 +4,7 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 from bootstrap.contract import MASTER, WORKER, NodeType
 from bootstrap.errors import ConfigError
@@ -31,8 +31,20 @@ class NodeConfig:
     region: str
     node_type: NodeType
     stack_id: str
+    group: str
+    """Name of the Auto Scaling group that this node belongs to."""
     signal_resource: str
-    """Logical id of the Auto Scaling group that this node belongs to."""
+    """Logical id of that group."""
+    fails_deploy: bool
+    """Whether the deploy cannot succeed without this node."""
+    min_nodes: int | None
+    """Nodes, the master included, without which a node does not call itself ready; None: all of them."""
+    gpu_count: int | None
+    """GPUs that the instance type has; None when nobody knows."""
+    address: str | None
+    """Elastic IP of whoever is master; None on a worker."""
+    address_allocation: str | None
+    """EC2's id of that address."""
     table: str
     log_group: str
     bucket: str
@@ -47,16 +59,18 @@ class NodeConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value: object = getattr(self, field.name)
-            wanted = int if field.type in (int, "int") else str
-            if type(value) is not wanted or value == "":
-                kind = "a whole number" if wanted is int else "text"
-                raise ConfigError(f"{field.name} must be {kind}, got {value!r}")
+            if type(value) not in _types(field.type) or value == "":
+                raise ConfigError(f"{field.name} must be {_KINDS[_types(field.type)[0]]}, got {value!r}")
         if self.version != CONFIG_VERSION:
             raise ConfigError(f"version must be {CONFIG_VERSION}, got {self.version}")
         if self.node_type not in (MASTER, WORKER):
             raise ConfigError(f"node_type must be {MASTER} or {WORKER}, got {self.node_type!r}")
-        if self.bootstrap_timeout_s < 1:
-            raise ConfigError(f"bootstrap_timeout_s must be at least 1, got {self.bootstrap_timeout_s}")
+        for name, least in (("bootstrap_timeout_s", 1), ("min_nodes", 1), ("gpu_count", 0)):
+            number = getattr(self, name)
+            if number is not None and number < least:
+                raise ConfigError(f"{name} must be at least {least}, got {number}")
+        if (self.address is None) != (self.address_allocation is None):
+            raise ConfigError("address and address_allocation must be given together or not at all")
 
     @property
     def signal_target(self) -> SignalTarget:
@@ -66,6 +80,14 @@ class NodeConfig:
     def role_id(self, node_type: NodeType) -> str:
         """Unique id of the IAM role of the nodes of one type."""
         return self.master_role_id if node_type == MASTER else self.worker_role_id
+
+
+_KINDS: Final[Mapping[object, str]] = {int: "a whole number", str: "text", bool: "true or false"}
+
+
+def _types(annotation: object) -> tuple[object, ...]:
+    """The types that an annotation allows, None's own last."""
+    return (str,) if annotation is NodeType else get_args(annotation) or (annotation,)
 
 
 def parse_config(text: str) -> NodeConfig:
@@ -88,6 +110,8 @@ def parse_signal_target(text: str) -> SignalTarget | None:
     try:
         values = _json_object(text)
     except ConfigError:
+        return None
+    if values.get("fails_deploy") is False:
         return None
     region, stack, resource = (values.get(key) for key in ("region", "stack_id", "signal_resource"))
     if isinstance(region, str) and isinstance(stack, str) and isinstance(resource, str):

@@ -9,6 +9,7 @@ from typing import Final, Literal
 NodeType = Literal["master", "worker"]
 MASTER: Final = "master"
 WORKER: Final = "worker"
+NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
 
 # ---- files and directories on a node ----
 ROOT: Final = "/opt/deeplearning"
@@ -38,6 +39,13 @@ SSH_CLIENT_CONFIG: Final = "/etc/ssh/ssh_config.d/60-deeplearning.conf"
 SSHD_CONFIG: Final = "/etc/ssh/sshd_config.d/60-deeplearning.conf"
 HOST_KEY_FILE: Final = "/etc/ssh/ssh_host_ed25519_key.pub"
 LOG_FILE: Final = "/var/log/deeplearning/agent.log"
+CLUSTER_KEY_DIR: Final = "/etc/deeplearning/cluster-key"
+CLUSTER_KEY_FILE: Final = f"{CLUSTER_KEY_DIR}/id_ed25519"
+"""Private key of the cluster, on the master alone: jobs that run without a person reach the nodes with it."""
+AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
+"""One file a login user, beside the user's own: the cluster's public key."""
+SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (only files without a name)
+"""Where jobs write what may be lost: the root volume, and where the Deep Learning AMIs mount instance storage."""
 AGENT_SERVICE: Final = "deeplearning-agent.service"
 LAUNCH_COMMAND: Final = "/usr/local/bin/launch"
 PYTORCH_PYTHON: Final = "/opt/pytorch/bin/python"
@@ -70,6 +78,19 @@ INSTANCE_ID_VARIABLE: Final = "DEEPLEARNING_INSTANCE_ID"
 CLUSTER_TAG: Final = "deeplearning:cluster"
 NODE_TYPE_TAG: Final = "deeplearning:node-type"
 
+
+def group_name(cluster_name: str, node_type: NodeType) -> str:
+    """Name of an Auto Scaling group: nodes must know it before it exists, and their roles name no other."""
+    return f"{cluster_name}-{node_type}"
+
+
+GROUP_TAG: Final = "aws:autoscaling:groupName"
+"""Auto Scaling's own tag on the instances of a group; it goes when an instance is detached."""
+LEAVING_HOOK: Final = "leave-the-lists"
+"""Lifecycle hook of both groups: a node that is to end tells the others first."""
+LEAVING_TIMEOUT_S: Final = 120
+"""Longest wait of the hook: as long as the notice that a spot instance gets."""
+
 # ---- stack outputs; the first three keep deeplearning-cfn's names ----
 MASTER_GROUP_OUTPUT: Final = "MasterAutoScalingGroup"
 WORKER_GROUP_OUTPUT: Final = "WorkerAutoScalingGroup"
@@ -84,8 +105,11 @@ LOGIN_USER_OUTPUT: Final = "LoginUser"
 TABLE_KEY: Final = "id"
 MEMBERSHIP_ID: Final = "membership"
 """The one record that says who is in which slot. Only the master's role may write it."""
+GENERATION_ID: Final = "generation"
+"""A small record that changes with the membership's: what every node asks for again and again."""
 RECORD_VERSION: Final = 1
-"""Carried by each record as ``version``: agents of two deploys must understand each other."""
+"""Carried by each record as ``version``: agents of two deploys must understand each other. Keys may be
+added under the same version; readers pass over what they do not know."""
 
 
 def node_record_id(role_id: str, instance_id: str) -> str:
@@ -107,7 +131,9 @@ INSTANCE_ID_FIELD: Final = "instance_id"
 ADDRESS_FIELD: Final = "address"
 NODE_TYPE_FIELD: Final = "node_type"
 HOST_KEY_FIELD: Final = "host_key"
-"""Fields of a member. A node's own record has the instance id, the node type and the host key of these."""
+SSH_KEY_FIELD: Final = "ssh_key"
+AWAY_FIELD: Final = "away"
+"""Fields of a member. A node's own record has them too, but for the slot and the address."""
 
 
 # ---- ports ----
@@ -116,3 +142,5 @@ SSH_PORT: Final = 22
 # ---- limits ----
 SIGNAL_ID_LENGTH: Final = 64
 """Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""
+SIGNAL_TOO_LATE: Final = "cannot be signaled"
+"""CloudFormation's words when nobody waits (any more): a replacement's normal case."""

@@ -5,14 +5,16 @@ and its replacement) do no harm: the write is conditional, and the loser looks a
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bootstrap.config import NodeConfig
 from bootstrap.contract import NodeType, node_record_id
-from bootstrap.discovery import Instance, describe_groups, describe_instances
-from bootstrap.membership import Membership, Node, next_membership
-from bootstrap.table import Table
+from bootstrap.discovery import Instance, describe_groups
+from bootstrap.membership import Member, Membership, Node, next_membership
+from bootstrap.sightings import Sightings
+from bootstrap.table import NodeRecord, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -35,65 +37,79 @@ class Coordinator:
         self._config = config
         self._table = table
         self._autoscaling = autoscaling
-        self._ec2 = ec2
-        self._instances: dict[str, Instance] = {}
-        self._asked: tuple[frozenset[str], frozenset[str]] | None = None
+        self._sightings = Sightings(ec2)
+        self.arriving: frozenset[str] = frozenset()
+        """Instances that the last look found in the groups and not among the members."""
 
     def reconcile(self, current: Membership) -> Membership:
         """Bring the membership up to date and return it."""
         groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
-        types = {instance_id: group.node_type for group in groups for instance_id in group.instance_ids}
-        instances = self._describe(types, current)
+        grouped = {
+            instance_id: _Grouped(node_type=group.node_type, counted=counted)
+            for group in groups
+            for instance_id, counted in group.instances.items()
+        }
+        instances = self._sightings.look(grouped=grouped, members=[member.instance_id for member in current.members])
+        strays = [member for member in current.members if member.instance_id not in grouped]
         wanted = next_membership(
             current,
             expected=sum(group.desired for group in groups),
-            nodes=self._nodes(types, instances),
-            gone={
-                member.instance_id
-                for member in current.members
-                if member.instance_id not in types and _gone(instances, member.instance_id)
-            },
+            nodes=[*_nodes(grouped, instances, self._records(grouped), current), *_away(strays, instances)],
+            gone={name for name, instance in instances.items() if instance.ended}
+            | {member.instance_id for member in strays if self._sightings.gone(member.instance_id)},
         )
+        self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
         if wanted is current:
             return current
         if not self._table.replace_membership(current, wanted):
             log.info("another coordinator was faster than generation %d", wanted.generation)
-            return self._table.read_membership(consistent=True)
-        log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.members), wanted.expected)
+            return self._table.read_membership()
+        log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.present), wanted.expected)
         return wanted
 
-    def _describe(self, types: Mapping[str, NodeType], current: Membership) -> dict[str, Instance]:
-        """Ask EC2 only when the answer can differ from the last one."""
-        grouped = frozenset(types)
-        members = frozenset(member.instance_id for member in current.members)
-        settled = all(
-            instance_id in self._instances and self._instances[instance_id].reachable for instance_id in grouped
-        ) and all(_gone(self._instances, instance_id) for instance_id in members - grouped)
-        if (grouped, members) != self._asked or not settled:
-            self._instances = describe_instances(self._ec2, grouped | members)
-            self._asked = (grouped, members)
-        return self._instances
-
-    def _nodes(self, types: Mapping[str, NodeType], instances: Mapping[str, Instance]) -> list[Node]:
+    def _records(self, grouped: Mapping[str, "_Grouped"]) -> dict[str, NodeRecord]:
+        """What the nodes say, by instance id, each under the id that only itself can write to."""
         ids = {
-            node_record_id(self._config.role_id(node_type), instance_id): instance_id
-            for instance_id, node_type in types.items()
+            node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
+            for instance_id, each in grouped.items()
         }
-        records = self._table.read_nodes(sorted(ids))
-        nodes = []
-        for record_id, record in records.items():
-            instance = instances.get(ids[record_id])
-            if instance is not None and instance.reachable and instance.address is not None:
-                nodes.append(
-                    Node(
-                        instance_id=instance.instance_id,
-                        address=instance.address,
-                        node_type=types[instance.instance_id],
-                        host_key=record.host_key,
-                    )
-                )
-        return nodes
+        return {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
 
 
-def _gone(instances: Mapping[str, Instance], instance_id: str) -> bool:
-    return instance_id not in instances or instances[instance_id].gone
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Grouped:
+    """An instance as its group sees it."""
+
+    node_type: NodeType
+    counted: bool
+
+
+def _nodes(
+    grouped: Mapping[str, _Grouped],
+    instances: Mapping[str, Instance],
+    records: Mapping[str, NodeRecord],
+    current: Membership,
+) -> Iterator[Node]:
+    """Who can be a member. AWS decides who is there; a node's own record can only take the node out."""
+    for instance_id, group in grouped.items():
+        instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
+        away = not group.counted or (instance is not None and not instance.reachable)
+        if record is not None and instance is not None and instance.address is not None:
+            yield Node(
+                instance_id=instance_id,
+                address=instance.address,
+                node_type=group.node_type,
+                host_key=record.host_key,
+                ssh_key=record.ssh_key,
+                away=away or record.away,
+            )
+        elif member is not None:
+            yield replace(member.node, away=away or member.away)
+
+
+def _away(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
+    """Members that no group has any more, unless EC2 says that the group's answer was an old one."""
+    for member in strays:
+        instance = instances.get(member.instance_id)
+        if instance is None or not instance.reachable or not instance.grouped:
+            yield replace(member.node, away=True)

@@ -1,10 +1,10 @@
 """Who the members could be: the cluster's Auto Scaling groups, and EC2's word on their instances."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPE_TAG, WORKER, NodeType
+from bootstrap.contract import GROUP_TAG, NODE_TYPES, NodeType, group_name
 from bootstrap.errors import GroupsError
 
 if TYPE_CHECKING:
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
     from mypy_boto3_ec2 import EC2Client
 
-LEAVING: Final = ("Terminating", "Terminated", "Detaching", "Detached")
-"""Lifecycle states, with or without ``:Wait`` and ``:Proceed``, of instances on their way out."""
-GONE: Final = frozenset({"shutting-down", "terminated"})
+AWAY: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
+"""Lifecycle states, with or without ``:Wait`` and ``:Proceed``, of instances that the group does not count
+("Amazon EC2 Auto Scaling instance lifecycle")."""
+ENDED: Final = frozenset({"terminated"})
+"""Not shutting-down: the operating system still runs, and may write a checkpoint."""
 STARTED: Final = frozenset({"pending", "running"})
 FILTER_VALUES: Final = 200
 """Most values that a filter of DescribeInstances takes."""
@@ -26,8 +28,8 @@ class Group:
 
     node_type: NodeType
     desired: int
-    instance_ids: frozenset[str]
-    """Instances that are in it to stay."""
+    instances: Mapping[str, bool]
+    """Every instance in it, and whether the group counts on it: not on one that ends or stands by."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,11 +40,18 @@ class Instance:
     state: str
     address: str | None
     """Private; EC2 may give it a moment later than the id."""
+    grouped: bool
+    """Whether it belongs to an Auto Scaling group; a detached instance is its user's, not ours."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will never answer again, whatever its group still says: a dead instance's hook may go on."""
+        return self.state in ENDED
 
     @property
     def gone(self) -> bool:
-        """Whether it will never answer again."""
-        return self.state in GONE
+        """Whether it will never be a member again."""
+        return self.ended or not self.grouped
 
     @property
     def reachable(self) -> bool:
@@ -51,16 +60,14 @@ class Instance:
 
 
 def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[Group]:
-    """The cluster's groups, found by tag; an error unless both kinds are there."""
-    pages = client.get_paginator("describe_auto_scaling_groups").paginate(
-        Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]}]
-    )
-    groups = [_group(group) for page in pages for group in page["AutoScalingGroups"]]
+    """The cluster's groups; an error unless both are there."""
+    names = {group_name(cluster_name, node_type): node_type for node_type in NODE_TYPES}
+    found = client.describe_auto_scaling_groups(AutoScalingGroupNames=sorted(names))["AutoScalingGroups"]
     # The two are created side by side: counting one of them would call half a cluster complete.
-    missing = {MASTER, WORKER} - {group.node_type for group in groups}
+    missing = sorted(names.keys() - {group["AutoScalingGroupName"] for group in found})
     if missing:
-        raise GroupsError(f"cluster {cluster_name} has no {' and no '.join(sorted(missing))} group yet")
-    return groups
+        raise GroupsError(f"there is no Auto Scaling group {' and no '.join(missing)} yet")
+    return [_group(group, names[group["AutoScalingGroupName"]]) for group in found]
 
 
 def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> dict[str, Instance]:
@@ -77,25 +84,20 @@ def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> di
                         instance_id=row["InstanceId"],
                         state=row["State"]["Name"],
                         address=row.get("PrivateIpAddress"),
+                        grouped=any(tag.get("Key") == GROUP_TAG for tag in row.get("Tags", [])),
                     )
                     found[instance.instance_id] = instance
     return found
 
 
-def _group(group: "AutoScalingGroupTypeDef") -> Group:
-    tags = {tag["Key"]: tag.get("Value") for tag in group["Tags"]}
-    node_type = tags.get(NODE_TYPE_TAG)
-    name = group["AutoScalingGroupName"]
-    if node_type not in (MASTER, WORKER):
-        raise GroupsError(f"tag {NODE_TYPE_TAG} of {name} must be {MASTER} or {WORKER}, got {node_type}")
+def _group(group: "AutoScalingGroupTypeDef", node_type: NodeType) -> Group:
     return Group(
-        node_type=cast("NodeType", node_type),
+        node_type=node_type,
         desired=group["DesiredCapacity"],
-        instance_ids=frozenset(
-            instance["InstanceId"]
+        instances={
+            instance["InstanceId"]: instance["LifecycleState"].partition(":")[0] not in AWAY
             for instance in group["Instances"]
-            if instance["LifecycleState"].partition(":")[0] not in LEAVING
-        ),
+        },
     )
 
 

@@ -11,7 +11,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from bootstrap.errors import BootstrapError
+from bootstrap.errors import BootstrapError, CommandError, ConfigError, HostKeyError
 
 Delay = BootstrapError | BotoCoreError | ClientError | OSError
 DELAYS: Final = (BootstrapError, BotoCoreError, ClientError, OSError)
@@ -20,6 +20,8 @@ DELAYS: Final = (BootstrapError, BotoCoreError, ClientError, OSError)
 Anything else is a defect: it ends the agent with a traceback in the journal, and systemd
 starts it again.
 """
+BROKEN_DISK: Final = frozenset({errno.EIO, errno.EROFS})
+"""What a failing disk answers; a full one is no defect."""
 NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
 
 
@@ -36,3 +38,10 @@ def reason(error: Delay, *, doing: str) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk-full"
     return f"{doing}-{errno.errorcode.get(error.errno or 0, 'failed')}"
+
+
+def is_own(error: Delay) -> bool:
+    """Whether another machine in this one's place would help; AWS's troubles are everybody's."""
+    if isinstance(error, OSError):
+        return error.errno in BROKEN_DISK
+    return isinstance(error, (ConfigError, HostKeyError, CommandError))

@@ -95,6 +95,12 @@ def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Pa
     return changed
 
 
+def set_access(path: Path, access: Access) -> None:
+    """Give a file its mode and owner."""
+    path.chmod(access.mode)
+    os.chown(path, *_owner(access))
+
+
 def point_link(path: Path, target: Path) -> bool:
     """Make the symbolic link point at the target, replacing an older link in one step."""
     if path.is_symlink() and path.readlink() == target:
@@ -133,6 +139,11 @@ def _is_right(path: Path, content: bytes, access: Access) -> bool:
         return False
 
 
+def _owner(access: Access) -> tuple[int, int]:
+    """User and group as chown(2) takes them: -1 leaves an id as it is."""
+    return (-1 if access.uid is None else access.uid, -1 if access.gid is None else access.gid)
+
+
 def _temporary(path: Path) -> Path:
     """One fixed name a file: a killed write leaves at most one, which the next write takes over.
 
@@ -149,13 +160,7 @@ def _replace(path: Path, content: bytes, access: Access) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             os.fchmod(file.fileno(), access.mode)
-            if access.uid is not None or access.gid is not None:
-                # -1 leaves an id as it is.
-                os.fchown(
-                    file.fileno(),
-                    -1 if access.uid is None else access.uid,
-                    -1 if access.gid is None else access.gid,
-                )
+            os.fchown(file.fileno(), *_owner(access))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)

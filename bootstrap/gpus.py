@@ -12,33 +12,51 @@ log = logging.getLogger(__name__)
 DRIVER_LIST: Final = "proc/driver/nvidia/gpus"
 """One directory a GPU, there once the driver is loaded."""
 
+ASK_AGAIN_S: Final = 5.0
+STEADY_S: Final = 60.0
+"""nvidia-smi costs the node up to a second of work."""
+
 
 class GpuCounter:
-    """Counts until there is something to count: a driver may come after the agent."""
+    """Asks again now and then: a driver may come after the agent, and a GPU can fall off its bus."""
 
-    def __init__(self, root: Path, *, nvidia_smi: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        expected: int | None,
+        nvidia_smi: Callable[[], str | None],
+        monotonic: Callable[[], float],
+    ) -> None:
         self._root = root
+        self._expected = expected
         self._nvidia_smi = nvidia_smi
-        self._count = 0
+        self._monotonic = monotonic
+        self._count: int | None = None
+        self._next_ask = 0.0
         self._trouble: str | None = None
 
     def count(self) -> int:
-        """GPUs of this node; GPUs do not come and go, so the first that are seen are all."""
-        self._count = self._count or self._ask()
+        """GPUs that this node has now, as far as it was asked lately."""
+        if self._count is None or self._monotonic() >= self._next_ask:
+            self._count = self._ask()
+            wrong = self._count == 0 if self._expected is None else self._count != self._expected
+            self._next_ask = self._monotonic() + (ASK_AGAIN_S if wrong else STEADY_S)
         return self._count
 
     def _ask(self) -> int:
-        """Ask the driver, which also loads it; without an answer count what the kernel shows."""
+        """Ask the driver, which also loads it; without nvidia-smi count what the kernel shows.
+
+        Never both: the kernel goes on showing a GPU that does not answer any more.
+        """
         try:
             listing = self._nvidia_smi()
         except CommandError as error:
             if str(error) != self._trouble:
                 log.warning("%s", error)
             self._trouble = str(error)
-            listing = None
-        if listing is None:
-            return _listed_by_driver(self._root / DRIVER_LIST)
-        return count_listed(listing)
+            return self._count or 0
+        return _listed_by_driver(self._root / DRIVER_LIST) if listing is None else count_listed(listing)
 
 
 def count_listed(listing: str) -> int:

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from bootstrap.contract import (
+    AUTHORIZED_KEYS_DIR,
     BUCKET_VARIABLE,
+    CLUSTER_KEY_FILE,
     GPU_COUNT_VARIABLE,
     INSTANCE_ID_VARIABLE,
     MASTER_HOST,
@@ -21,8 +23,16 @@ Host deeplearning-*
     ForwardAgent yes
     StrictHostKeyChecking yes
 """
-SSHD: Final = """\
+SSH_CLIENT_WITH_KEY: Final = f"""\
+{SSH_CLIENT}Match host deeplearning-* exec "test -r {CLUSTER_KEY_FILE}"
+    IdentityFile {CLUSTER_KEY_FILE}
+    IdentityFile ~/.ssh/id_ed25519
+    IdentityFile ~/.ssh/id_rsa
+"""
+"""On the master. Naming one identity file switches the usual ones off, hence the others."""
+SSHD: Final = f"""\
 AllowAgentForwarding yes
+AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 {AUTHORIZED_KEYS_DIR}/%u
 """
 
 
@@ -46,6 +56,13 @@ def known_hosts_lines(members: Iterable[Member]) -> str:
 def workers_file(members: Iterable[Member]) -> str:
     """One alias a line, in slot order."""
     return "".join(f"{worker_host(member.slot)}\n" for member in _by_slot(members))
+
+
+def authorized_keys(master: Member | None) -> str:
+    """Who may log in besides the user's own keys: the master's processes, from the master's address only."""
+    if master is None or not master.ssh_key:
+        return ""
+    return f'from="{master.address}" {master.ssh_key} deeplearning-cdk\n'
 
 
 def variables(*, workers_count: int, gpu_count: int, bucket: str, instance_id: str) -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""Who this instance is, from the instance metadata service, version 2 only.
+"""What the instance metadata service, version 2 only, says: who this instance is, and what becomes of it.
 
-One token a look: an identity is read once in an agent's life, so there is nothing to cache.
+"Instance metadata categories" in the Amazon EC2 User Guide names the paths.
 """
 
 import http.client
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,9 @@ from bootstrap.errors import MetadataError
 ADDRESS: Final = "169.254.169.254"
 TOKEN_SECONDS: Final = 60
 TIMEOUT_S: Final = 2.0
+TERMINATED: Final = "Terminated"
+"""Target lifecycle state of an instance that its group is ending (Amazon EC2 Auto Scaling User Guide,
+"Retrieve the target lifecycle state through instance metadata")."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +27,51 @@ class Identity:
     """Primary private IPv4 address."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outlook:
+    """What changes in an instance's life."""
+
+    public_address: str | None = None
+    ending: bool = False
+    """Its Auto Scaling group waits for this node's word before it ends it."""
+    interrupted: bool = False
+    """Spot takes it back within two minutes, asked or not."""
+    at_risk: bool = False
+    """Spot recommends to replace it in time."""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the others should stop counting on this node."""
+        return self.ending or self.interrupted or self.at_risk
+
+
 def read_identity(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Identity:
     """Ask once; the caller asks again until its deadline."""
+    found = _read(("instance-id", "local-ipv4"), host=host, timeout_s=timeout_s)
+    for name, value in found.items():
+        if value is None:
+            raise MetadataError(f"metadata service at {host} knows no {name}")
+    return Identity(instance_id=str(found["instance-id"]), address=str(found["local-ipv4"]))
+
+
+def read_outlook(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Outlook:
+    """Ask once; costs nothing but the node's own time."""
+    lifecycle, spot, risk = (
+        "autoscaling/target-lifecycle-state",
+        "spot/instance-action",
+        "events/recommendations/rebalance",
+    )
+    found = _read(("public-ipv4", lifecycle, spot, risk), host=host, timeout_s=timeout_s)
+    return Outlook(
+        public_address=found["public-ipv4"],
+        ending=found[lifecycle] == TERMINATED,
+        interrupted=found[spot] is not None,
+        at_risk=found[risk] is not None,
+    )
+
+
+def _read(names: Iterable[str], *, host: str, timeout_s: float) -> dict[str, str | None]:
+    """Categories by name, with one token; None for one that this instance does not have."""
     token = _request(
         host,
         "PUT",
@@ -32,16 +79,15 @@ def read_identity(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Ident
         headers={"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)},
         timeout_s=timeout_s,
     )
+    if token is None:
+        raise MetadataError(f"metadata service at {host} has no tokens")
+    headers = {"X-aws-ec2-metadata-token": token}
+    return {
+        name: _request(host, "GET", f"/latest/meta-data/{name}", headers=headers, timeout_s=timeout_s) for name in names
+    }
 
-    def get(name: str) -> str:
-        path = f"/latest/meta-data/{name}"
-        headers = {"X-aws-ec2-metadata-token": token}
-        return _request(host, "GET", path, headers=headers, timeout_s=timeout_s)
 
-    return Identity(instance_id=get("instance-id"), address=get("local-ipv4"))
-
-
-def _request(host: str, method: str, path: str, *, headers: dict[str, str], timeout_s: float) -> str:
+def _request(host: str, method: str, path: str, *, headers: dict[str, str], timeout_s: float) -> str | None:
     connection = http.client.HTTPConnection(host, timeout=timeout_s)
     try:
         connection.request(method, path, headers=headers)
@@ -51,6 +97,8 @@ def _request(host: str, method: str, path: str, *, headers: dict[str, str], time
         raise MetadataError(f"metadata service at {host} failed on {path}: {error!r}") from error
     finally:
         connection.close()
+    if response.status == http.HTTPStatus.NOT_FOUND:
+        return None
     if response.status != http.HTTPStatus.OK or not body:
         raise MetadataError(f"metadata service at {host} answered {response.status} on {path}")
     return body

@@ -56,6 +56,14 @@ def set_up_logging(file: Path) -> "LogShipper":
     return shipper
 
 
+def shorten(text: str) -> str:
+    """Cut the middle out of a long line: a traceback says at its end what has happened."""
+    if len(text) <= LINE_CHARACTERS:
+        return text
+    half = LINE_CHARACTERS // 2 - 2
+    return f"{text[:half]}...{text[-half:]}"
+
+
 class LogShipper(logging.Handler):
     """Queues lines; ``flush`` sends them to the node's own stream and never raises for AWS."""
 
@@ -76,7 +84,7 @@ class LogShipper(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue one line."""
-        text = self.format(record)[:LINE_CHARACTERS]
+        text = shorten(self.format(record))
         self._queue.append({"timestamp": int(record.created * 1000), "message": text})
 
     def ship(self) -> None:

@@ -22,6 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
+            # A bundle that the service cannot import must fail the user data, which signals; the service could not.
+            import bootstrap.service  # noqa: F401
+
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
         else:

@@ -1,11 +1,22 @@
 """Who is in which slot: the records and the rules, without the table that keeps them."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import cast
 
-from bootstrap.contract import MASTER, WORKER, NodeType
+from bootstrap.contract import (
+    ADDRESS_FIELD,
+    AWAY_FIELD,
+    HOST_KEY_FIELD,
+    INSTANCE_ID_FIELD,
+    MASTER,
+    NODE_TYPE_FIELD,
+    NODE_TYPES,
+    SLOT_FIELD,
+    SSH_KEY_FIELD,
+    NodeType,
+)
 from bootstrap.errors import RecordError
 
 
@@ -17,17 +28,22 @@ class Node:
     address: str
     node_type: NodeType
     host_key: str
+    ssh_key: str = ""
+    """Public half of the cluster's key, of a master."""
+    away: bool = False
+    """It is about to end, or stands by: no list has it, yet nobody else gets its slot before it is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Member:
+class Member(Node):
     """A node in its slot."""
 
     slot: int
-    instance_id: str
-    address: str
-    node_type: NodeType
-    host_key: str
+
+    @property
+    def node(self) -> Node:
+        """The node without its slot."""
+        return Node(**{field.name: getattr(self, field.name) for field in fields(Node)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,9 +58,18 @@ class Membership:
     """In slot order."""
 
     @property
-    def complete(self) -> bool:
-        """Whether everybody who was asked for is there."""
-        return len(self.members) >= self.expected
+    def present(self) -> tuple[Member, ...]:
+        """The members that the lists name."""
+        return tuple(member for member in self.members if not member.away)
+
+    def has(self, count: int | None) -> bool:
+        """Whether so many are there; None: everybody who was asked for."""
+        return len(self.present) >= (self.expected if count is None else count)
+
+    @property
+    def master(self) -> Member | None:
+        """Who holds slot 1 and is there."""
+        return next((member for member in self.present if member.node_type == MASTER), None)
 
     def member(self, instance_id: str) -> Member | None:
         """The slot of an instance, if it has one."""
@@ -57,43 +82,58 @@ EMPTY = Membership(generation=0, expected=0, members=())
 
 def next_membership(current: Membership, *, expected: int, nodes: Sequence[Node], gone: Collection[str]) -> Membership:
     """What the membership should be now; the same object when nothing has to change."""
-    members = assign_slots(current.members, nodes=nodes, gone=gone)
-    if members == current.members and expected == current.expected and current.generation > 0:
+    members = assign_slots(current.members, expected=expected, nodes=nodes, gone=gone)
+    wanted = replace(current, expected=expected, members=members)
+    if wanted == current and current.generation > 0:
         return current
-    return Membership(generation=current.generation + 1, expected=expected, members=members)
+    return replace(wanted, generation=current.generation + 1)
 
 
-def assign_slots(members: Iterable[Member], *, nodes: Sequence[Node], gone: Collection[str]) -> tuple[Member, ...]:
+def assign_slots(
+    members: Iterable[Member], *, expected: int, nodes: Sequence[Node], gone: Collection[str]
+) -> tuple[Member, ...]:
     """Keep who is there, free the slots of who is gone, give newcomers the lowest free slots.
 
-    Slot 1 is the master's alone; a second master waits until the first is gone.
+    Slot 1 is the master's alone; a second master waits until the first is gone. The slots end at
+    ``expected``: a replacement that comes before its predecessor is gone waits for that slot.
     """
     known = {node.instance_id: node for node in nodes}
-    slots = {
-        member.slot: _refreshed(member, known.get(member.instance_id))
-        for member in members
-        if member.instance_id not in gone
-    }
+    kept = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in gone]
+    slots = {member.slot: member for member in _close_gaps(kept, expected=expected)}
     placed = {member.instance_id for member in slots.values()}
     newcomers = sorted(
-        (node for node in nodes if node.instance_id not in placed and node.instance_id not in gone),
+        (node for node in nodes if not node.away and node.instance_id not in placed | set(gone)),
         key=lambda node: node.instance_id,
     )
     for node in newcomers:
-        slot = _lowest_free(slots, node.node_type)
+        slot = _lowest_free(slots, node.node_type, expected=expected)
         if slot is not None:
             slots[slot] = Member(slot=slot, **asdict(node))
     return tuple(slots[slot] for slot in sorted(slots))
 
 
+def _close_gaps(members: Sequence[Member], *, expected: int) -> Iterator[Member]:
+    """After a shrink the highest survivors take the lowest free slots: all at once, when the last of those
+    that leave is gone, so that ranks move one time only.
+    """
+    workers = [member for member in members if member.slot > 1]
+    # Slot 1 stays free for a master who is not there just now.
+    settled = len(workers) < expected and not any(member.away for member in members)
+    free = iter(sorted(set(range(2, expected + 1)) - {member.slot for member in members}))
+    for member in members:
+        yield replace(member, slot=next(free)) if settled and member.slot > expected else member
+
+
 def _refreshed(member: Member, node: Node | None) -> Member:
-    return member if node is None else replace(member, address=node.address, host_key=node.host_key)
+    """What the node is now; of one that nobody says anything about, what it was."""
+    if node is None:
+        return member
+    return Member(slot=member.slot, **asdict(node))
 
 
-def _lowest_free(slots: Collection[int], node_type: NodeType) -> int | None:
-    if node_type == MASTER:
-        return None if 1 in slots else 1
-    return next(slot for slot in range(2, len(slots) + 3) if slot not in slots)
+def _lowest_free(slots: Collection[int], node_type: NodeType, *, expected: int) -> int | None:
+    candidates = (1,) if node_type == MASTER else range(2, expected + 1)
+    return next((slot for slot in candidates if slot not in slots), None)
 
 
 def members_to_json(members: Iterable[Member]) -> str:
@@ -112,13 +152,15 @@ def members_from_json(text: str) -> tuple[Member, ...]:
 
 
 def _member(row: dict[str, object]) -> Member:
-    node_type = str(row["node_type"])
-    if node_type not in (MASTER, WORKER):
+    node_type = str(row[NODE_TYPE_FIELD])
+    if node_type not in NODE_TYPES:
         raise ValueError(f"node_type {node_type!r}")
     return Member(
-        slot=int(str(row["slot"])),
-        instance_id=str(row["instance_id"]),
-        address=str(row["address"]),
-        node_type=cast("NodeType", node_type),
-        host_key=str(row["host_key"]),
+        slot=int(str(row[SLOT_FIELD])),
+        instance_id=str(row[INSTANCE_ID_FIELD]),
+        address=str(row[ADDRESS_FIELD]),
+        node_type=node_type,
+        host_key=str(row[HOST_KEY_FIELD]),
+        ssh_key=str(row.get(SSH_KEY_FIELD, "")),
+        away=bool(row.get(AWAY_FIELD, False)),
     )

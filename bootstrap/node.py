@@ -22,6 +22,9 @@ class Actions(Protocol):
     def reload_sshd(self) -> None:
         """Let sshd read its configuration again."""
 
+    def make_key(self, file: Path, *, comment: str) -> None:
+        """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
+
 
 def user_access(user: str) -> Access:
     """A file that belongs to a login user."""
@@ -40,9 +43,10 @@ def place(root: Path, path: str) -> Path:
 class NodeFiles:
     """The files of one node."""
 
-    def __init__(self, root: Path, *, user: Access, bucket: str, actions: Actions) -> None:
+    def __init__(self, root: Path, *, user_name: str, bucket: str, actions: Actions) -> None:
         self._root = root
-        self._user = user
+        self._user_name = user_name
+        self._user = user_access(user_name)
         self._bucket = bucket
         self._actions = actions
 
@@ -52,7 +56,7 @@ class NodeFiles:
         The node's state comes last: who sees a generation there finds the files to match.
         """
         values = hosts.variables(
-            workers_count=len(membership.members),
+            workers_count=len(membership.present),
             gpu_count=gpu_count,
             bucket=self._bucket,
             instance_id=member.instance_id,
@@ -60,16 +64,16 @@ class NodeFiles:
         changed = {
             **self._write_members(membership),
             **self._write_variables(values),
-            **self._write_ssh(membership),
+            **self._write_ssh(membership, member=member),
             contract.NODE_STATE: write_file(self._path(contract.NODE_STATE), node_state(membership, member=member)),
         }
         return [path for path, was_changed in changed.items() if was_changed]
 
     def _write_members(self, membership: Membership) -> dict[str, bool]:
         return {
-            contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), hosts.hosts_lines(membership.members)),
+            contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), hosts.hosts_lines(membership.present)),
             contract.WORKERS_FILE: write_file(
-                self._path(contract.WORKERS_FILE), hosts.workers_file(membership.members), self._user
+                self._path(contract.WORKERS_FILE), hosts.workers_file(membership.present), self._user
             ),
         }
 
@@ -90,12 +94,17 @@ class NodeFiles:
             ),
         }
 
-    def _write_ssh(self, membership: Membership) -> dict[str, bool]:
+    def _write_ssh(self, membership: Membership, *, member: Member) -> dict[str, bool]:
+        has_key = member.node_type == contract.MASTER
+        authorized_keys = f"{contract.AUTHORIZED_KEYS_DIR}/{self._user_name}"
         return {
+            authorized_keys: write_file(self._path(authorized_keys), hosts.authorized_keys(membership.master)),
             contract.KNOWN_HOSTS_FILE: write_block(
-                self._path(contract.KNOWN_HOSTS_FILE), hosts.known_hosts_lines(membership.members)
+                self._path(contract.KNOWN_HOSTS_FILE), hosts.known_hosts_lines(membership.present)
             ),
-            contract.SSH_CLIENT_CONFIG: write_file(self._path(contract.SSH_CLIENT_CONFIG), hosts.SSH_CLIENT),
+            contract.SSH_CLIENT_CONFIG: write_file(
+                self._path(contract.SSH_CLIENT_CONFIG), hosts.SSH_CLIENT_WITH_KEY if has_key else hosts.SSH_CLIENT
+            ),
             contract.SSHD_CONFIG: write_and_act(
                 self._path(contract.SSHD_CONFIG),
                 hosts.SSHD,

@@ -1,7 +1,12 @@
-"""How long each step of becoming a node took: one log line a phase, the first time it is done."""
+"""How long each step of becoming a node took: one log line a phase, the first time it is done; and since when."""
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
+
+from bootstrap.contract import NODE_STATE
+from bootstrap.files import write_file
+from bootstrap.node import place
 
 log = logging.getLogger(__name__)
 
@@ -22,3 +27,17 @@ class Phases:
         log.info("phase %s took %.2f s, %.2f s since the start", name, now - self._last, now - self._start)
         self._done.add(name)
         self._last = now
+
+
+def first_start(root: Path, *, now: float) -> float:
+    """When the agent first started since the machine came up, in monotonic seconds.
+
+    A restarted agent must not get a new deadline. /run is empty after a reboot, when the
+    monotonic clock starts anew too.
+    """
+    file = place(root, NODE_STATE).with_name("agent-started")
+    try:
+        return min(now, float(file.read_text()))
+    except (FileNotFoundError, ValueError):
+        write_file(file, f"{now}\n")
+        return now

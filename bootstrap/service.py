@@ -2,23 +2,26 @@
 
 import logging
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from bootstrap.agent import Agent, World
+from bootstrap.agent import Agent
 from bootstrap.aws import connect
-from bootstrap.config import NodeConfig, parse_config, parse_signal_target
+from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
 from bootstrap.contract import LOG_FILE, NODE_CONFIG
 from bootstrap.errors import ConfigError
 from bootstrap.failures import DELAYS
-from bootstrap.imds import read_identity
-from bootstrap.logs import set_up_logging
+from bootstrap.health import answers_ssh
+from bootstrap.imds import read_identity, read_outlook
+from bootstrap.logs import LogShipper, set_up_logging
 from bootstrap.node import place
 from bootstrap.signals import SIGNALLED_FILE, Signals
 from bootstrap.system import System
+from bootstrap.world import World
 
 log = logging.getLogger(__name__)
 
@@ -30,25 +33,34 @@ def serve(root: Path) -> NoReturn:
         signal.signal(number, _stop)
     shipper = set_up_logging(place(root, LOG_FILE))
     config = read_config(root)
-    system = System(root)
-    world = World(
-        root=root,
-        actions=system,
-        identify=read_identity,
-        connect=connect,
-        shipper=shipper,
-        nvidia_smi=system.nvidia_smi,
-    )
-    agent = Agent(config, world)
     log.info("agent of a %s of cluster %s", config.node_type, config.cluster_name)
     try:
+        agent = Agent(config, _world(root, shipper))
         while True:
             time.sleep(agent.step())
     except Exception as error:  # whatever it is, the stack must not wait for it in vain; systemd starts us again
-        agent.report_crash(error)
+        log.exception("agent crashed: %s", type(error).__name__)
+        shipper.ship()  # the stack takes the node away when it has its word
+        if config.fails_deploy:
+            report(config.signal_target, f"agent-crashed {type(error).__name__}", root)
         raise
     finally:
         shipper.ship()
+
+
+def _world(root: Path, shipper: LogShipper) -> World:
+    system = System(root)
+    return World(
+        root=root,
+        actions=system,
+        identify=read_identity,
+        outlook=read_outlook,
+        connect=connect,
+        shipper=shipper,
+        nvidia_smi=system.nvidia_smi,
+        resolve=socket.gethostbyname,
+        answers_ssh=answers_ssh,
+    )
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
@@ -66,24 +78,22 @@ def read_config(root: Path) -> NodeConfig:
         return parse_config(text)
     except ConfigError as error:
         log.warning("%s: %s", NODE_CONFIG, error)
-        report_bad_config(text, root)
+        if target := parse_signal_target(text):
+            report(target, ConfigError.reason, root)
         raise
 
 
-def report_bad_config(text: str, root: Path) -> None:
-    """Fail the deploy at once, if the configuration says that much."""
-    target = parse_signal_target(text)
-    if target is None:
-        return
+def report(target: SignalTarget, why: str, root: Path) -> None:
+    """Fail the deploy at once, with nothing that the failed agent may have broken."""
     try:
-        identity = read_identity()
         signals = Signals(
             connect(target.region).cloudformation,
             target=target,
-            instance_id=identity.instance_id,
+            instance_id=read_identity().instance_id,
             sent_file=place(root, SIGNALLED_FILE),
         )
-        if not signals.sent:
-            signals.failure(ConfigError.reason)
+        if not signals.sent and not signals.failure(why):
+            # Another machine would crash over the same thing: no reason to ask for one, again and again.
+            signals.settle(why)
     except DELAYS as error:
-        log.warning("cannot signal the bad configuration: %s", error)
+        log.warning("cannot report the failure %s: %s", why, error)

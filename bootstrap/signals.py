@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from botocore.exceptions import ClientError
 
 from bootstrap.config import SignalTarget
-from bootstrap.contract import SIGNAL_ID_LENGTH
+from bootstrap.contract import SIGNAL_ID_LENGTH, SIGNAL_TOO_LATE
 from bootstrap.files import write_file
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ log = logging.getLogger(__name__)
 
 SIGNALLED_FILE: Final = "/var/lib/deeplearning/signalled"
 """Which instance has signalled what; an image made of a node brings it along, hence the instance."""
-TOO_LATE: Final = "cannot be signaled"
-"""CloudFormation's words when nobody waits (any more): a replacement's normal case."""
 
 
 class Signals:
@@ -41,12 +39,25 @@ class Signals:
     def success(self) -> None:
         """Say that the node is ready."""
         self._send("SUCCESS", self._instance_id)
+        self.settle("SUCCESS")
 
-    def failure(self, reason: str) -> None:
-        """Say what went wrong, in the one field that the stack event shows."""
-        self._send("FAILURE", failure_id(self._instance_id, reason))
+    def failure(self, reason: str) -> bool:
+        """Say what went wrong, in the one field that the stack event shows; whether the stack still waited.
 
-    def _send(self, status: Literal["SUCCESS", "FAILURE"], unique_id: str) -> None:
+        When it did not, the caller has to see to the node itself, and settles the matter when that is done.
+        """
+        unique_id = failure_id(self._instance_id, reason)
+        in_time = self._send("FAILURE", unique_id)
+        if in_time:
+            self.settle(unique_id)
+        return in_time
+
+    def settle(self, word: str) -> None:
+        """Remember that nothing is left to be said, also after a restart."""
+        self._sent = True
+        write_file(self._sent_file, f"{self._instance_id} {word}\n")
+
+    def _send(self, status: Literal["SUCCESS", "FAILURE"], unique_id: str) -> bool:
         try:
             self._client.signal_resource(
                 StackName=self._target.stack_id,
@@ -54,13 +65,13 @@ class Signals:
                 UniqueId=unique_id,
                 Status=status,
             )
-            log.info("signalled %s as %r", status, unique_id)
         except ClientError as error:
-            if TOO_LATE not in error.response["Error"].get("Message", ""):
+            if SIGNAL_TOO_LATE not in error.response["Error"].get("Message", ""):
                 raise
             log.info("the stack is not waiting for a signal any more")
-        self._sent = True
-        write_file(self._sent_file, f"{self._instance_id} {status} {unique_id}\n")
+            return False
+        log.info("signalled %s as %r", status, unique_id)
+        return True
 
     def _remembered(self) -> bool:
         try:

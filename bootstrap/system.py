@@ -55,8 +55,23 @@ class System:
         run(["systemctl", "restart", unit])
 
     def nvidia_smi(self) -> str | None:
-        """What ``nvidia-smi -L`` lists; nothing where it is not installed."""
-        return run(["nvidia-smi", "-L"]) if shutil.which("nvidia-smi") else None
+        """What ``nvidia-smi -L`` lists; nothing where it is not installed.
+
+        Its exit code is not asked: 15 means that one GPU has fallen off the bus (manual of nvidia-smi), and
+        the others are listed all the same; before the driver is there it lists none.
+        """
+        if shutil.which("nvidia-smi") is None:
+            return None
+        try:
+            return subprocess.run(
+                ["nvidia-smi", "-L"], check=False, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S
+            ).stdout
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CommandError(f"nvidia-smi -L failed: {error}") from error
+
+    def make_key(self, file: Path, *, comment: str) -> None:
+        """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(file)])
 
     def _ssh_unit(self) -> str:
         for unit in SSH_UNITS:

@@ -1,27 +1,42 @@
-"""The cluster's table: one item for the membership, one for each node."""
+"""The cluster's table: one item for the membership, one for its generation, one for each node."""
 
 import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from botocore.exceptions import ClientError
-
-from bootstrap.contract import MEMBERSHIP_ID, RECORD_VERSION, TABLE_KEY
+from bootstrap.contract import (
+    AWAY_FIELD,
+    EXPECTED_FIELD,
+    GENERATION_FIELD,
+    GENERATION_ID,
+    HOST_KEY_FIELD,
+    INSTANCE_ID_FIELD,
+    MEMBERS_FIELD,
+    MEMBERSHIP_ID,
+    NODE_TYPE_FIELD,
+    RECORD_VERSION,
+    SSH_KEY_FIELD,
+    TABLE_KEY,
+    VERSION_FIELD,
+)
 from bootstrap.errors import RecordError, TableBusyError
 from bootstrap.membership import EMPTY, Membership, members_from_json, members_to_json
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import PutTypeDef
 
 log = logging.getLogger(__name__)
 
-HOST_KEY: Final = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
+KEY: Final = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 BATCH: Final = 100
 """Most keys that BatchGetItem takes."""
 BATCH_ATTEMPTS: Final = 5
+LOST_RACE: Final = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
+"""Reasons for which DynamoDB cancels a transaction when two writers meet (TransactWriteItems)."""
 
 Item = Mapping[str, Mapping[str, Any]]
 
@@ -38,11 +53,17 @@ class NodeRecord:
     instance_id: str
     node_type: str
     host_key: str
+    away: bool = False
+    """It has notice of its end."""
+    ssh_key: str = ""
+    """Public half of the cluster's key, from a master."""
 
     def __post_init__(self) -> None:
-        # It ends up in every node's known hosts: one line, one key, nothing else.
-        if not HOST_KEY.fullmatch(self.host_key):
+        # They end up in every node's known hosts and authorized keys: one line, one key, nothing else.
+        if not KEY.fullmatch(self.host_key):
             raise RecordError(f"host_key of {self.record_id} must be an ed25519 key, got {self.host_key!r}")
+        if self.ssh_key and not KEY.fullmatch(self.ssh_key):
+            raise RecordError(f"ssh_key of {self.record_id} must be an ed25519 key, got {self.ssh_key!r}")
 
 
 class Table:
@@ -53,43 +74,45 @@ class Table:
         self._name = name
         self._sleep = sleep
 
-    def read_membership(self, *, consistent: bool = False) -> Membership:
-        """The membership, or the empty one when nobody has written it yet."""
-        answer = self._client.get_item(
-            TableName=self._name, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}}, ConsistentRead=consistent
-        )
-        item = answer.get("Item")
+    def read_generation(self) -> int:
+        """The membership's generation as of a moment ago, for a fraction of the price of the membership."""
+        item = self._get(GENERATION_ID, consistent=False)
+        return _generation(item) if item else EMPTY.generation
+
+    def read_membership(self) -> Membership:
+        """The membership as it is now, or the empty one when nobody has written it yet."""
+        item = self._get(MEMBERSHIP_ID, consistent=True)
         return _membership(item) if item else EMPTY
 
+    def _get(self, record_id: str, *, consistent: bool) -> Item | None:
+        key = {TABLE_KEY: {"S": record_id}}
+        return self._client.get_item(TableName=self._name, Key=key, ConsistentRead=consistent).get("Item")
+
     def replace_membership(self, old: Membership, new: Membership) -> bool:
-        """Write the new membership unless somebody wrote another in the meantime."""
-        item = {
-            TABLE_KEY: {"S": MEMBERSHIP_ID},
-            "version": {"N": str(RECORD_VERSION)},
-            "generation": {"N": str(new.generation)},
-            "expected": {"N": str(new.expected)},
-            "members": {"S": members_to_json(new.members)},
+        """Write the new membership and its generation, both or neither, unless somebody was faster."""
+        generation = {VERSION_FIELD: {"N": str(RECORD_VERSION)}, GENERATION_FIELD: {"N": str(new.generation)}}
+        membership = {
+            **generation,
+            EXPECTED_FIELD: {"N": str(new.expected)},
+            MEMBERS_FIELD: {"S": members_to_json(new.members)},
         }
         try:
-            if old.generation == 0:
-                self._client.put_item(
-                    TableName=self._name,
-                    Item=item,
-                    ConditionExpression="attribute_not_exists(#id)",
-                    ExpressionAttributeNames={"#id": TABLE_KEY},
-                )
-            else:
-                self._client.put_item(
-                    TableName=self._name,
-                    Item=item,
-                    ConditionExpression="generation = :old",
-                    ExpressionAttributeValues={":old": {"N": str(old.generation)}},
-                )
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
+            self._client.transact_write_items(
+                TransactItems=[
+                    {"Put": self._put(MEMBERSHIP_ID, membership, _still(old))},
+                    {"Put": self._put(GENERATION_ID, generation)},
+                ]
+            )
+        except self._client.exceptions.TransactionCanceledException as error:
+            reasons = {reason.get("Code") for reason in error.response.get("CancellationReasons", [])}
+            if reasons & LOST_RACE:
                 return False
             raise
         return True
+
+    def _put(self, record_id: str, fields: Item, condition: Mapping[str, Any] | None = None) -> "PutTypeDef":
+        item = {TABLE_KEY: {"S": record_id}, **fields}
+        return cast("PutTypeDef", {"TableName": self._name, "Item": item, **(condition or {})})
 
     def write_node(self, record: NodeRecord) -> None:
         """Publish a node's own record."""
@@ -97,10 +120,12 @@ class Table:
             TableName=self._name,
             Item={
                 TABLE_KEY: {"S": record.record_id},
-                "version": {"N": str(RECORD_VERSION)},
-                "instance_id": {"S": record.instance_id},
-                "node_type": {"S": record.node_type},
-                "host_key": {"S": record.host_key},
+                VERSION_FIELD: {"N": str(RECORD_VERSION)},
+                INSTANCE_ID_FIELD: {"S": record.instance_id},
+                NODE_TYPE_FIELD: {"S": record.node_type},
+                HOST_KEY_FIELD: {"S": record.host_key},
+                AWAY_FIELD: {"BOOL": record.away},
+                SSH_KEY_FIELD: {"S": record.ssh_key},
             },
         )
 
@@ -134,13 +159,30 @@ class Table:
         raise TableBusyError(f"table {self._name} left {len(keys)} keys unread {BATCH_ATTEMPTS} times")
 
 
-def _membership(item: Item) -> Membership:
+def _still(old: Membership) -> Mapping[str, Any]:
+    """The condition that the table holds the membership that the new one was made from."""
+    if old.generation == EMPTY.generation:
+        return {"ConditionExpression": "attribute_not_exists(#id)", "ExpressionAttributeNames": {"#id": TABLE_KEY}}
+    return {
+        "ConditionExpression": f"{GENERATION_FIELD} = :old",
+        "ExpressionAttributeValues": {":old": {"N": str(old.generation)}},
+    }
+
+
+def _generation(item: Item) -> int:
     _check_version(item)
     try:
+        return int(item[GENERATION_FIELD]["N"])
+    except (KeyError, ValueError) as error:
+        raise RecordError(f"generation record is incomplete: {error!r}") from error
+
+
+def _membership(item: Item) -> Membership:
+    try:
         return Membership(
-            generation=int(item["generation"]["N"]),
-            expected=int(item["expected"]["N"]),
-            members=members_from_json(item["members"]["S"]),
+            generation=_generation(item),
+            expected=int(item[EXPECTED_FIELD]["N"]),
+            members=members_from_json(item[MEMBERS_FIELD]["S"]),
         )
     except (KeyError, ValueError) as error:
         raise RecordError(f"membership record is incomplete: {error!r}") from error
@@ -151,15 +193,18 @@ def _node(item: Item) -> NodeRecord:
     try:
         return NodeRecord(
             record_id=item[TABLE_KEY]["S"],
-            instance_id=item["instance_id"]["S"],
-            node_type=item["node_type"]["S"],
-            host_key=item["host_key"]["S"],
+            instance_id=item[INSTANCE_ID_FIELD]["S"],
+            node_type=item[NODE_TYPE_FIELD]["S"],
+            host_key=item[HOST_KEY_FIELD]["S"],
+            away=bool(item.get(AWAY_FIELD, {}).get("BOOL", False)),
+            ssh_key=item.get(SSH_KEY_FIELD, {}).get("S", ""),
         )
     except KeyError as error:
         raise RecordError(f"node record is incomplete: {error!r}") from error
 
 
 def _check_version(item: Item) -> None:
-    found = item.get("version", {}).get("N")
-    if found != str(RECORD_VERSION):
-        raise RecordError(f"record version must be {RECORD_VERSION}, got {found}")
+    """A newer agent's record is as good as ours: what it adds is passed over, what it lacks is an error."""
+    found = item.get(VERSION_FIELD, {}).get("N", "")
+    if not found.isdigit() or int(found) < RECORD_VERSION:
+        raise RecordError(f"record version must be {RECORD_VERSION} or higher, got {found or 'none'}")

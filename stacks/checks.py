@@ -62,6 +62,12 @@ def check_worker_count(count: int) -> None:
     require(0 <= count <= 1000, "worker_count", count, "0 to 1000")
 
 
+def check_min_workers(count: int | None, *, worker_count: int) -> None:
+    require(
+        count is None or 0 <= count <= worker_count, "min_workers", count, f"0 to worker_count, which is {worker_count}"
+    )
+
+
 def check_key_name(name: str | None) -> None:
     # The CDK would take "${Token[...]}" for a placeholder of its own.
     usable = name is None or (

@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from bootstrap import contract
+from stacks.address import MasterAddress
 from stacks.bundle_asset import BundleAsset
 from stacks.fixed import FixedSetting
 from stacks.image import LOGIN_USER, machine_image
@@ -35,15 +36,18 @@ class DeepLearningCluster(Construct):
         self.table = ClusterTable(self, "Storage").table
         self.bucket = ClusterBucket(self, "Checkpoints").bucket
         self.log_group = ClusterLogs(self, "Logs").log_group
+        self.address = MasterAddress(self, "MasterAddress", subnet=self.network.public_subnet)
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.roles = NodeRoles(
             self,
             "Roles",
+            cluster_name=props.cluster_name,
             resources=NodeResources(
                 table=self.table.table_arn,
                 log_group=self.log_group.log_group_arn,
                 bucket=self.bucket.bucket_arn,
                 bundle=self.bundle.arn,
+                address=self.address.arn,
             ),
         )
         self.master, self.workers = self._node_groups()
@@ -72,6 +76,7 @@ class DeepLearningCluster(Construct):
             "Master",
             node_type=contract.MASTER,
             count=1,
+            needed=1,
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.public_subnet,
@@ -83,6 +88,7 @@ class DeepLearningCluster(Construct):
             "Workers",
             node_type=contract.WORKER,
             count=self.props.worker_count,
+            needed=self.props.needed_workers,
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.private_subnet,
@@ -92,13 +98,21 @@ class DeepLearningCluster(Construct):
         return master, workers
 
     def _settings(self, group: NodeGroup) -> NodeSettings:
-        stack = cdk.Stack.of(self)
+        stack, props = cdk.Stack.of(self), self.props
+        is_master = group.node_type == contract.MASTER
         return NodeSettings(
-            cluster_name=self.props.cluster_name,
+            cluster_name=props.cluster_name,
             region=stack.region,
             node_type=group.node_type,
+            group=contract.group_name(props.cluster_name, group.node_type),
             stack_id=stack.stack_id,
             signal_resource=group.signal_resource,
+            fails_deploy=is_master or props.min_workers is None,
+            min_nodes=None if props.min_workers is None else 1 + props.min_workers,
+            gpu_count=props.gpus,
+            # So that on destroy the master goes before its address.
+            address=self.address.address if is_master else None,
+            address_allocation=self.address.allocation_id if is_master else None,
             table=self.table.table_name,
             log_group=self.log_group.log_group_name,
             bucket=self.bucket.bucket_name,

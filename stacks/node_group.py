@@ -29,7 +29,10 @@ class NodeTemplate:
 
 
 class NodeGroup(Construct):
-    """``count`` nodes in one subnet; AWS replaces a lost one, a deploy replaces none."""
+    """``count`` nodes in one subnet, ``needed`` of them for a deploy to succeed.
+
+    AWS replaces a lost one, a deploy replaces none.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class NodeGroup(Construct):
         *,
         node_type: contract.NodeType,
         count: int,
+        needed: int,
         template: NodeTemplate,
         vpc: ec2.IVpc,
         subnet: ec2.ISubnet,
@@ -54,13 +58,17 @@ class NodeGroup(Construct):
             vpc=vpc,
             vpc_subnets=ec2.SubnetSelection(subnets=[subnet]),
             launch_template=self.launch_template,
-            min_capacity=count,
+            # Not count: with less than MinSize the group would not be created, whatever was signalled.
+            min_capacity=needed,
             max_capacity=count,
             desired_capacity=count,
-            signals=autoscaling.Signals.wait_for_count(count, timeout=CREATION_TIMEOUT) if count else None,
             # AWS's default ends the nodes of the oldest launch template first: after a redeploy, those that train.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
+            # The nodes and their roles must know the name before there is a group.
+            auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
+            signals=autoscaling.Signals.wait_for_count(needed, timeout=CREATION_TIMEOUT) if needed else None,
         )
+        self._let_nodes_leave()
         # The nodes come after their way to the internet and go before it: a gateway that public
         # addresses still use cannot be detached, and the delete of the stack would fail.
         self.group.node.add_dependency(subnet.internet_connectivity_established)
@@ -76,13 +84,29 @@ class NodeGroup(Construct):
         )
         self._tag(template.cluster_name)
 
+    def _let_nodes_leave(self) -> None:
+        """A node that is to end first tells the others; when it says nothing, AWS goes on all the same."""
+        # The L2 hook is a resource of its own, which nodes that end during the creation would not see.
+        self._resource.lifecycle_hook_specification_list = [
+            autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
+                lifecycle_hook_name=contract.LEAVING_HOOK,
+                lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
+                heartbeat_timeout=contract.LEAVING_TIMEOUT_S,
+                default_result="CONTINUE",
+            )
+        ]
+
+    @property
+    def _resource(self) -> autoscaling.CfnAutoScalingGroup:
+        resource = self.group.node.default_child
+        if not isinstance(resource, autoscaling.CfnAutoScalingGroup):
+            raise TypeError(f"an Auto Scaling group without its resource: {resource!r}")
+        return resource
+
     @property
     def signal_resource(self) -> str:
         """Logical id that the nodes signal to: the id itself, as a reference would be a cycle."""
-        resource = self.group.node.default_child
-        if not isinstance(resource, cdk.CfnElement):
-            raise TypeError(f"an Auto Scaling group without its resource: {resource!r}")
-        return cdk.Stack.of(self).get_logical_id(resource)
+        return cdk.Stack.of(self).get_logical_id(self._resource)
 
     def start_with(self, settings: user_data.NodeSettings, bundle: user_data.BundleSource) -> None:
         """Complete the user data, which names the group that the launch template comes before."""

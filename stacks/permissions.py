@@ -26,34 +26,76 @@ class NodeResources:
     bucket: str
     bundle: str
     """The one S3 object; ``Asset.grant_read`` would open its whole bucket."""
+    address: str | None
+    """The master's Elastic IP."""
 
 
 class NodeRoles(Construct):
     """The master's role and the workers'."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, resources: NodeResources) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, resources: NodeResources) -> None:
         super().__init__(scope, construct_id)
-        self.master = self._role("Master", [*_every_node(resources), *_master(resources)])
-        cdk.Validations.of(self.master).acknowledge(
-            cdk.Acknowledgment(
-                id="AwsSolutions::AwsSolutions-IAM5[Resource::*]",
-                reason="AWS defines no resource for the Describe calls of UNSCOPED_ACTIONS",
-            )
+        self._cluster_name = cluster_name
+        self.master = self._role("Master", [*_every_node(resources), *self._own_group(contract.MASTER)])
+        for statement in (*_master(resources), *self._own_address(resources.address)):
+            self.master.add_to_policy(statement)
+        _acknowledge(self.master, "*", "AWS defines no resource for the Describe calls of UNSCOPED_ACTIONS")
+        self.worker = self._role(
+            "Worker", [*_every_node(resources), *self._own_group(contract.WORKER), *_worker(resources)]
         )
-        self.worker = self._role("Worker", [*_every_node(resources), *_worker(resources)])
+        self._acknowledge_groups()
         bucket, _ = cdk.Stack.of(self).resolve(resources.bucket)["Fn::GetAtt"]
-        cdk.Validations.of(self).acknowledge(
-            cdk.Acknowledgment(
-                id=f"AwsSolutions::AwsSolutions-IAM5[Resource::<{bucket}.Arn>/*]",
-                reason="checkpoints have names that only the user's jobs know",
+        _acknowledge(self, f"<{bucket}.Arn>/*", "checkpoints have names that only the user's jobs know")
+
+    def _acknowledge_groups(self) -> None:
+        stack = "<AWS::Region>:<AWS::AccountId>"
+        groups = f"arn:<AWS::Partition>:autoscaling:{stack}:autoScalingGroup:*:autoScalingGroupName"
+        for role, node_type in zip((self.master, self.worker), contract.NODE_TYPES, strict=True):
+            group = contract.group_name(self._cluster_name, node_type)
+            _acknowledge(role, f"{groups}/{group}", "the star is the id that AWS gives the one group of this name")
+        instances = f"arn:<AWS::Partition>:ec2:{stack}:instance/*"
+        _acknowledge(self.master, instances, "a condition narrows it to the instances of the master's group")
+
+    def _own_group(self, node_type: contract.NodeType) -> list[iam.PolicyStatement]:
+        """A node may give itself up, and say that nobody need wait for it; IAM knows no narrower
+        resource than its group (Service Authorization Reference, Amazon EC2 Auto Scaling).
+        """
+        group = contract.group_name(self._cluster_name, node_type)
+        return [
+            iam.PolicyStatement(
+                actions=["autoscaling:CompleteLifecycleAction", "autoscaling:SetInstanceHealth"],
+                resources=[self._arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{group}")],
             )
-        )
+        ]
+
+    def _own_address(self, address: str | None) -> list[iam.PolicyStatement]:
+        """One address, and only to an instance of the master's group."""
+        if address is None:
+            return []
+        group = contract.group_name(self._cluster_name, contract.MASTER)
+        return [
+            iam.PolicyStatement(actions=["ec2:AssociateAddress"], resources=[address]),
+            iam.PolicyStatement(
+                actions=["ec2:AssociateAddress"],
+                resources=[self._arn("ec2", "instance/*")],
+                conditions={"StringEquals": {f"aws:ResourceTag/{contract.GROUP_TAG}": group}},
+            ),
+        ]
+
+    def _arn(self, service: str, resource: str) -> str:
+        return f"arn:{cdk.Aws.PARTITION}:{service}:{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}:{resource}"
 
     def _role(self, construct_id: str, statements: list[iam.PolicyStatement]) -> iam.Role:
         role = iam.Role(self, construct_id, assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
         for statement in statements:
             role.add_to_policy(statement)
         return role
+
+
+def _acknowledge(scope: Construct, resource: str, reason: str) -> None:
+    """Tell cdk-nag why a resource with a star in it is no wider than it has to be."""
+    rule = f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource}]"
+    cdk.Validations.of(scope).acknowledge(cdk.Acknowledgment(id=rule, reason=reason))
 
 
 def _every_node(resources: NodeResources) -> list[iam.PolicyStatement]:
@@ -70,13 +112,13 @@ def _every_node(resources: NodeResources) -> list[iam.PolicyStatement]:
 
 
 def _worker(resources: NodeResources) -> list[iam.PolicyStatement]:
-    return [_records(["dynamodb:GetItem"], resources.table, keys=[contract.MEMBERSHIP_ID])]
+    return [_records(["dynamodb:GetItem"], resources.table, keys=[contract.MEMBERSHIP_ID, contract.GENERATION_ID])]
 
 
 def _master(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(actions=["dynamodb:GetItem", "dynamodb:BatchGetItem"], resources=[resources.table]),
-        _records(["dynamodb:PutItem"], resources.table, keys=[contract.MEMBERSHIP_ID]),
+        _records(["dynamodb:PutItem"], resources.table, keys=[contract.MEMBERSHIP_ID, contract.GENERATION_ID]),
         iam.PolicyStatement(actions=list(UNSCOPED_ACTIONS), resources=["*"]),
     ]
 

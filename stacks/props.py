@@ -35,6 +35,9 @@ class ClusterProps:
     Left out, the catalogue's figure."""
     worker_count: int = 1
     """Nodes besides the master, which trains too; 0 makes a cluster of the master alone."""
+    min_workers: int | None = None
+    """Workers without which the deploy fails; the others may come later and join by themselves, and
+    broken ones are replaced. Left out, all are needed and a broken one fails the deploy at once."""
     key_name: str | None = None
     """EC2 key pair for logging in; left out, nobody can log in over SSH."""
     ssh_location: str | None = None
@@ -56,6 +59,7 @@ class ClusterProps:
         """Refuse what AWS would refuse, before anything is created."""
         checks.check_cluster_name(self.cluster_name)
         checks.check_worker_count(self.worker_count)
+        checks.check_min_workers(self.min_workers, worker_count=self.worker_count)
         checks.check_key_name(self.key_name)
         checks.check_ami(self.ami)
         checks.check_instance_type(self.instance_type, ami=self.ami, gpu_count=self.gpu_count)
@@ -86,6 +90,16 @@ class ClusterProps:
     def instance(self) -> instances.InstanceType | None:
         """The catalogue's entry of the instance type; None when only the user knows it."""
         return instances.find(self.instance_type)
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs of a node; None when nobody has said so."""
+        return self.gpu_count if self.instance is None else self.instance.gpus
+
+    @property
+    def needed_workers(self) -> int:
+        """Workers without which the deploy fails."""
+        return self.worker_count if self.min_workers is None else self.min_workers
 
     @property
     def ami_family(self) -> str | None:

@@ -26,9 +26,15 @@ class NodeSettings:
     cluster_name: str
     region: str
     node_type: contract.NodeType
+    group: str
     stack_id: str
     """Not its name: IAM judges a call by name against every stack that ever had it (``stack/NAME/*``)."""
     signal_resource: str
+    fails_deploy: bool
+    min_nodes: int | None
+    gpu_count: int | None
+    address: str | None
+    address_allocation: str | None
     table: str
     log_group: str
     bucket: str
@@ -64,6 +70,9 @@ def body(settings: NodeSettings, bundle: BundleSource) -> str:
         fetch_timeout=FETCH_TIMEOUT_S,
         signal_timeout=SIGNAL_TIMEOUT_S,
         signal_length=contract.SIGNAL_ID_LENGTH,
+        too_late=contract.SIGNAL_TOO_LATE,
+        # A failure fails the whole deploy, whatever the other nodes say.
+        signal_failure="true" if settings.fails_deploy else "false",
     )
 
 
@@ -74,15 +83,27 @@ export HOME=/root AWS_DEFAULT_REGION={region}
 metadata=http://169.254.169.254/latest
 step='start' work='' instance=''
 
+# (Each return has a value: within a trap bash would return what was before it.)
+# The stack hears of a failure while the deploy cannot do without this node; else its group replaces the node.
+tell() {{
+  if {signal_failure}; then
+    id="$instance user data: $step"
+    answer=$(timeout 60 aws cloudformation signal-resource --stack-name {stack_id} --status FAILURE \\
+      --logical-resource-id {signal_resource} --unique-id "${{id:0:{signal_length}}}" 2>&1) && return 0
+    echo "$answer" >&2
+    [[ $answer == *'{too_late}'* ]] || return 1
+  fi
+  timeout 60 aws autoscaling set-instance-health --instance-id "$instance" \\
+    --health-status Unhealthy --no-should-respect-grace-period
+}}
+
 finish() {{
   status=$?
   rm -rf "$work"
   if ((status != 0)); then
     echo "user data failed: $step" >&2
-    id="$instance user data: $step"
-    # The signal, unlike the bundle, goes through the NAT gateway, which may come after the node.
-    until timeout 60 aws cloudformation signal-resource --stack-name {stack_id} --status FAILURE \\
-      --logical-resource-id {signal_resource} --unique-id "${{id:0:{signal_length}}}"; do
+    # Both ways, unlike the bundle's, go through the NAT gateway, which may come after the node.
+    until tell; do
       ((SECONDS < {signal_timeout})) || break
       sleep 5
     done

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.bootstrap.conftest import Cluster, TestNode
+from tests.bootstrap.cluster import Cluster, TestNode
 
 
 def booted(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:

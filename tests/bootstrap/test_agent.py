@@ -1,14 +1,16 @@
 import json
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from bootstrap import agent as agent_module
-from bootstrap import contract
+from bootstrap import contract, hosts
 from bootstrap.node import place
 from bootstrap.table import Table
-from tests.bootstrap.conftest import CLUSTER, TABLE, Cluster
+from bootstrap.world import World
+from tests.bootstrap.cluster import CLUSTER, TABLE, Cluster
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 
 
@@ -56,7 +58,10 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
         )
         assert node.text(contract.ENVIRONMENT_SCRIPT) == variables.replace("DEEP", "export DEEP")
         assert "".join(f"{k}={v}\n" for k, v in node.actions.environment.items()) == variables
-        assert node.text(contract.SSHD_CONFIG) == "AllowAgentForwarding yes\n"
+        assert node.text(contract.SSHD_CONFIG) == hosts.SSHD
+        assert node.text(contract.SSH_CLIENT_CONFIG) == (
+            hosts.SSH_CLIENT_WITH_KEY if node is master else hosts.SSH_CLIENT
+        )
         assert node.actions.calls.count("reload-sshd") == 1
         state = json.loads(node.text(contract.NODE_STATE))
         assert (state["instance_id"], state["slot"]) == (node.instance_id, slot)
@@ -84,6 +89,22 @@ def test_nobody_signals_before_everybody_is_there(cluster: Cluster) -> None:
     cluster.run([master, first, second], until=all_ready([master, first, second]))
 
 
+@pytest.mark.parametrize(("min_nodes", "present", "ready"), [(2, 1, False), (2, 2, True), (1, 1, True), (3, 2, False)])
+def test_node_is_ready_with_as_many_as_the_deploy_can_do_with(
+    cluster: Cluster, min_nodes: int, present: int, ready: bool
+) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=2)
+    nodes = [cluster.node(node_type, settings={"min_nodes": min_nodes}) for node_type in ("master", "worker")]
+    for _ in range(4):
+        for node in nodes[:present]:
+            node.agent.step()
+        cluster.clock.now += 2.0
+    assert [node.agent.ready for node in nodes[:present]] == [ready] * present
+    assert len(cluster.signals) == (present if ready else 0)
+    assert nodes[0].text(contract.WORKERS_FILE).count("\n") == present
+
+
 def test_large_cluster_forms(cluster: Cluster) -> None:
     nodes = booted(cluster, workers=20)
     cluster.run(nodes, until=all_ready(nodes))
@@ -106,36 +127,12 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> N
     assert len(cluster.signals) == 3
 
 
-def test_steady_cluster_asks_aws_little(cluster: Cluster, calls: Counter[str]) -> None:
-    nodes = booted(cluster, workers=1)
-    cluster.run(nodes, until=all_ready(nodes))
-    due = dict.fromkeys(range(len(nodes)), cluster.clock.now)
-    cluster.clock.now += 30.0
-    for node in nodes:
-        node.agent.step()
-    calls.clear()
-    start = cluster.clock.now
-    while cluster.clock.now < start + 60.0:
-        cluster.clock.now += 1.0
-        for number, node in enumerate(nodes):
-            if cluster.clock.now >= due[number]:
-                due[number] = cluster.clock.now + node.agent.step()
-    assert calls["DescribeAutoScalingGroups"] <= 6
-    assert calls["DescribeInstances"] == 0
-    assert calls["GetItem"] + calls["BatchGetItem"] <= 2 * 12
-    assert calls["PutItem"] == 0
-
-
 def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: Cluster) -> None:
     nodes = booted(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     master, lost, kept = nodes
-    cluster.clients.autoscaling.terminate_instance_in_auto_scaling_group(
-        InstanceId=lost.instance_id, ShouldDecrementDesiredCapacity=False
-    )
-    ids = [instance_id for instance_id, _ in cluster.instances("worker")]
-    [number] = [n for n, instance_id in enumerate(ids) if instance_id != kept.instance_id]
-    replacement = cluster.node("worker", number)
+    cluster.terminate(lost.instance_id)
+    replacement = cluster.replacement("worker", of=nodes)
     alive = [master, replacement, kept]
     cluster.run(alive, until=lambda: all(n.text(contract.HOSTS_FILE) == hosts_file(alive) for n in alive))
     assert lost.host_key not in master.text(contract.KNOWN_HOSTS_FILE)
@@ -169,7 +166,8 @@ def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch:
     table = Table(cluster.clients.dynamodb, name=TABLE)
     now = table.read_membership()
     old = type(now)(generation=now.generation - 1, expected=3, members=now.members[:2])
-    monkeypatch.setattr(Table, "read_membership", lambda *_, **__: old)
+    monkeypatch.setattr(Table, "read_generation", lambda _: old.generation)
+    monkeypatch.setattr(Table, "read_membership", lambda _: old)
     nodes[1].agent.step()
     assert nodes[1].text(contract.HOSTS_FILE) == hosts_file(nodes)
 
@@ -179,7 +177,9 @@ def test_delays_are_jittered(cluster: Cluster) -> None:
     cluster.add_group("worker", size=0)
     node = cluster.node("master", jitter=lambda: 1.5)
     assert node.agent.step() == agent_module.STEADY_S * 1.5
-    assert all(1.0 <= agent_module.RANDOM.uniform(1.0, 1.2) <= 1.2 for _ in range(100))
+    [jitter] = [each.default for each in fields(World) if each.name == "jitter"]
+    assert callable(jitter)
+    assert {round(jitter(), 1) for _ in range(500)} == {0.8, 0.9, 1.0, 1.1, 1.2}
 
 
 def test_groups_of_other_clusters_are_left_alone(cluster: Cluster) -> None:

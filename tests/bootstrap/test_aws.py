@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import NoCredentialsError
 
 from bootstrap.aws import connect
-from tests.bootstrap.conftest import REGION
+from tests.bootstrap.cluster import REGION
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from bootstrap.config import SignalTarget, parse_config, parse_signal_target
 from bootstrap.errors import ConfigError
-from tests.bootstrap.conftest import config_values
+from tests.bootstrap.cluster import config_values
 
 
 def test_config_of_a_node_is_read() -> None:
@@ -16,6 +16,20 @@ def test_config_of_a_node_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"min_nodes": 1, "gpu_count": 0},
+        {"min_nodes": None, "gpu_count": None},
+        {"address": "203.0.113.2", "address_allocation": "eipalloc-1"},
+        {"fails_deploy": False},
+    ],
+)
+def test_config_says_what_the_stack_may_leave_open(change: dict[str, object]) -> None:
+    config = parse_config(json.dumps(config_values("master") | change))
+    assert {name: getattr(config, name) for name in change} == change
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"node_typ": "master"}, "unknown key 'node_typ', did you mean node_type"),
@@ -24,6 +38,22 @@ def test_config_of_a_node_is_read() -> None:
         ({"bootstrap_timeout_s": "600"}, "bootstrap_timeout_s must be a whole number, got '600'"),
         ({"bootstrap_timeout_s": 0}, "bootstrap_timeout_s must be at least 1, got 0"),
         ({"table": ""}, "table must be text, got ''"),
+        ({"fails_deploy": 1}, "fails_deploy must be true or false, got 1"),
+        ({"fails_deploy": None}, "fails_deploy must be true or false, got None"),
+        ({"min_nodes": 0}, "min_nodes must be at least 1, got 0"),
+        ({"min_nodes": "2"}, "min_nodes must be a whole number, got '2'"),
+        ({"gpu_count": -1}, "gpu_count must be at least 0, got -1"),
+        ({"gpu_count": True}, "gpu_count must be a whole number, got True"),
+        ({"address": ""}, "address must be text, got ''"),
+        ({"group": None}, "group must be text, got None"),
+        (
+            {"address": "203.0.113.2"},
+            "address and address_allocation must be given together or not at all",
+        ),
+        (
+            {"address_allocation": "eipalloc-1"},
+            "address and address_allocation must be given together or not at all",
+        ),
         ({"version": True}, "version must be a whole number, got True"),
     ],
 )
@@ -51,3 +81,7 @@ def test_bad_config_may_still_say_where_to_signal() -> None:
     assert parse_signal_target(json.dumps(values)) == SignalTarget(
         region="eu-west-1", stack_id="digits-stack", signal_resource="WorkerGroup"
     )
+
+
+def test_bad_config_of_a_node_that_the_deploy_can_do_without_is_not_signalled() -> None:
+    assert parse_signal_target(json.dumps(config_values() | {"version": 99, "fails_deploy": False})) is None

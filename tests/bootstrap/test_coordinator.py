@@ -6,8 +6,9 @@ from bootstrap.contract import node_record_id
 from bootstrap.coordinator import Coordinator
 from bootstrap.discovery import Instance
 from bootstrap.membership import Membership
+from bootstrap.sightings import ABSENT_LOOKS, EVERY
 from bootstrap.table import NodeRecord, Table
-from tests.bootstrap.conftest import CLUSTER, TABLE, Cluster, node_config
+from tests.bootstrap.cluster import CLUSTER, TABLE, Cluster, node_config
 
 
 @pytest.fixture
@@ -48,19 +49,13 @@ def publish(cluster: Cluster, table: Table, node_type: str) -> list[str]:
 
 
 def look(coordinator: Coordinator, table: Table) -> Membership:
-    found = coordinator.reconcile(table.read_membership(consistent=True))
-    assert found == table.read_membership(consistent=True)
+    found = coordinator.reconcile(table.read_membership())
+    assert found == table.read_membership()
     return found
 
 
 def slots(membership: Membership) -> dict[int, str]:
     return {member.slot: member.instance_id for member in membership.members}
-
-
-def terminate(cluster: Cluster, instance_id: str) -> None:
-    cluster.clients.autoscaling.terminate_instance_in_auto_scaling_group(
-        InstanceId=instance_id, ShouldDecrementDesiredCapacity=False
-    )
 
 
 def test_node_joins_only_with_its_record(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
@@ -94,7 +89,7 @@ def test_replacement_takes_the_free_slot_and_survivors_stay(
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
     before = slots(look(coordinator, table))
-    terminate(cluster, before[2])
+    cluster.terminate(before[2])
     assert slots(look(coordinator, table)) == {1: before[1], 3: before[3]}
     [replacement] = set(publish(cluster, table, "worker")) - set(before.values())
     found = look(coordinator, table)
@@ -106,44 +101,105 @@ def test_replaced_master_takes_slot_1(cluster: Cluster, table: Table, coordinato
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
     before = slots(look(coordinator, table))
-    terminate(cluster, before[1])
+    cluster.terminate(before[1])
     [master] = publish(cluster, table, "master")
     after = slots(look(new_coordinator(cluster, table), table))
     assert after == before | {1: master}
     assert master != before[1]
 
 
-def test_slot_is_held_while_ec2_says_the_instance_runs(
+def test_group_that_has_forgotten_a_running_instance_is_not_believed(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.drop_from_group(before[2])
+    held = look(coordinator, table)
+    assert slots(held) == before
+    assert [member.slot for member in held.present] == [2, 3]
+    cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
+    assert slots(look(coordinator, table)) == {3: before[3]}
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "stopped"])
+def test_slot_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
+    cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.drop_from_group(before[2])
+    dying = Instance(instance_id=before[2], state=state, address="10.0.0.1", grouped=True)
+    there = Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)
+    found = {before[2]: dying, before[3]: there}
+    monkeypatch.setattr("bootstrap.sightings.describe_instances", lambda *_: found)
+    held = look(coordinator, table)
+    assert slots(held) == before
+    assert [member.slot for member in held.present] == [3]
+
+
+def test_instance_that_ec2_does_not_name_is_gone_only_after_many_answers(
+    cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.drop_from_group(before[2])
+    there = {before[3]: Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)}
+    monkeypatch.setattr("bootstrap.sightings.describe_instances", lambda *_: there)
+    for _ in range(ABSENT_LOOKS - 1):
+        assert slots(look(coordinator, table)) == before
+    assert slots(look(coordinator, table)) == {3: before[3]}
+
+
+def test_detached_instance_is_no_node_of_ours_any_more(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "worker")
     before = slots(look(coordinator, table))
     cluster.clients.autoscaling.detach_instances(
-        InstanceIds=[before[2]],
-        AutoScalingGroupName=f"{CLUSTER}-worker",
-        ShouldDecrementDesiredCapacity=True,
+        InstanceIds=[before[2]], AutoScalingGroupName=f"{CLUSTER}-worker", ShouldDecrementDesiredCapacity=False
     )
-    held = look(coordinator, table)
-    assert (slots(held), held.expected) == (before, 2)
-    cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
     assert slots(look(coordinator, table)) == {3: before[3]}
 
 
-def test_slot_is_held_while_the_group_still_counts_the_instance(
+@pytest.mark.parametrize(
+    ("state", "address", "held"),
+    [
+        ("terminated", None, False),
+        ("shutting-down", None, True),
+        ("stopped", "10.0.0.1", True),
+        ("stopping", None, True),
+    ],
+)
+def test_slot_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_group_says(
+    cluster: Cluster,
+    table: Table,
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    address: str | None,
+    held: bool,
+) -> None:
+    publish(cluster, table, "worker")
+    before = look(coordinator, table)
+    # moto's groups replace an ended instance at once; the real ones take their time to notice, and a hook may go on.
+    dead = {
+        member.instance_id: Instance(instance_id=member.instance_id, state=state, address=address, grouped=True)
+        for member in before.members
+    }
+    monkeypatch.setattr("bootstrap.sightings.describe_instances", lambda *_: dead)
+    assert slots(look(new_coordinator(cluster, table), table)) == (slots(before) if held else {})
+
+
+def test_member_that_ec2_forgets_for_a_moment_stays(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, table, "worker")
     before = look(coordinator, table)
-    # moto's groups replace a terminated instance at once; the real ones take their time to notice.
-    dead = {
-        member.instance_id: Instance(instance_id=member.instance_id, state="terminated", address=None)
-        for member in before.members
-    }
-    monkeypatch.setattr("bootstrap.coordinator.describe_instances", lambda *_: dead)
+    monkeypatch.setattr("bootstrap.sightings.describe_instances", lambda *_: {})
     assert look(new_coordinator(cluster, table), table) == before
 
 
-def test_ec2_is_asked_only_when_instances_change(
+def test_ec2_is_asked_when_instances_change_and_now_and_then(
     cluster: Cluster, table: Table, coordinator: Coordinator, calls: Counter[str]
 ) -> None:
     publish(cluster, table, "master")
@@ -151,12 +207,13 @@ def test_ec2_is_asked_only_when_instances_change(
     before = slots(look(coordinator, table))
     look(coordinator, table)
     calls.clear()
-    for _ in range(5):
+    for _ in range(6):
         look(coordinator, table)
-    assert calls["DescribeInstances"] == 0
-    assert calls["DescribeAutoScalingGroups"] == 5
-    assert calls["PutItem"] == 0
-    terminate(cluster, before[2])
+    assert calls["DescribeInstances"] == 6 / EVERY
+    assert calls["DescribeAutoScalingGroups"] == 6
+    assert calls["PutItem"] == calls["TransactWriteItems"] == 0
+    calls.clear()
+    cluster.terminate(before[2])
     look(coordinator, table)
     assert calls["DescribeInstances"] == 1
 
@@ -165,9 +222,9 @@ def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "master")
-    seen = table.read_membership(consistent=True)
+    seen = table.read_membership()
     publish(cluster, table, "worker")
     fast = new_coordinator(cluster, table).reconcile(seen)
     assert coordinator.reconcile(seen) == fast
-    assert table.read_membership(consistent=True) == fast
+    assert table.read_membership() == fast
     assert look(coordinator, table).generation == 1

@@ -10,7 +10,7 @@ from botocore.exceptions import (
 )
 
 from bootstrap import errors
-from bootstrap.failures import DELAYS, Delay, reason
+from bootstrap.failures import DELAYS, Delay, is_own, reason
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,23 @@ def test_every_delay_has_a_short_name(error: Delay, slug: str) -> None:
 
 def test_a_defect_is_no_delay() -> None:
     assert not isinstance(TypeError("defect"), DELAYS)
+
+
+@pytest.mark.parametrize(
+    ("error", "own"),
+    [
+        (OSError(errno.EROFS, "read-only"), True),
+        (OSError(errno.EIO, "broken"), True),
+        (OSError(errno.ENOSPC, "full"), False),
+        (errors.HostKeyError("not there"), True),
+        (errors.ConfigError("bad"), True),
+        (errors.CommandError("systemctl"), True),
+        (errors.MetadataError("no answer"), False),
+        (errors.GroupsError("no group"), False),
+        (errors.TableBusyError("busy"), False),
+        (ClientError({"Error": {"Code": "ThrottlingException"}}, "GetItem"), False),
+        (EndpointConnectionError(endpoint_url="https://dynamodb"), False),
+    ],
+)
+def test_another_machine_helps_only_against_a_machines_own_troubles(error: Delay, own: bool) -> None:
+    assert is_own(error) == own

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from bootstrap import hosts
@@ -61,8 +63,30 @@ def test_known_hosts_know_every_name_and_the_address() -> None:
             hosts.SSH_CLIENT,
             "Host deeplearning-*\n    ForwardAgent yes\n    StrictHostKeyChecking yes\n",
         ),
-        (hosts.SSHD, "AllowAgentForwarding yes\n"),
+        (
+            hosts.SSH_CLIENT_WITH_KEY,
+            "Host deeplearning-*\n    ForwardAgent yes\n    StrictHostKeyChecking yes\n"
+            'Match host deeplearning-* exec "test -r /etc/deeplearning/cluster-key/id_ed25519"\n'
+            "    IdentityFile /etc/deeplearning/cluster-key/id_ed25519\n"
+            "    IdentityFile ~/.ssh/id_ed25519\n"
+            "    IdentityFile ~/.ssh/id_rsa\n",
+        ),
+        (
+            hosts.SSHD,
+            "AllowAgentForwarding yes\n"
+            "AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 /etc/deeplearning/authorized_keys/%u\n",
+        ),
     ],
 )
 def test_text_is_exactly(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_cluster_key_opens_the_nodes_from_the_masters_address_only() -> None:
+    master = replace(MEMBERS[1], ssh_key="ssh-ed25519 MMMM")
+    assert hosts.authorized_keys(master) == 'from="10.0.0.100" ssh-ed25519 MMMM deeplearning-cdk\n'
+
+
+@pytest.mark.parametrize("master", [None, MEMBERS[1]])
+def test_without_a_master_or_its_key_nobody_is_let_in(master: Member | None) -> None:
+    assert hosts.authorized_keys(master) == ""

@@ -5,7 +5,7 @@ from threading import Thread
 import pytest
 
 from bootstrap.errors import MetadataError
-from bootstrap.imds import Identity, read_identity
+from bootstrap.imds import Identity, Outlook, read_identity, read_outlook
 
 TOKEN = "token-1"
 ANSWERS = {"/latest/meta-data/instance-id": "i-1", "/latest/meta-data/local-ipv4": "10.0.0.5"}
@@ -53,7 +53,7 @@ def test_identity_is_read_with_a_token(service: ThreadingHTTPServer, monkeypatch
 
 def test_fails_when_an_answer_is_missing(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(ANSWERS, "/latest/meta-data/local-ipv4")
-    with pytest.raises(MetadataError, match="answered 404 on /latest/meta-data/local-ipv4"):
+    with pytest.raises(MetadataError, match="knows no local-ipv4"):
         read_identity(f"127.0.0.1:{service.server_port}")
 
 
@@ -61,3 +61,45 @@ def test_fails_when_nobody_listens() -> None:
     # Port 1 of the loopback address: nothing has listened there for decades.
     with pytest.raises(MetadataError, match=r"metadata service at 127\.0\.0\.1:1 failed"):
         read_identity("127.0.0.1:1", timeout_s=1.0)
+
+
+LIFECYCLE = "/latest/meta-data/autoscaling/target-lifecycle-state"
+SPOT = "/latest/meta-data/spot/instance-action"
+RISK = "/latest/meta-data/events/recommendations/rebalance"
+
+
+@pytest.mark.parametrize(
+    ("answers", "outlook", "leaving"),
+    [
+        ({}, Outlook(), False),
+        ({"/latest/meta-data/public-ipv4": "203.0.113.2"}, Outlook(public_address="203.0.113.2"), False),
+        ({LIFECYCLE: "InService"}, Outlook(), False),
+        ({LIFECYCLE: "Standby"}, Outlook(), False),
+        ({LIFECYCLE: "Terminated"}, Outlook(ending=True), True),
+        ({SPOT: '{"action": "terminate", "time": "2026-01-01T00:00:00Z"}'}, Outlook(interrupted=True), True),
+        ({RISK: '{"noticeTime": "2026-01-01T00:00:00Z"}'}, Outlook(at_risk=True), True),
+    ],
+)
+def test_outlook_is_what_the_service_tells(
+    service: ThreadingHTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[str, str],
+    outlook: Outlook,
+    leaving: bool,
+) -> None:
+    for path, text in answers.items():
+        monkeypatch.setitem(ANSWERS, path, text)
+    assert read_outlook(f"127.0.0.1:{service.server_port}") == outlook
+    assert outlook.leaving == leaving
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+def test_fails_when_the_service_is_unwell(
+    service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    def unwell(handler: MetadataHandler) -> None:
+        handler._answer(status, "no")
+
+    monkeypatch.setattr(MetadataHandler, "do_GET", unwell)
+    with pytest.raises(MetadataError, match=f"answered {status} on"):
+        read_outlook(f"127.0.0.1:{service.server_port}")

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap import logs
 from bootstrap.phases import Phases
-from tests.bootstrap.conftest import LOG_GROUP, Clock, Cluster
+from tests.bootstrap.cluster import LOG_GROUP, Clock, Cluster
 
 if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
@@ -74,6 +74,15 @@ def test_lines_outlast_a_failure_that_is_not_repeated_at_once(cluster: Cluster) 
     clock.now += logs.RETRY_S
     shipper.ship()
     assert shipped(cluster.clients.logs) == ["kept"]
+
+
+def test_long_line_keeps_its_beginning_and_its_end() -> None:
+    assert logs.shorten("short") == "short"
+    traceback = "crashed\n" + "  File\n" * 2_000 + "ZeroDivisionError: on purpose"
+    cut = logs.shorten(traceback)
+    assert len(cut) <= logs.LINE_CHARACTERS
+    assert cut.startswith("crashed\n  File")
+    assert cut.endswith("File\nZeroDivisionError: on purpose")
 
 
 @pytest.fixture

@@ -51,6 +51,18 @@ def test_bundled_libraries_come_before_those_of_the_machine(bundle: Path) -> Non
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.allow_subprocess
+def test_bundle_whose_service_cannot_be_imported_is_not_installed(bundle: Path) -> None:
+    (bundle / "vendor" / "boto3.py").unlink()
+    (bundle / "bootstrap" / "install.py").write_text("def install(*_, **__):\n    print('installed')\n")
+    assert run(bundle, "install").stdout == "installed\n"
+    with (bundle / "bootstrap" / "service.py").open("a") as service:
+        service.write("import bootstrap.no_such_module\n")
+    found = run(bundle, "install")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "no_such_module" in found.stderr
+
+
 def test_fails_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def serve(_root: Path) -> None:
         raise ConfigError("version must be 1, got 2")

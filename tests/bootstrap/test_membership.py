@@ -1,6 +1,7 @@
+import json
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bootstrap.contract import NodeType
 from bootstrap.errors import RecordError
@@ -16,60 +17,135 @@ from bootstrap.membership import (
 )
 
 
-def node(name: str, node_type: NodeType = "worker") -> Node:
-    return Node(instance_id=name, address=f"10.{name}", node_type=node_type, host_key=f"key {name}")
+def node(name: str, node_type: NodeType = "worker", *, away: bool = False) -> Node:
+    return Node(instance_id=name, address=f"10.{name}", node_type=node_type, host_key=f"key {name}", away=away)
 
 
 def slots(members: tuple[Member, ...]) -> dict[int, str]:
     return {member.slot: member.instance_id for member in members}
 
 
-names = st.integers(0, 15).map(lambda number: f"i-{number:02}")
-nodes = st.lists(names, unique=True).map(lambda ids: [node(each) for each in ids])
-# Each round: who is there, and which of the others have gone for certain.
-rounds = st.lists(st.tuples(nodes, st.sets(names)), min_size=1, max_size=8)
-
-
-@given(rounds, st.booleans())
-def test_slots_are_stable_unique_and_without_needless_gaps(
-    history: list[tuple[list[Node], set[str]]], with_master: bool
-) -> None:
-    members: tuple[Member, ...] = ()
-    for there, gone in history:
-        if with_master:
-            there = [*there, node("i-master", "master")]
-        before = slots(members)
-        members = assign_slots(members, nodes=there, gone=gone)
-        after = slots(members)
-        assert len(set(after.values())) == len(after) == len(members)
-        kept = {slot: name for slot, name in before.items() if name not in gone}
-        assert kept.items() <= after.items()
-        assert {each.instance_id for each in there} - gone <= set(after.values())
-        taken = sorted(after.keys() - kept.keys() - {1})
-        free = [slot for slot in range(2, 40) if slot not in kept]
-        assert taken == free[: len(taken)]
-        assert all((member.slot == 1) == (member.node_type == "master") for member in members)
+def filled(size: int) -> tuple[Member, ...]:
+    """A master and its workers, i-1 to the last, each in the slot of its name."""
+    nodes = [node("i-1", "master"), *(node(f"i-{slot}") for slot in range(2, size + 1))]
+    return assign_slots((), expected=size, nodes=nodes, gone=())
 
 
 def test_new_master_waits_for_the_old_one_and_then_takes_slot_1() -> None:
-    old = assign_slots((), nodes=[node("i-old", "master"), node("i-w")], gone=())
+    old = assign_slots((), expected=9, nodes=[node("i-old", "master"), node("i-w")], gone=())
     both = [node("i-old", "master"), node("i-new", "master"), node("i-w")]
-    assert slots(assign_slots(old, nodes=both, gone=())) == {1: "i-old", 2: "i-w"}
-    new = assign_slots(old, nodes=both[1:], gone={"i-old"})
+    assert slots(assign_slots(old, expected=9, nodes=both, gone=())) == {1: "i-old", 2: "i-w"}
+    new = assign_slots(old, expected=9, nodes=both[1:], gone={"i-old"})
     assert slots(new) == {1: "i-new", 2: "i-w"}
 
 
 def test_silent_member_that_is_not_gone_for_certain_keeps_its_slot() -> None:
-    members = assign_slots((), nodes=[node("i-1"), node("i-2")], gone=())
-    assert slots(assign_slots(members, nodes=[node("i-2")], gone=())) == {2: "i-1", 3: "i-2"}
+    members = assign_slots((), expected=9, nodes=[node("i-1"), node("i-2")], gone=())
+    assert slots(assign_slots(members, expected=9, nodes=[node("i-2")], gone=())) == {2: "i-1", 3: "i-2"}
 
 
-def test_changed_host_key_reaches_the_membership() -> None:
-    first = next_membership(EMPTY, expected=1, nodes=[node("i-1")], gone=())
-    changed = Node(instance_id="i-1", address="10.i-1", node_type="worker", host_key="other")
-    second = next_membership(first, expected=1, nodes=[changed], gone=())
+def test_member_that_is_away_keeps_its_slot_and_is_not_present() -> None:
+    away = next_membership(
+        Membership(generation=1, expected=3, members=filled(3)),
+        expected=3,
+        nodes=[node("i-1", "master"), node("i-2", away=True), node("i-3")],
+        gone=(),
+    )
+    assert slots(away.members) == {1: "i-1", 2: "i-2", 3: "i-3"}
+    assert slots(away.present) == {1: "i-1", 3: "i-3"}
+    assert away.generation == 2
+    assert (away.has(None), away.has(2), away.has(3)) == (False, True, False)
+    back = next_membership(away, expected=3, nodes=[node("i-2")], gone=())
+    assert slots(back.present) == {1: "i-1", 2: "i-2", 3: "i-3"}
+
+
+def test_master_that_is_away_is_nobodys_master() -> None:
+    members = assign_slots(filled(2), expected=2, nodes=[node("i-1", "master", away=True)], gone=())
+    here = Membership(generation=1, expected=2, members=filled(2))
+    assert here.master == here.members[0]
+    assert replace(here, members=members).master is None
+
+
+def test_node_that_is_away_before_it_was_a_member_does_not_become_one() -> None:
+    assert assign_slots((), expected=3, nodes=[node("i-1", away=True)], gone=()) == ()
+
+
+def test_replacement_waits_until_its_predecessor_is_gone() -> None:
+    nodes = [node("i-2", away=True), node("i-new")]
+    waiting = assign_slots(filled(3), expected=3, nodes=nodes, gone=())
+    assert slots(waiting) == {1: "i-1", 2: "i-2", 3: "i-3"}
+    assert slots(assign_slots(waiting, expected=3, nodes=nodes, gone={"i-2"})) == {1: "i-1", 2: "i-new", 3: "i-3"}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "after"),
+    [
+        (4, 5, {1: "i-1", 2: "i-2", 3: "i-3"}),
+        (2, 3, {1: "i-1", 2: "i-4", 3: "i-5"}),
+        (5, 2, {1: "i-1", 2: "i-4", 3: "i-3"}),
+        (3, 4, {1: "i-1", 2: "i-2", 3: "i-5"}),
+    ],
+)
+def test_survivors_of_a_shrink_close_the_gaps_once_and_only_after_the_last_leaver(
+    first: int, last: int, after: dict[int, str]
+) -> None:
+    before = Membership(generation=7, expected=5, members=filled(5))
+    leaving = [node(f"i-{slot}", away=True) for slot in (first, last)]
+    asked = next_membership(before, expected=3, nodes=leaving, gone=())
+    assert slots(asked.members) == slots(before.members)
+    one_gone = next_membership(asked, expected=3, nodes=leaving[1:], gone={f"i-{first}"})
+    assert slots(one_gone.members) == {slot: name for slot, name in slots(before.members).items() if slot != first}
+    settled = next_membership(one_gone, expected=3, nodes=[], gone={f"i-{last}"})
+    assert slots(settled.members) == after
+    assert settled.generation == one_gone.generation + 1
+    assert next_membership(settled, expected=3, nodes=[], gone=()) is settled
+
+
+def test_shrink_waits_while_the_group_has_not_chosen_who_leaves() -> None:
+    assert slots(assign_slots(filled(5), expected=3, nodes=[], gone={"i-2"})) == {
+        1: "i-1",
+        3: "i-3",
+        4: "i-4",
+        5: "i-5",
+    }
+
+
+def test_gaps_of_a_shrink_are_not_closed_while_somebody_else_is_about_to_leave() -> None:
+    leaving = [node("i-2", away=True)]
+    one_gone = assign_slots(filled(5), expected=4, nodes=leaving, gone={"i-3"})
+    assert slots(one_gone) == {1: "i-1", 2: "i-2", 4: "i-4", 5: "i-5"}
+    assert slots(assign_slots(one_gone, expected=4, nodes=[], gone={"i-2"})) == {1: "i-1", 2: "i-5", 4: "i-4"}
+
+
+def test_shrink_without_a_master_keeps_its_place_free() -> None:
+    three_left = assign_slots(filled(5), expected=3, nodes=[], gone={"i-1", "i-3"})
+    assert slots(three_left) == {2: "i-2", 4: "i-4", 5: "i-5"}
+    two_left = assign_slots(three_left, expected=3, nodes=[node("i-new", "master")], gone={"i-2"})
+    assert slots(two_left) == {1: "i-new", 2: "i-4", 3: "i-5"}
+
+
+def test_gap_of_a_replacement_is_no_reason_to_move() -> None:
+    assert slots(assign_slots(filled(5), expected=5, nodes=[], gone={"i-3"})) == {
+        1: "i-1",
+        2: "i-2",
+        4: "i-4",
+        5: "i-5",
+    }
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(node("i-1"), host_key="other"),
+        replace(node("i-1"), ssh_key="other"),
+        replace(node("i-1"), address="10.9.9.9"),
+    ],
+)
+def test_what_a_node_changes_reaches_the_membership(changed: Node) -> None:
+    first = next_membership(EMPTY, expected=2, nodes=[node("i-1")], gone=())
+    second = next_membership(first, expected=2, nodes=[changed], gone=())
     assert second.generation == first.generation + 1
-    assert second.members[0].host_key == "other"
+    assert [(member.slot, member.node) for member in second.members] == [(2, changed)]
 
 
 def test_generation_moves_only_with_a_change() -> None:
@@ -79,17 +155,28 @@ def test_generation_moves_only_with_a_change() -> None:
     assert next_membership(first, expected=2, nodes=[], gone=()).generation == 2
 
 
-def test_complete_counts_everybody_who_was_asked_for() -> None:
-    members = assign_slots((), nodes=[node("i-1")], gone=())
-    assert Membership(generation=1, expected=1, members=members).complete
-    assert not Membership(generation=1, expected=2, members=members).complete
+def test_without_a_number_everybody_counts_who_was_asked_for() -> None:
+    members = assign_slots((), expected=9, nodes=[node("i-1")], gone=())
+    assert Membership(generation=1, expected=1, members=members).has(None)
+    assert not Membership(generation=1, expected=2, members=members).has(None)
+    assert Membership(generation=1, expected=2, members=members).has(1)
 
 
 def test_json_round_trip_passes_over_keys_of_newer_agents() -> None:
-    members = assign_slots((), nodes=[node("i-1", "master"), node("i-2")], gone=())
+    master = replace(node("i-1", "master"), ssh_key="ssh-ed25519 AAAA")
+    members = assign_slots((), expected=9, nodes=[master, node("i-2")], gone=())
+    members = assign_slots(members, expected=9, nodes=[node("i-2", away=True)], gone=())
     text = members_to_json(members)
     assert members_from_json(text) == members
-    assert members_from_json(text.replace('{"slot"', '{"zone":"a","slot"')) == members
+    assert [member.away for member in members_from_json(text)] == [False, True]
+    assert members_from_json(text.replace('{"', '{"zone":"a","')) == members
+
+
+def test_members_of_older_agents_are_there_and_have_no_key() -> None:
+    rows = json.loads(members_to_json(filled(2)))
+    for row in rows:
+        del row["away"], row["ssh_key"]
+    assert members_from_json(json.dumps(rows)) == filled(2)
 
 
 @pytest.mark.parametrize("text", ["", "{}x", "[1]", '[{"slot":1}]', '{"a":1}', "null"])

@@ -4,18 +4,20 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from botocore.exceptions import ClientError
 
 from bootstrap import service
 from bootstrap.agent import Agent
 from bootstrap.aws import Clients
 from bootstrap.contract import NODE_CONFIG
-from bootstrap.errors import ConfigError
+from bootstrap.errors import ConfigError, MetadataError
 from bootstrap.imds import Identity
 from bootstrap.logs import LogShipper
 from bootstrap.node import place
-from tests.bootstrap.conftest import Cluster, config_values
+from tests.bootstrap.cluster import LOG_GROUP, Cluster, config_values
 
 
 def write_config(root: Path, text: str) -> None:
@@ -24,14 +26,19 @@ def write_config(root: Path, text: str) -> None:
     file.write_text(text)
 
 
-def test_bad_config_fails_the_deploy_at_once_and_once(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def _instance(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service runs on an instance that reaches moto."""
+
     def connect(_region: str) -> Clients:
         return cluster.clients
 
     monkeypatch.setattr(service, "connect", connect)
     monkeypatch.setattr(service, "read_identity", lambda: Identity(instance_id="i-1", address="10.0.0.1"))
+
+
+@pytest.mark.usefixtures("_instance")
+def test_bad_config_fails_the_deploy_at_once_and_once(cluster: Cluster, tmp_path: Path) -> None:
     write_config(tmp_path, json.dumps(config_values() | {"version": 2}))
     for _ in range(2):
         with pytest.raises(ConfigError, match="version must be 1, got 2"):
@@ -74,3 +81,105 @@ def test_service_stops_when_told_to_and_ships_its_last_lines(
         service.serve(tmp_path)
     assert stopped.value.code == 0
     assert shipped == ["all"]
+
+
+@pytest.fixture
+def shipper(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogShipper]:
+    """The log's way to the log group, connected as a running agent leaves it."""
+    made, log = LogShipper(), logging.getLogger("bootstrap")
+    made.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")
+    log.addHandler(made)
+    monkeypatch.setattr(service, "set_up_logging", lambda _file: made)
+    yield made
+    log.removeHandler(made)
+
+
+def crash(*_: object, **__: object) -> NoReturn:
+    raise ZeroDivisionError("on purpose")
+
+
+CRASHED = [("WorkerGroup", "FAILURE", "i-1 agent-crashed ZeroDivisionError")]
+
+
+@pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
+@pytest.mark.parametrize(
+    "where", ["bootstrap.agent.first_start", "bootstrap.service.System", "bootstrap.agent.Agent.step"]
+)
+def test_agent_that_crashes_anywhere_fails_the_deploy_at_once_and_once(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(where, crash)
+    write_config(tmp_path, json.dumps(config_values()))
+    for _ in range(2):  # systemd starts it again
+        with pytest.raises(ZeroDivisionError, match="on purpose"):
+            service.serve(tmp_path)
+    assert cluster.signals == CRASHED
+
+
+@pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
+def test_crash_is_in_the_log_group_with_its_traceback_before_the_failure_signal(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words: list[str] = []
+
+    def take_signal(**_: str) -> None:
+        events = cluster.clients.logs.filter_log_events(logGroupName=LOG_GROUP)["events"]
+        words.extend(event["message"] for event in events)
+
+    monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", take_signal)
+    monkeypatch.setattr(Agent, "step", crash)
+    write_config(tmp_path, json.dumps(config_values()))
+    with pytest.raises(ZeroDivisionError):
+        service.serve(tmp_path)
+    [told] = [text for text in words if "agent crashed" in text]
+    assert told.startswith("agent crashed: ZeroDivisionError\nTraceback")
+    assert told.endswith("ZeroDivisionError: on purpose")
+
+
+@pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
+def test_crash_of_a_node_that_the_deploy_can_do_without_fails_nothing(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Agent, "step", crash)
+    write_config(tmp_path, json.dumps(config_values() | {"fails_deploy": False}))
+    with pytest.raises(ZeroDivisionError):
+        service.serve(tmp_path)
+    assert cluster.signals == []
+
+
+@pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
+def test_crash_that_cannot_be_reported_is_still_a_crash(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_answer() -> NoReturn:
+        raise MetadataError("no answer")
+
+    monkeypatch.setattr(service, "read_identity", no_answer)
+    monkeypatch.setattr(Agent, "step", crash)
+    write_config(tmp_path, json.dumps(config_values()))
+    with pytest.raises(ZeroDivisionError):
+        service.serve(tmp_path)
+    assert cluster.signals == []
+    assert "cannot report the failure agent-crashed ZeroDivisionError: no answer" in caplog.text
+
+
+@pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
+def test_crash_that_no_stack_waits_for_is_reported_once(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(**signal: str) -> None:
+        asked.append(signal["UniqueId"])
+        message = "Stack digits is in CREATE_COMPLETE state and cannot be signaled"
+        raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "SignalResource")
+
+    monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", refuse)
+    monkeypatch.setattr(Agent, "step", crash)
+    write_config(tmp_path, json.dumps(config_values()))
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            service.serve(tmp_path)
+    assert asked == ["i-1 agent-crashed ZeroDivisionError"]
+    # Another machine would crash over the same thing.
+    assert cluster.unhealthy == []

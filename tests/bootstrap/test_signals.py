@@ -46,16 +46,31 @@ def test_image_made_of_a_node_signals_anew(clients: Clients, stubber: Stubber, s
 def test_failure_tells_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     told = {"UniqueId": "i-1 disk-full", "Status": "FAILURE"}
     stubber.add_response("signal_resource", {}, SUCCESS | told)
-    signals(clients, sent_file).failure("disk-full")
+    assert signals(clients, sent_file).failure("disk-full")
     stubber.assert_no_pending_responses()
 
 
-def test_stack_that_waits_for_nobody_is_no_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+def refuse_as_too_late(stubber: Stubber) -> None:
     stubber.add_client_error(
         "signal_resource",
         "ValidationError",
         "Stack arn:aws:cloudformation:eu-west-1:1:stack/stack/1 is in CREATE_COMPLETE state and cannot be signaled",
     )
+
+
+def test_failure_that_nobody_waits_for_is_told_apart(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+    refuse_as_too_late(stubber)
+    late = signals(clients, sent_file)
+    assert not late.failure("disk-full")
+    # Somebody has to see to the node first: an agent that is killed meanwhile must not forget it.
+    assert not late.sent
+    assert not signals(clients, sent_file).sent
+    late.settle("disk-full")
+    assert signals(clients, sent_file).sent
+
+
+def test_stack_that_waits_for_nobody_is_no_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+    refuse_as_too_late(stubber)
     late = signals(clients, sent_file)
     late.success()
     assert late.sent

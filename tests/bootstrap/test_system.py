@@ -6,6 +6,7 @@ import pytest
 
 from bootstrap import system
 from bootstrap.errors import CommandError
+from bootstrap.table import KEY
 
 
 @pytest.fixture
@@ -57,6 +58,37 @@ def test_nvidia_smi_is_asked_only_where_it_is(
     (tmp_path / "nvidia-smi").touch(mode=0o755)
     assert system.System(tmp_path).nvidia_smi() == "GPU 0: NVIDIA L4\n"
     assert ran == [["nvidia-smi", "-L"]]
+
+
+@pytest.mark.allow_subprocess
+def test_gpus_that_are_left_are_listed_when_one_has_fallen_off_the_bus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho GPU 0: NVIDIA L4\necho Unable to determine the device handle >&2\nexit 15\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert system.System(tmp_path).nvidia_smi() == "GPU 0: NVIDIA L4\n"
+
+
+def test_fails_when_nvidia_smi_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(command: list[str], **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, 30)
+
+    (tmp_path / "nvidia-smi").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("subprocess.run", hang)
+    with pytest.raises(CommandError, match=r"nvidia-smi -L failed: .*timed out after 30 seconds"):
+        system.System(tmp_path).nvidia_smi()
+
+
+@pytest.mark.allow_subprocess
+def test_key_pair_is_made_without_a_passphrase_and_says_whose_it_is(tmp_path: Path) -> None:
+    system.System(tmp_path).make_key(tmp_path / "id_ed25519", comment="i-0123456789abcdef0")
+    kind, key, comment = (tmp_path / "id_ed25519.pub").read_text().split()
+    assert KEY.fullmatch(f"{kind} {key}")
+    assert comment == "i-0123456789abcdef0"
+    assert system.run(["ssh-keygen", "-y", "-P", "", "-f", str(tmp_path / "id_ed25519")]).split()[:2] == [kind, key]
 
 
 @pytest.mark.allow_subprocess

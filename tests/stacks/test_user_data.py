@@ -1,5 +1,6 @@
 """The user data, run by bash with stand-ins for the commands that reach out of the node."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -19,8 +20,14 @@ SETTINGS = user_data.NodeSettings(
     cluster_name="deeplearning",
     region="eu-west-1",
     node_type="worker",
+    group="deeplearning-worker",
     stack_id="stack",
     signal_resource="WorkersASG",
+    fails_deploy=True,
+    min_nodes=None,
+    gpu_count=1,
+    address=None,
+    address_allocation=None,
     table="table",
     log_group="logs",
     bucket="bucket",
@@ -39,8 +46,9 @@ case "$*" in *api/token*) echo -n token;; *"X-aws-ec2-metadata-token: token"*) e
 """
 AWS = """#!/bin/bash
 echo "$AWS_DEFAULT_REGION $*" >> "$NODE/aws.log"
+[[ $1 == cloudformation && -e $NODE/too-late ]] && { echo "resource cannot be signaled" >&2; exit 254; }
 [[ $1 == cloudformation && -e $NODE/no-signal ]] && { rm "$NODE/no-signal"; exit 1; }
-[[ $1 == cloudformation ]] && exit 0
+[[ $1 == cloudformation || $1 == autoscaling ]] && exit 0
 [[ -e $NODE/no-s3 ]] && exit 1
 [[ -e $NODE/s3-comes-later ]] && { rm "$NODE/s3-comes-later"; exit 1; }
 cp "$NODE/bundle.zip" "${@: -1}"
@@ -61,8 +69,8 @@ class Node:
     def current(self) -> Path:
         return self.root / contract.CURRENT_RELEASE.lstrip("/")
 
-    def boot(self) -> subprocess.CompletedProcess[str]:
-        script = f"{user_data.SHEBANG}\n{user_data.body(SETTINGS, user_data.BundleSource(url=URL, hash=self.hash))}"
+    def boot(self, settings: user_data.NodeSettings = SETTINGS) -> subprocess.CompletedProcess[str]:
+        script = f"{user_data.SHEBANG}\n{user_data.body(settings, user_data.BundleSource(url=URL, hash=self.hash))}"
         for absolute in ("/opt/deeplearning", "/etc/deeplearning"):
             script = script.replace(absolute, f"{self.root}{absolute}")
         path = f"{self.root}/bin:{os.environ['PATH']}"
@@ -103,8 +111,14 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
         "cluster_name": "deeplearning",
         "region": "eu-west-1",
         "node_type": "worker",
+        "group": "deeplearning-worker",
         "stack_id": "stack",
         "signal_resource": "WorkersASG",
+        "fails_deploy": True,
+        "min_nodes": None,
+        "gpu_count": 1,
+        "address": None,
+        "address_allocation": None,
         "table": "table",
         "log_group": "logs",
         "bucket": "bucket",
@@ -165,6 +179,27 @@ def test_fails_when_the_agent_cannot_be_installed(node: Node) -> None:
     result = Node(root=node.root, hash=hash_of_bundle).boot()
     assert result.returncode == 3
     assert node.calls()[-1].endswith(f"--unique-id {INSTANCE} user data: install the agent")
+
+
+REPLACE_ME = (
+    f"eu-west-1 autoscaling set-instance-health --instance-id {INSTANCE} "
+    "--health-status Unhealthy --no-should-respect-grace-period"
+)
+
+
+def test_a_node_that_the_deploy_can_do_without_asks_to_be_replaced_and_fails_nothing(node: Node) -> None:
+    make_bundle(node.root, "")
+    assert node.boot(dataclasses.replace(SETTINGS, fails_deploy=False)).returncode != 0
+    assert [call.split()[1] for call in node.calls()] == ["s3", "autoscaling"]
+    assert node.calls()[-1] == REPLACE_ME
+
+
+def test_a_replacement_that_fails_asks_to_be_replaced_once_the_stack_has_told_it_that_it_is_late(node: Node) -> None:
+    (node.root / "too-late").touch()
+    make_bundle(node.root, "")
+    assert node.boot().returncode != 0
+    assert [call.split()[1] for call in node.calls()] == ["s3", "cloudformation", "autoscaling"]
+    assert node.calls()[-1] == REPLACE_ME
 
 
 def test_fails_when_the_metadata_service_does_not_answer(node: Node) -> None:

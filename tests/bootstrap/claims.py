@@ -1,0 +1,170 @@
+"""Processes that claim slots in one table, all at once: ``python -m tests.bootstrap.claims PROCESSES ROUNDS``.
+
+Each process is a coordinator that knows one node, its own, and tries until that node is a member. The
+table is moto's, in the first process, which does one request at a time, as DynamoDB does on one item. The
+requests come through pipes and not over HTTP, which would take nearly all of the time. Prints a round a line.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any, cast
+
+import boto3
+from moto import mock_aws
+from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
+from moto.dynamodb.exceptions import TransactionCanceledException
+from moto.dynamodb.models import dynamodb_backends
+from moto.dynamodb.models.utilities import dynamo_json_dump
+
+from bootstrap.contract import TABLE_KEY
+from bootstrap.membership import Node, next_membership
+from bootstrap.table import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+REGION = "eu-west-1"
+DEADLINE_S = 60.0
+"""Nobody waits longer for anything."""
+PAUSE_S = 0.05
+"""After a race that was lost: longest pause before the next try."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What came of one process's round."""
+
+    slot: int
+    lost: int
+    """Races that it took."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A call of DynamoDB's that another process makes."""
+
+    operation: str
+    arguments: Mapping[str, Any]
+
+
+class RemoteClient:
+    """DynamoDB for ``bootstrap.table`` in a process that has only a pipe to it."""
+
+    def __init__(self, client: "DynamoDBClient", first: Connection) -> None:
+        self.exceptions = client.exceptions
+        self._first = first
+
+    def get_item(self, **arguments: Any) -> Any:
+        return self._ask("GetItem", arguments)
+
+    def transact_write_items(self, **arguments: Any) -> Any:
+        answer = self._ask("TransactWriteItems", arguments)
+        if "CancellationReasons" in answer:
+            answer["Error"] = {"Code": "TransactionCanceledException", "Message": answer["Message"]}
+            raise self.exceptions.TransactionCanceledException(answer, "TransactWriteItems")
+        return answer
+
+    def _ask(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        self._first.send(Request(operation=operation, arguments=arguments))
+        return receive(self._first)
+
+
+def receive(first: Connection) -> Any:
+    if not first.poll(DEADLINE_S):
+        raise TimeoutError("the first process does not answer")
+    return first.recv()
+
+
+def run(name: str, *, client: RemoteClient, first: Connection, expected: int) -> None:
+    """Be one process: claim a slot in each table that is named."""
+    node = Node(instance_id=name, address="10.0.0.1", node_type="worker", host_key="key")
+    while (table_name := receive(first)) is not None:
+        table = Table(cast("DynamoDBClient", client), name=table_name)
+        first.send(claim(node, table, expected=expected))
+
+
+def claim(node: Node, table: Table, *, expected: int) -> Claim:
+    lost = 0
+    while True:
+        seen = table.read_membership()
+        wanted = next_membership(seen, expected=expected, nodes=[node], gone=())
+        if table.replace_membership(seen, wanted):
+            member = wanted.member(node.instance_id)
+            return Claim(slot=0 if member is None else member.slot, lost=lost)
+        lost += 1
+        time.sleep(random.uniform(0.0, PAUSE_S))
+
+
+def answer(request: Request) -> Any:
+    """What moto's table says."""
+    backend = dynamodb_backends[ACCOUNT_ID][REGION]
+    if request.operation == "GetItem":
+        item = backend.get_item(request.arguments["TableName"], request.arguments["Key"])
+        return {} if item is None else json.loads(dynamo_json_dump(item.describe_attrs(attributes=None)))
+    try:
+        backend.transact_write_items(request.arguments["TransactItems"])
+    except TransactionCanceledException as error:
+        return json.loads(error.description)
+    return {}
+
+
+def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection, str]) -> dict[str, Any]:
+    """One round: everybody starts at once, on a table that nobody has seen."""
+    name = f"round-{number}"
+    client.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": TABLE_KEY, "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": TABLE_KEY, "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    for connection in processes:
+        connection.send(name)
+    claims: dict[str, Claim] = {}
+    while len(claims) < len(processes):
+        ready = wait([*processes], timeout=DEADLINE_S)
+        if not ready:
+            raise TimeoutError(f"only {len(claims)} of {len(processes)} processes got a slot")
+        for connection in (each for each in processes if each in ready):
+            said = connection.recv()
+            if isinstance(said, Claim):
+                claims[processes[connection]] = said
+            else:
+                connection.send(answer(said))
+    final = Table(client, name=name).read_membership()
+    client.delete_table(TableName=name)
+    return {
+        "claimed": {name: claim.slot for name, claim in claims.items()},
+        "members": {member.instance_id: member.slot for member in final.members},
+        "generation": final.generation,
+        "lost": sum(claim.lost for claim in claims.values()),
+    }
+
+
+def main(count: int, rounds: int) -> None:
+    os.environ |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    client = boto3.client("dynamodb", region_name=REGION)
+    client.exceptions  # noqa: B018  # its model is slow to read: once is enough for all processes
+    fork = multiprocessing.get_context("fork")
+    processes = {}
+    for number in range(count):
+        name, (ours, theirs) = f"i-{number}", fork.Pipe()
+        processes[ours] = name
+        of_its_own = {"client": RemoteClient(client, theirs), "first": theirs, "expected": count + 1}
+        fork.Process(target=run, args=(name,), kwargs=of_its_own, daemon=True).start()
+        theirs.close()  # the end of a process is then the end of its pipe
+    with mock_aws():
+        for number in range(rounds):
+            print(json.dumps(play(number, client=client, processes=processes)), flush=True)
+    for connection in processes:
+        connection.send(None)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

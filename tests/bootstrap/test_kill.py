@@ -1,0 +1,164 @@
+"""Kill -9 of the agent before any of its writes: no half a file, no lost slot, and the next agent makes it right."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import contract
+from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType
+from bootstrap.node import place
+from tests.bootstrap.cluster import TABLE, Cluster, TestNode
+from tests.bootstrap.forming import all_ready, hosts_file
+
+FILE_WRITES = ((Path, "replace"), (Path, "rename"), (Path, "touch"), (Path, "unlink"), (shutil, "rmtree"))
+ACTIONS = ("make_key", "set_environment", "reload_sshd")
+TABLE_WRITES = ("PutItem", "TransactWriteItems")
+WORKERS = "deeplearning-worker1\ndeeplearning-worker2\n"
+
+
+class KilledError(BaseException):
+    """Like SIGKILL: nobody handles it."""
+
+
+class Writes:
+    """Lets so many writes of an agent pass, and kills it before the next."""
+
+    def __init__(self, cluster: Cluster, *, allowed: int) -> None:
+        self._cluster = cluster
+        self._allowed = allowed
+        self.passed: list[str] = []
+
+    @contextmanager
+    def watched(self, node: TestNode) -> Iterator[None]:
+        aws = self._cluster.clients
+        with pytest.MonkeyPatch.context() as patch:
+            for owner, name in (*FILE_WRITES, *((node.actions, action) for action in ACTIONS)):
+                patch.setattr(owner, name, self._counted(name, getattr(owner, name)))
+            patch.setattr(
+                aws.cloudformation, "signal_resource", self._counted("signal", aws.cloudformation.signal_resource)
+            )
+            for name in TABLE_WRITES:
+                aws.dynamodb.meta.events.register(f"before-call.dynamodb.{name}", self._count_call)
+            try:
+                yield
+            finally:
+                for name in TABLE_WRITES:
+                    aws.dynamodb.meta.events.unregister(f"before-call.dynamodb.{name}", self._count_call)
+
+    def _counted(self, name: str, write: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            if name not in ("unlink", "rmtree") or arguments[0].exists():
+                self._count(name)
+            return write(*arguments, **named)
+
+        return counted
+
+    def _count_call(self, **call: Any) -> None:
+        self._count(call["model"].name)
+
+    def _count(self, name: str) -> None:
+        if len(self.passed) == self._allowed:
+            raise KilledError
+        self.passed.append(name)
+
+
+def form(cluster: Cluster, nodes: list[TestNode], *, victim: TestNode, writes: Writes) -> bool:
+    """Let the two become a cluster; whether the victim lived to see it."""
+    for _ in range(20):
+        for node in nodes:
+            if node is not victim:
+                node.agent.step()
+                continue
+            try:
+                with writes.watched(victim):
+                    victim.agent.step()
+            except KilledError:
+                return False
+        if all_ready(nodes)():
+            return True
+        cluster.clock.now += 2.0
+    raise AssertionError("two nodes became no cluster")
+
+
+def check_files_are_whole(victim: TestNode, nodes: list[TestNode]) -> None:
+    """Each as it was or as it shall be, and nothing in between."""
+    one = hosts_file(nodes[:1])
+    assert victim.text(contract.HOSTS_FILE) in ("127.0.0.1 localhost\n", one, hosts_file(nodes))
+    workers = place(victim.root, contract.WORKERS_FILE)
+    assert not workers.exists() or workers.read_text() in (WORKERS[: len(WORKERS) // 2], WORKERS)
+    key = place(victim.root, contract.CLUSTER_KEY_DIR)
+    assert not key.exists() or len([*key.iterdir()]) == 2
+
+
+def check_all_is_right(cluster: Cluster, nodes: list[TestNode]) -> None:
+    assert cluster.slots() == {slot: node.instance_id for slot, node in enumerate(nodes, start=1)}
+    master = nodes[0]
+    public = master.text(f"{contract.CLUSTER_KEY_FILE}.pub").rsplit(" ", 1)[0]
+    for node in nodes:
+        assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
+        assert node.text(contract.WORKERS_FILE) == WORKERS
+        [keys] = place(node.root, contract.AUTHORIZED_KEYS_DIR).iterdir()
+        assert keys.read_text() == f'from="{master.address}" {public} deeplearning-cdk\n'
+        litter = ("*.pending", "*deeplearning-new", ".cluster-key.new")
+        assert not [path for pattern in litter for path in node.root.rglob(pattern)]
+    # One that was sent and not noted down goes out again: CloudFormation counts a UniqueId once.
+    assert {signal[1:] for signal in cluster.signals} == {("SUCCESS", node.instance_id) for node in nodes}
+
+
+def forget(cluster: Cluster, nodes: list[TestNode]) -> None:
+    """As if nobody had ever been there."""
+    for node in nodes:
+        shutil.rmtree(node.root)
+    cluster.signals.clear()
+    for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
+        cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={contract.TABLE_KEY: item[contract.TABLE_KEY]})
+
+
+def with_key_of_its_image(node: TestNode) -> TestNode:
+    """Made of an image of a master, which brought a key along."""
+    file = place(node.root, contract.CLUSTER_KEY_FILE)
+    file.parent.mkdir(parents=True)
+    file.write_text("private half\n")
+    file.with_name(f"{file.name}.pub").write_text("ssh-ed25519 AAAAold i-old\n")
+    return node
+
+
+def formed(victim: TestNode, nodes: list[TestNode]) -> bool:
+    return all_ready(nodes)() and victim.text(contract.HOSTS_FILE) == hosts_file(nodes)
+
+
+NODE_WRITES = {"rmtree", "PutItem", "replace", "touch", "unlink", "set_environment", "reload_sshd", "signal"}
+MASTER_WRITES = {*NODE_WRITES, "make_key", "rename", "TransactWriteItems"}
+
+
+@pytest.mark.parametrize(("victim", "kinds"), [(MASTER, MASTER_WRITES), (WORKER, NODE_WRITES)])
+def test_agent_killed_before_any_of_its_writes_leaves_whole_files_and_loses_no_slot(
+    cluster: Cluster, victim: NodeType, kinds: set[str]
+) -> None:
+    cluster.add_group(MASTER, size=1)
+    cluster.add_group(WORKER, size=1)
+    place_of = NODE_TYPES.index(victim)
+    lived = False
+    allowed = 0
+    while not lived:
+        nodes = [cluster.node(node_type) for node_type in NODE_TYPES]
+        dead, writes = with_key_of_its_image(nodes[place_of]), Writes(cluster, allowed=allowed)
+        lived = form(cluster, nodes, victim=dead, writes=writes)
+        check_files_are_whole(dead, nodes)
+        nodes[place_of] = next_agent = cluster.node(victim)
+        cluster.run(nodes, until=partial(formed, next_agent, nodes))
+        cluster.clock.now += 20.0
+        for node in nodes:
+            node.agent.step()
+        check_all_is_right(cluster, nodes)
+        assert {"set-environment", "reload-sshd"} <= {*dead.actions.calls, *next_agent.actions.calls}
+        forget(cluster, nodes)
+        allowed += 1
+    # It was killed before each write that an agent makes, of every kind there is.
+    assert set(writes.passed) == kinds
+    assert allowed == len(writes.passed) + 1

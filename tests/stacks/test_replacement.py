@@ -1,0 +1,66 @@
+"""What the template says about nodes that come and go."""
+
+from typing import Any
+
+import pytest
+
+from stacks.props import ClusterProps, SettingsError
+from tests.stacks.conftest import Synthesize
+
+Template = dict[str, Any]
+
+
+def groups(template: Template) -> dict[str, Any]:
+    """The Auto Scaling groups by their names."""
+    found = [r for r in template["Resources"].values() if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+    return {group["Properties"]["AutoScalingGroupName"]: group for group in found}
+
+
+def test_nodes_know_their_groups_by_name_before_they_exist(template: Template) -> None:
+    assert set(groups(template)) == {"deeplearning-master", "deeplearning-worker"}
+
+
+def test_a_node_that_is_to_end_gets_two_minutes_and_no_veto(template: Template) -> None:
+    for group in groups(template).values():
+        assert group["Properties"]["LifecycleHookSpecificationList"] == [
+            {
+                "LifecycleHookName": "leave-the-lists",
+                "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+                "HeartbeatTimeout": 120,
+                "DefaultResult": "CONTINUE",
+            }
+        ]
+
+
+def test_the_address_is_made_after_the_gateway_and_goes_after_the_master(template: Template) -> None:
+    [(address_id, address)] = [(i, r) for i, r in template["Resources"].items() if "MasterAddress" in i]
+    assert address["Type"] == "AWS::EC2::EIP"
+    assert any("PublicSubnet1DefaultRoute" in each for each in address["DependsOn"])
+    users = {
+        name: resource["Type"]
+        for name, resource in template["Resources"].items()
+        if f"'{address_id}'" in str(resource["Properties"])
+    }
+    assert sorted(users.values()) == ["AWS::EC2::LaunchTemplate", "AWS::IAM::Policy"]
+    assert all("Master" in name for name in users)
+
+
+@pytest.mark.parametrize(("minimum", "signals"), [(None, 4), (4, 4), (1, 1)])
+def test_the_deploy_waits_for_the_workers_that_it_needs(
+    synthesize: Synthesize, minimum: int | None, signals: int
+) -> None:
+    group = groups(synthesize(worker_count=4, min_workers=minimum))["deeplearning-worker"]
+    assert group["CreationPolicy"]["ResourceSignal"]["Count"] == signals
+    sizes = [group["Properties"][name] for name in ("MinSize", "DesiredCapacity", "MaxSize")]
+    assert sizes == [str(signals), "4", "4"]
+
+
+def test_the_deploy_waits_for_no_worker_when_it_needs_none(synthesize: Synthesize) -> None:
+    group = groups(synthesize(worker_count=4, min_workers=0))["deeplearning-worker"]
+    assert "CreationPolicy" not in group
+
+
+@pytest.mark.parametrize("minimum", [-1, 5])
+def test_fails_when_more_workers_are_needed_than_wanted(minimum: int) -> None:
+    with pytest.raises(SettingsError, match=f"min_workers must be 0 to worker_count, which is 4, got {minimum}"):
+        ClusterProps(worker_count=4, min_workers=minimum)
