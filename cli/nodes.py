@@ -33,6 +33,8 @@ class Member:
     node_type: str
     host_key: str
     """Public ed25519 host key, which the node itself wrote to the table."""
+    away: bool = False
+    """It is about to end, or stands by: it has its slot, and no list on the nodes has it."""
 
     @property
     def alias(self) -> str:
@@ -62,7 +64,7 @@ class Membership:
     def master(self) -> Member:
         """The node that can be reached from outside."""
         for member in self.members:
-            if member.node_type == MASTER:
+            if member.node_type == MASTER and not member.away:
                 return member
         raise ClusterError("the cluster has no master now: it may be starting or being replaced")
 
@@ -96,9 +98,10 @@ def read_membership(dynamodb: "DynamoDBClient", *, table: str, cluster_name: str
     if item is None:
         raise ClusterError(f"cluster {cluster_name} has no members yet: its master has not started")
     version = int(item[contract.VERSION_FIELD]["N"])
-    if version != RECORD_VERSION:
+    # A newer agent's record says more, never less.
+    if version < RECORD_VERSION:
         raise ClusterError(
-            f"cluster {cluster_name} has record version {version}, this dlcluster knows {RECORD_VERSION}"
+            f"cluster {cluster_name} has record version {version}, this dlcluster knows {RECORD_VERSION} and higher"
         )
     members = map(_member, json.loads(item[contract.MEMBERS_FIELD]["S"]))
     return Membership(
@@ -116,6 +119,7 @@ def _member(row: Mapping[str, Any]) -> Member:
         address=row[contract.ADDRESS_FIELD],
         node_type=row[contract.NODE_TYPE_FIELD],
         host_key=row[contract.HOST_KEY_FIELD],
+        away=bool(row.get(contract.AWAY_FIELD, False)),
     )
 
 
@@ -141,8 +145,8 @@ def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[Insta
 
 
 def running_count(membership: Membership, machines: Mapping[str, Machine]) -> int:
-    """How many members' instances run."""
-    return sum(machines[member.instance_id].state == RUNNING for member in membership.members)
+    """How many members run, to stay."""
+    return sum(machines[member.instance_id].state == RUNNING and not member.away for member in membership.members)
 
 
 def missing_count(membership: Membership, machines: Mapping[str, Machine], *, asked: int) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from cli.nodes import Machine, Membership, missing_count, running_count
+from cli.nodes import RUNNING, Machine, Membership, missing_count, running_count
 from cli.scaling import Activity, distinct_failures
 
 COLUMNS = ("SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
@@ -21,7 +21,7 @@ def status_text(name: str, membership: Membership, machines: Mapping[str, Machin
             machine.zone,
             member.address,
             machine.public_address,
-            machine.state,
+            f"{machine.state}, leaving" if member.away and machine.state == RUNNING else machine.state,
         )
         for member in members
     ]

@@ -1,7 +1,10 @@
 """How a node is reached: argument lists for OpenSSH, and for this machine without it."""
 
+import os
 import shlex
 from pathlib import Path
+
+from bootstrap.contract import CLUSTER_KEY_FILE, WORKER_HOST_PREFIX
 
 CONNECT_TIMEOUT_S = 10
 ALIVE_INTERVAL_S = 5
@@ -31,5 +34,14 @@ def runner_command() -> list[str]:
 
 def ssh_command(host: str) -> list[str]:
     """The command line that starts the runner on `host`."""
-    options = [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
+    options = [word for name, value in _options(host).items() for word in ("-o", f"{name}={value}")]
     return ["ssh", "-T", *options, "--", host, shlex.join(runner_command())]
+
+
+def _options(host: str) -> dict[str, str]:
+    """Among the cluster's nodes the cluster's own key, where there is one that we may read: a job must not
+    depend on a person's agent, which may be gone tomorrow or offer more keys than sshd lets anybody try.
+    """
+    if host.startswith(WORKER_HOST_PREFIX) and os.access(CLUSTER_KEY_FILE, os.R_OK):
+        return {**OPTIONS, "IdentityFile": CLUSTER_KEY_FILE, "IdentitiesOnly": "yes"}
+    return OPTIONS

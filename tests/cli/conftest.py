@@ -51,6 +51,7 @@ def aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, st
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
+    moto_api_backend.reset()  # tests of other rooms may have left it without its images
     yield variables
     moto_api_backend.reset()
 

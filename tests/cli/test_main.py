@@ -117,11 +117,18 @@ def test_fails_when_the_master_has_not_started(deploy: Deploy, capsys: pytest.Ca
     assert complaint(capsys) == "cluster demo has no members yet: its master has not started"
 
 
-def test_fails_when_the_record_is_of_another_version(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_newer_agents_record_is_read(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=2)
+    assert main(["status"]) == 0
+    assert fleet.instance_ids[0] in capsys.readouterr().out
+
+
+def test_fails_when_the_record_is_of_an_older_version(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = deploy()
+    put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=0)
     assert main(["status"]) == 1
-    assert complaint(capsys) == "cluster demo has record version 2, this dlcluster knows 1"
+    assert complaint(capsys) == "cluster demo has record version 0, this dlcluster knows 1 and higher"
 
 
 def test_fails_when_the_node_is_unknown(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -8,7 +9,18 @@ from botocore.stub import Stubber
 
 from bootstrap import contract, membership
 from bootstrap.table import Table
-from cli.nodes import GONE, Member, choose_node, find_machines, read_membership
+from cli.errors import ClusterError
+from cli.nodes import (
+    GONE,
+    RUNNING,
+    Machine,
+    Member,
+    Membership,
+    choose_node,
+    find_machines,
+    missing_count,
+    read_membership,
+)
 from tests.cli.conftest import REGION, Deploy
 
 MEMBERS = tuple(
@@ -116,3 +128,13 @@ def test_without_instances_nothing_is_asked() -> None:
     ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(ec2):
         assert find_machines(ec2, []) == {}
+
+
+def test_a_node_that_leaves_is_no_master_and_is_missing() -> None:
+    leaving = replace(MEMBERS[0], away=True)
+    membership = Membership(generation=7, expected=3, members=(leaving, *MEMBERS[1:]))
+    with pytest.raises(ClusterError, match="has no master now"):
+        assert membership.master
+    machine = Machine(instance_type="c5.large", zone="a", public_address="", state=RUNNING)
+    machines = {member.instance_id: machine for member in MEMBERS}
+    assert missing_count(membership, machines, asked=3) == 1

@@ -162,13 +162,20 @@ def test_a_worker_with_another_key_is_refused_though_the_master_is_right(site: S
 def test_the_printed_block_works_with_plain_ssh(site: Site, tmp_path: Path, host: str, address: str) -> None:
     block = site.dlcluster("ssh-config", "-i", str(site.identity))
     assert block.returncode == 0, block.stderr
+    # The master resolves a worker's name by its hosts file, and this machine is no master.
+    resolved = block.stdout.replace("HostName deeplearning-worker2\n", f"HostName {WORKER}\n")
     config = tmp_path / "config"
-    config.write_text(f"{block.stdout}\nHost *\n  Port {site.port}\n  BatchMode yes\n")
+    config.write_text(f"{resolved}\nHost *\n  Port {site.port}\n  BatchMode yes\n")
     plain = subprocess.run(
         ["/usr/bin/ssh", "-F", config, host, SHOW],
         env=site.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert (plain.returncode, plain.stdout) == (0, f"{address}\n1\n"), plain.stderr
+
+
+def test_the_printed_block_has_no_address_that_a_replacement_changes(site: Site) -> None:
+    names = [line.split()[1] for line in site.dlcluster("ssh-config").stdout.splitlines() if "HostName " in line]
+    assert names == [MASTER, "deeplearning-worker2"]
 
 
 def test_the_printed_block_refuses_another_key(site: Site, tmp_path: Path) -> None:
