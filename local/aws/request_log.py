@@ -1,7 +1,8 @@
 """One line of JSON a request: who asked which service for what. For audits of what nodes call.
 
 A line whose access key STS issued for a role also says which role and session; and, on the first such line and
-after each change, what the role's policies allow. So a reader can judge every call by the policies of its moment.
+after each change, what the role's policies allow; and what IAM asks about and the request does not say: the group
+that an instance is in, its tags. So a reader can judge every call by the policies and the state of its moment.
 """
 
 import json
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from moto.autoscaling.models import autoscaling_backends
+from moto.ec2.models import ec2_backends
 from moto.iam.models import iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
@@ -18,7 +21,7 @@ _CREDENTIAL = re.compile(r"Credential=([^/,]+)/[^/]+/([^/]+)/([^/]+)/")
 _HINTS = re.compile(
     r"TableName|StackName|LogicalResourceId|UniqueId|Status|RoleArn|RoleSessionName|[lL]og(Group|Stream)Name"
     r"|Name|KeyName|AutoScalingGroupNames?(\.member\.\d+)?|InstanceId(\.\d+)?|Filters?\..*"
-    r"|LifecycleHookName|LifecycleActionResult|HealthStatus|AllocationId|AssociationId"
+    r"|LifecycleHookName|LifecycleActionResult|HealthStatus|AllocationId|AssociationId|NetworkInterfaceId|PublicIp"
 )
 """Parameters that say what a request is about."""
 
@@ -37,6 +40,7 @@ class RequestLog:
         session = session_of(noted["access_key"])
         if session:
             noted["caller"] = self._caller(session)
+            noted["looked_up"] = _looked_up(noted, session.account_id)
         self._file.write(json.dumps(noted) + "\n")
 
     def _caller(self, session: AssumedRole) -> dict[str, Any]:
@@ -98,13 +102,46 @@ def _decoded(body: bytes) -> dict[str, Any]:
 def _resources(parameters: dict[str, Any]) -> dict[str, Any]:
     """Names and keys only: no contents, no secrets."""
     found: dict[str, Any] = {name: v for name, v in parameters.items() if isinstance(v, str) and _HINTS.fullmatch(name)}
-    key = parameters.get("Key") or {"id": parameters.get("Item", {}).get("id")}
-    if isinstance(key, dict) and any(key.values()):
-        found["Key"] = key
-    for table, wanted in parameters.get("RequestItems", {}).items():
-        found["TableName"] = table
-        found["Keys"] = wanted.get("Keys", []) if isinstance(wanted, dict) else []
+    found |= _key(parameters)
+    if batch := parameters.get("RequestItems"):
+        reads = {table: wanted for table, wanted in batch.items() if isinstance(wanted, dict)}
+        found["RequestItems"] = {table: {"Keys": wanted.get("Keys", [])} for table, wanted in reads.items()}
+    if items := parameters.get("TransactItems"):
+        found["TransactItems"] = [{kind: _item(wanted) for kind, wanted in item.items()} for item in items]
     return found
+
+
+def _item(wanted: dict[str, Any]) -> dict[str, Any]:
+    return {"TableName": wanted.get("TableName"), **_key(wanted)}
+
+
+def _key(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The key of the one item that is asked for or put."""
+    key = parameters.get("Key") or {"id": parameters.get("Item", {}).get("id")}
+    return {"Key": key} if isinstance(key, dict) and any(key.values()) else {}
+
+
+def _looked_up(noted: dict[str, Any], account: str) -> dict[str, Any]:
+    """What is known at this moment of the group or the instance that a request names."""
+    service, region, named = noted["service"], noted["region"], noted["resources"]
+    if service == "autoscaling" and named.keys() & {"AutoScalingGroupName", "InstanceId"}:
+        return {"group_arn": _group_arn(account, region, named)}
+    if service == "ec2" and "InstanceId" in named:
+        tags = ec2_backends[account][region].describe_tags(filters={"resource-id": [named["InstanceId"]]})
+        return {"instance_tags": {tag["key"]: tag["value"] for tag in tags}}
+    return {}
+
+
+def _group_arn(account: str, region: str, named: dict[str, Any]) -> str | None:
+    """The named group, or the one that the named instance is in; none when there is no such group."""
+    groups = autoscaling_backends[account][region].autoscaling_groups
+    if "AutoScalingGroupName" in named:
+        group = groups.get(named["AutoScalingGroupName"])
+        return group.arn if group else None
+    for group in groups.values():
+        if any(member.instance_id == named["InstanceId"] for member in group.instance_states):
+            return group.arn
+    return None
 
 
 def session_of(access_key: str) -> AssumedRole | None:

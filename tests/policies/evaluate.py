@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 USER_ID = "aws:userid"
-CONDITION_KEYS = frozenset({"dynamodb:LeadingKeys"})
+CONDITION_KEYS = frozenset({"dynamodb:LeadingKeys", "aws:ResourceTag/aws:autoscaling:groupName"})
 """Keys that a condition may name. A misspelt one is never in a request, which ForAllValues takes for a yes."""
 STATEMENT_KEYS = frozenset({"Sid", "Effect", "Action", "Resource", "Condition"})
 VERSION = "2012-10-17"
@@ -26,7 +26,7 @@ class PolicyError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """One thing that a caller wants to do, as IAM sees it."""
+    """One permission that a caller needs, as IAM sees it; a call may need several."""
 
     action: str
     """With its service, as in ``s3:GetObject``."""

@@ -1,18 +1,21 @@
-"""The requests that the local AWS recorded of nodes, in IAM's terms: which action on which resource.
+"""The calls that the local AWS recorded of nodes, in IAM's terms: which actions on which resources.
 
-Actions, kinds of resources and condition keys: Service Authorization Reference, one page a service.
+Actions, kinds of resources and condition keys: Service Authorization Reference, one page a service. A call needs a
+permission for each resource that it names, and a transaction one for each of its items.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.policies.evaluate import Request, Statement, parse
+from tests.policies.evaluate import Request, Statement, is_allowed, parse
 
 LEADING_KEYS = "dynamodb:LeadingKeys"
+GROUP_OF_INSTANCE = "aws:ResourceTag/aws:autoscaling:groupName"
+"""Auto Scaling tags the instances of a group with its name."""
 NEEDS_NO_PERMISSION = frozenset({"sts:GetCallerIdentity"})
 """Allowed to everybody ("GetCallerIdentity" in the AWS STS API Reference)."""
 
@@ -33,8 +36,14 @@ class Call:
 
     time: str
     role_arn: str
-    request: Request
+    requests: tuple[Request, ...]
+    """All must be allowed."""
     statements: tuple[Statement, ...]
+
+    @property
+    def refused(self) -> list[Request]:
+        """What the call needed and the role did not allow."""
+        return [request for request in self.requests if not is_allowed(self.statements, request)]
 
 
 def read_calls(log: Path) -> Iterator[Call]:
@@ -52,9 +61,9 @@ def read_calls(log: Path) -> Iterator[Call]:
         documents = line["caller"].get("policies")
         if documents is not None:
             policies[role_arn] = tuple(statement for each in documents.values() for statement in parse(as_on_aws(each)))
-        request = to_request(line) if policies[role_arn] else None
-        if request is not None:
-            yield Call(time=line["time"], role_arn=role_arn, request=request, statements=policies[role_arn])
+        requests = to_requests(line) if policies[role_arn] else ()
+        if requests:
+            yield Call(time=line["time"], role_arn=role_arn, requests=requests, statements=policies[role_arn])
 
 
 def as_on_aws(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,17 +74,27 @@ def as_on_aws(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(json.loads(_LOG_GROUP_END.sub(r'\1:*"', json.dumps(document))))
 
 
-def to_request(line: Line) -> Request | None:
-    """What IAM is asked about a recorded call; None when it is not asked."""
-    action, resource = _s3(line) if line["service"] == "s3" else _api(line)
+def to_requests(line: Line) -> tuple[Request, ...]:
+    """What IAM is asked about a recorded call; nothing when it is not asked."""
+    if line["service"] == "s3":
+        return (_s3(line),)
+    action = f"{line['service']}:{line['action']}"
     if action in NEEDS_NO_PERMISSION:
-        return None
-    leading = _leading_keys(line["resources"]) if action.startswith("dynamodb:") else ()
-    context = {LEADING_KEYS: leading} if leading else {}
-    return Request(action=action, resource=resource, user_id=line["caller"]["user_id"], context=context)
+        return ()
+    if action not in _CALLS:
+        raise UnknownCallError(f"call must be one of {', '.join(_CALLS)}, got {action}")
+    return tuple(_CALLS[action](line))
 
 
-def _s3(line: Line) -> tuple[str, str]:
+def _request(
+    line: Line, resource: str, *, action: str | None = None, context: Mapping[str, Sequence[str]] | None = None
+) -> Request:
+    """Most calls need the permission that has their name."""
+    action = action or f"{line['service']}:{line['action']}"
+    return Request(action=action, resource=resource, user_id=line["caller"]["user_id"], context=context or {})
+
+
+def _s3(line: Line) -> Request:
     """REST: the method, the path and the names in the query say it."""
     method, _, target = line["action"].partition(" ")
     path, _, query = target.partition("?")
@@ -83,17 +102,9 @@ def _s3(line: Line) -> tuple[str, str]:
     names = frozenset(query.split("&")) if query else frozenset()
     for action, of_object, methods, known in _S3:
         if method in methods and bool(key) == of_object and names <= known and (of_object or names):
-            return action, f"arn:aws:s3:::{bucket}/{key}" if key else f"arn:aws:s3:::{bucket}"
+            resource = f"arn:aws:s3:::{bucket}/{key}" if key else f"arn:aws:s3:::{bucket}"
+            return _request(line, resource, action=action)
     raise UnknownCallError(f"call to S3 must be one that is described here, got {line['action']}")
-
-
-def _api(line: Line) -> tuple[str, str]:
-    action = f"{line['service']}:{line['action']}"
-    if action in NEEDS_NO_PERMISSION:
-        return action, "*"
-    if action not in _RESOURCES:
-        raise UnknownCallError(f"call must be one of {', '.join(_RESOURCES)}, got {action}")
-    return action, _RESOURCES[action](line)
 
 
 def _arn(line: Line, name: str) -> str:
@@ -101,28 +112,67 @@ def _arn(line: Line, name: str) -> str:
     return f"arn:aws:{line['service']}:{line['region']}:{account}:{name}"
 
 
-def _table(line: Line) -> str:
-    return _arn(line, f"table/{line['resources']['TableName']}")
-
-
-def _log_stream(line: Line) -> str:
-    found = line["resources"]
-    return _arn(line, f"log-group:{found['logGroupName']}:log-stream:{found['logStreamName']}")
-
-
-def _anything(_line: Line) -> str:
+def _anything(line: Line) -> Iterator[Request]:
     """No kind of resource is defined for the action."""
-    return "*"
+    yield _request(line, "*")
 
 
-def _stack(line: Line) -> str:
+def _on_item(line: Line) -> Iterator[Request]:
+    found = line["resources"]
+    yield _on_table(line, found["TableName"], [found["Key"]])
+
+
+def _on_batch(line: Line) -> Iterator[Request]:
+    for table, wanted in line["resources"]["RequestItems"].items():
+        yield _on_table(line, table, wanted["Keys"])
+
+
+def _on_transaction(line: Line) -> Iterator[Request]:
+    """Each item needs what it would need alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
+    for item in line["resources"]["TransactItems"]:
+        for kind, found in item.items():
+            yield _on_table(line, found["TableName"], [found["Key"]], action=_IN_TRANSACTION[kind])
+
+
+def _on_table(line: Line, table: str, keys: Iterable[Any], *, action: str | None = None) -> Request:
+    """With the partition keys of the items that are read or written."""
+    leading = tuple(key["id"]["S"] for key in keys)
+    return _request(line, _arn(line, f"table/{table}"), action=action, context={LEADING_KEYS: leading})
+
+
+def _log_stream(line: Line) -> Iterator[Request]:
+    found = line["resources"]
+    yield _request(line, _arn(line, f"log-group:{found['logGroupName']}:log-stream:{found['logStreamName']}"))
+
+
+def _stack(line: Line) -> Iterator[Request]:
     """As it was named: by its id, or by its name, which IAM sees with a star in the id's place.
 
     An answer of CloudFormation to such a call: "is not authorized to perform: cloudformation:SignalResource on
     resource: arn:aws:cloudformation:eu-west-1:...:stack/ecs-cluster/*". A policy that names the id does not allow it.
     """
     name = str(line["resources"]["StackName"])
-    return name if name.startswith("arn:") else _arn(line, f"stack/{name}/*")
+    yield _request(line, name if name.startswith("arn:") else _arn(line, f"stack/{name}/*"))
+
+
+def _group(line: Line) -> Iterator[Request]:
+    """The group as the local AWS knew it; one that it did not know has stars, which no policy for one group matches
+    unless the call named that group.
+    """
+    name = line["resources"].get("AutoScalingGroupName", "*")
+    unknown = _arn(line, f"autoScalingGroup:*:autoScalingGroupName/{name}")
+    yield _request(line, line["looked_up"]["group_arn"] or unknown)
+
+
+def _address(line: Line) -> Iterator[Request]:
+    """The address and the instance; an interface named instead of an instance would be another resource."""
+    found = line["resources"]
+    if found.keys() != {"AllocationId", "InstanceId"}:
+        raise UnknownCallError(f"AssociateAddress must name AllocationId and InstanceId, got {', '.join(found)}")
+    yield _request(line, _arn(line, f"elastic-ip/{found['AllocationId']}"))
+    group = line["looked_up"]["instance_tags"].get("aws:autoscaling:groupName")
+    context = {} if group is None else {GROUP_OF_INSTANCE: (group,)}
+    yield _request(line, _arn(line, f"instance/{found['InstanceId']}"), context=context)
 
 
 _S3 = (
@@ -134,19 +184,24 @@ _S3 = (
 """Action, whether it is an object's, methods, and the names that its query may have. A part of an upload needs what
 the object needs; another query (a version, an upload given up) would need another permission."""
 
-_RESOURCES: Mapping[str, Callable[[Line], str]] = {
+_IN_TRANSACTION = {
+    "ConditionCheck": "dynamodb:ConditionCheckItem",
+    "Delete": "dynamodb:DeleteItem",
+    "Put": "dynamodb:PutItem",
+    "Update": "dynamodb:UpdateItem",
+}
+
+_CALLS: Mapping[str, Callable[[Line], Iterator[Request]]] = {
+    "autoscaling:CompleteLifecycleAction": _group,
     "autoscaling:DescribeAutoScalingGroups": _anything,
+    "autoscaling:SetInstanceHealth": _group,
     "cloudformation:SignalResource": _stack,
-    "dynamodb:BatchGetItem": _table,
-    "dynamodb:GetItem": _table,
-    "dynamodb:PutItem": _table,
+    "dynamodb:BatchGetItem": _on_batch,
+    "dynamodb:GetItem": _on_item,
+    "dynamodb:PutItem": _on_item,
+    "dynamodb:TransactWriteItems": _on_transaction,
+    "ec2:AssociateAddress": _address,
     "ec2:DescribeInstances": _anything,
     "logs:CreateLogStream": _log_stream,
     "logs:PutLogEvents": _log_stream,
 }
-
-
-def _leading_keys(resources: Mapping[str, Any]) -> tuple[str, ...]:
-    """Partition keys of the items that a call reads or writes."""
-    keys = [resources["Key"]] if "Key" in resources else resources["Keys"]
-    return tuple(key["id"]["S"] for key in keys)

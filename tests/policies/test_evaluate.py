@@ -6,6 +6,7 @@ from tests.policies.evaluate import PolicyError, Request, is_allowed, parse
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/cluster"
 KEYS = "dynamodb:LeadingKeys"
+GROUP = "aws:ResourceTag/aws:autoscaling:groupName"
 EVERY, ONE = "ForAllValues:StringEquals", "StringEquals"
 
 
@@ -101,6 +102,34 @@ def test_conditions(operator: str, values: Any, keys: tuple[str, ...] | None, ex
     assert allowed(request(keys=keys), statement(Condition={operator: {KEYS: values}})) is expected
 
 
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        ({GROUP: ("deeplearning-master",)}, True),
+        ({GROUP: ("deeplearning-worker",)}, False),
+        ({}, False),
+        ({KEYS: ("deeplearning-master",)}, False),
+    ],
+)
+def test_instance_must_have_the_tag(context: dict[str, tuple[str, ...]], expected: bool) -> None:
+    instance = "arn:aws:ec2:us-east-1:123456789012:instance"
+    granted = statement(
+        Action="ec2:AssociateAddress",
+        Resource=f"{instance}/*",
+        Condition={ONE: {GROUP: "deeplearning-master"}},
+    )
+    asked = Request(action="ec2:AssociateAddress", resource=f"{instance}/i-1", user_id="AROA:i-1", context=context)
+    assert allowed(asked, granted) is expected
+
+
+def test_star_in_the_place_of_an_id_is_any_id_of_that_name() -> None:
+    groups = "arn:aws:autoscaling:us-east-1:123456789012:autoScalingGroup"
+    granted = statement(Action="autoscaling:SetInstanceHealth", Resource=f"{groups}:*:autoScalingGroupName/of-workers")
+    for name, expected in (("of-workers", True), ("of-workers-2", False), ("of-masters", False), ("*", False)):
+        wanted = f"{groups}:6e1d-11:autoScalingGroupName/{name}"
+        assert allowed(request("autoscaling:SetInstanceHealth", wanted, None), granted) is expected
+
+
 def test_all_operators_must_hold() -> None:
     both = {EVERY: {KEYS: ["a", "b"]}, ONE: {KEYS: ["b"]}}
     assert allowed(request(keys=("b",)), statement(Condition=both))
@@ -132,6 +161,8 @@ def test_deny_wins_where_it_matches() -> None:
         {"Condition": {"StringEqualsIfExists": {KEYS: ["a"]}}},
         {"Condition": {EVERY: {"dynamodb:LeadingKey": ["a"]}}},
         {"Condition": {EVERY: {"aws:SourceIp": ["a"]}}},
+        {"Condition": {ONE: {"aws:ResourceTag/aws:autoscaling:groupname": ["a"]}}},
+        {"Condition": {ONE: {"aws:ResourceTag/Name": ["a"]}}},
         {"Condition": {EVERY: {KEYS: ["${aws:principaltag/x}"]}}},
         {"Condition": {EVERY: {KEYS: []}}},
     ],

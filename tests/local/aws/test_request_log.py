@@ -4,9 +4,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from local.aws.request_log import entry
-from tests.local.aws.harness import REGION, Aws
+from tests.local.aws.harness import REGION, Aws, Group, Stacks
+from tests.local.aws.templates import cluster, group
 
 NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
 SIGNED = "AWS4-HMAC-SHA256 Credential=ASIAKEY/20261120/us-east-1/{}/aws4_request, SignedHeaders=host"
@@ -68,6 +70,64 @@ def test_what_the_role_allows_is_noted_at_first_and_when_it_changes(aws: Aws, ro
     assert policies == [{"few": policy("logs:One")}, None, {"few": changed}]
 
 
+@pytest.fixture
+def groups(aws: Aws, stacks: Stacks) -> Iterator[dict[str, Group]]:
+    """Two of one member each; one that a test detached ends here, as it stands in the way of the stack's end."""
+    stacks.create(cluster(Masters=group(1), Workers=group(1)))
+    made = {name: Group(aws=aws, name=stacks.physical_id(name)) for name in ("Masters", "Workers")}
+    members = [member for each in made.values() for member in each.members()]
+    yield made
+    aws.client("ec2").terminate_instances(InstanceIds=members)
+
+
+def detach(members: Group, instance_id: str) -> None:
+    members.autoscaling.detach_instances(
+        AutoScalingGroupName=members.name, InstanceIds=[instance_id], ShouldDecrementDesiredCapacity=True
+    )
+
+
+def test_group_that_an_instance_is_in_is_noted(aws: Aws, role: dict[str, str], groups: dict[str, Group]) -> None:
+    keys, workers = keys_of_session(aws, role["arn"], "i-1"), groups["Workers"]
+    (member,) = workers.members()
+    node = aws.client("autoscaling", **keys)
+    node.set_instance_health(InstanceId=member, HealthStatus="Healthy")
+    detach(workers, member)
+    with pytest.raises(ClientError):
+        node.set_instance_health(InstanceId=member, HealthStatus="Healthy")
+    found = [line["looked_up"] for line in noted(aws, keys["aws_access_key_id"])]
+    assert found == [{"group_arn": workers.described()["AutoScalingGroupARN"]}, {"group_arn": None}]
+
+
+def test_named_group_counts_and_not_the_instances(aws: Aws, role: dict[str, str], groups: dict[str, Group]) -> None:
+    keys = keys_of_session(aws, role["arn"], "i-1")
+    (worker,) = groups["Workers"].members()
+    for name in (groups["Masters"].name, "no-such-group"):
+        with pytest.raises(ClientError):
+            aws.client("autoscaling", **keys).complete_lifecycle_action(
+                AutoScalingGroupName=name,
+                LifecycleHookName="drain",
+                InstanceId=worker,
+                LifecycleActionResult="CONTINUE",
+            )
+    found = [line["looked_up"] for line in noted(aws, keys["aws_access_key_id"])]
+    assert found == [{"group_arn": groups["Masters"].described()["AutoScalingGroupARN"]}, {"group_arn": None}]
+
+
+def test_tags_of_an_instance_are_noted(aws: Aws, role: dict[str, str], groups: dict[str, Group]) -> None:
+    keys, masters = keys_of_session(aws, role["arn"], "i-1"), groups["Masters"]
+    (member,) = masters.members()
+    node, ec2 = aws.client("ec2", **keys), aws.client("ec2")
+    allocation = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    node.associate_address(AllocationId=allocation, InstanceId=member)
+    detach(masters, member)
+    association = node.associate_address(AllocationId=allocation, InstanceId=member)["AssociationId"]
+    ec2.disassociate_address(AssociationId=association)
+    ec2.release_address(AllocationId=allocation)
+    first, second = (line["looked_up"]["instance_tags"] for line in noted(aws, keys["aws_access_key_id"]))
+    assert first.items() >= {"aws:autoscaling:groupName": masters.name, "Name": "node", "cluster": "test"}.items()
+    assert second == {name: value for name, value in first.items() if name != "aws:autoscaling:groupName"}
+
+
 @pytest.mark.parametrize(
     ("service", "request_", "body", "action", "resources"),
     [
@@ -77,6 +137,19 @@ def test_what_the_role_allows_is_noted_at_first_and_when_it_changes(aws: Aws, ro
             b'{"TableName": "table", "Key": {"id": {"S": "membership"}}}',
             "GetItem",
             {"TableName": "table", "Key": {"id": {"S": "membership"}}},
+        ),
+        (
+            "dynamodb",
+            {"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.BatchGetItem"},
+            b'{"RequestItems": {"one": {"Keys": [{"id": {"S": "a"}}, {"id": {"S": "b"}}], "ConsistentRead": true},'
+            b' "two": {"Keys": [{"id": {"S": "c"}}]}}}',
+            "BatchGetItem",
+            {
+                "RequestItems": {
+                    "one": {"Keys": [{"id": {"S": "a"}}, {"id": {"S": "b"}}]},
+                    "two": {"Keys": [{"id": {"S": "c"}}]},
+                }
+            },
         ),
         (
             "cloudformation",
@@ -91,6 +164,13 @@ def test_what_the_role_allows_is_noted_at_first_and_when_it_changes(aws: Aws, ro
             b"Action=AssociateAddress&AllocationId=eipalloc-1&InstanceId=i-1&AllowReassociation=true",
             "AssociateAddress",
             {"AllocationId": "eipalloc-1", "InstanceId": "i-1"},
+        ),
+        (
+            "ec2",
+            {"CONTENT_TYPE": "application/x-www-form-urlencoded; charset=utf-8"},
+            b"Action=AssociateAddress&PublicIp=198.51.100.1&NetworkInterfaceId=eni-1&PrivateIpAddress=10.0.0.1",
+            "AssociateAddress",
+            {"PublicIp": "198.51.100.1", "NetworkInterfaceId": "eni-1"},
         ),
         (
             "autoscaling",
@@ -131,11 +211,20 @@ def test_contents_and_secrets_are_left_out() -> None:
     assert found["resources"] == {"TableName": "table", "Key": {"id": own}}
 
 
-def test_keys_of_a_batch_are_noted() -> None:
-    keys = [{"id": {"S": "AROA:i-1"}}]
-    body = json.dumps({"RequestItems": {"table": {"Keys": keys}}}).encode()
-    found = entry({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.BatchGetItem"}, body, NOW)
-    assert found["resources"] == {"TableName": "table", "Keys": keys}
+def test_each_item_of_a_transaction_is_noted_without_its_contents() -> None:
+    one, other = {"id": {"S": "membership"}}, {"id": {"S": "generation"}}
+    items: list[dict[str, Any]] = [
+        {"Put": {"TableName": "table", "Item": {**one, "members": {"S": "x"}}, "ConditionExpression": "a = :b"}},
+        {"Delete": {"TableName": "table-2", "Key": other}},
+    ]
+    body = json.dumps({"TransactItems": items}).encode()
+    found = entry({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.TransactWriteItems"}, body, NOW)
+    assert found["resources"] == {
+        "TransactItems": [
+            {"Put": {"TableName": "table", "Key": one}},
+            {"Delete": {"TableName": "table-2", "Key": other}},
+        ]
+    }
 
 
 def test_malformed_request_is_noted_too() -> None:
