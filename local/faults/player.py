@@ -8,6 +8,8 @@ import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from botocore.exceptions import ClientError
+
 from local.errors import LocalError
 from local.faults.harness import Faults
 from local.faults.plan import Plan, PlannedFault
@@ -43,7 +45,7 @@ def play(
                     heapq.heappush(events, (fault.ends_s, number, "ends", names))
             else:
                 _end(faults, fault, names)
-        except LocalError as error:
+        except (LocalError, ClientError) as error:  # its node, or its instance, has just ended
             what = f"passed over: {error}"
         say(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(names)} {what}")
 

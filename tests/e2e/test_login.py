@@ -1,6 +1,7 @@
 """Logging in: agent forwarding, verified host keys, nothing more reachable than needed."""
 
 import socket
+import stat
 import subprocess
 from pathlib import Path
 
@@ -34,11 +35,37 @@ def test_from_a_worker_on_to_another(cluster: Cluster) -> None:
     )
 
 
-def test_fails_when_no_agent_is_forwarded(cluster: Cluster) -> None:
+def test_from_the_master_without_a_person_with_the_clusters_own_key(cluster: Cluster) -> None:
     # -a after ssh_command's -A: the last of the two wins.
-    refused = attempt(cluster, "deeplearning-master", WORKER_HOP, "-a")
+    assert attempt(cluster, "deeplearning-master", f"test -z $SSH_AUTH_SOCK && {WORKER_HOP}", "-a").returncode == 0
+
+
+def test_fails_when_a_worker_wants_on_without_an_agent(cluster: Cluster) -> None:
+    hop = WORKER_HOP.replace("worker2", "worker3")
+    refused = attempt(cluster, "deeplearning-worker2", hop, "-a")
     assert refused.returncode == 255
     assert "Permission denied" in refused.stderr
+
+
+def test_fails_when_the_clusters_key_is_used_from_elsewhere(cluster: Cluster) -> None:
+    """A copy of the private half is worth nothing on a worker: it is good from the master's address alone."""
+    key = "/etc/deeplearning/cluster-key/id_ed25519"
+    copied = cluster.on("deeplearning-master", f"cat {key}")
+    copy = "umask 077; cat > copy; ssh -o BatchMode=yes -o IdentitiesOnly=yes -i copy deeplearning-worker3 true; "
+    refused = attempt(cluster, "deeplearning-worker2", f"{copy} code=$?; rm copy; exit $code", "-a", text=f"{copied}\n")
+    assert refused.returncode == 255
+    assert "Permission denied" in refused.stderr
+
+
+def test_the_clusters_private_key_is_on_the_master_alone(cluster: Cluster) -> None:
+    for instance_id in cluster.addresses:
+        key = node_disk(instance_id) / "etc/deeplearning/cluster-key/id_ed25519"
+        assert key.exists() == (instance_id == cluster.master["InstanceId"])
+    assert stat.S_IMODE(key_of(cluster).stat().st_mode) == 0o600
+
+
+def key_of(cluster: Cluster) -> Path:
+    return node_disk(cluster.master["InstanceId"]) / "etc/deeplearning/cluster-key/id_ed25519"
 
 
 def test_every_node_has_a_host_key_of_its_own(cluster: Cluster) -> None:
@@ -66,11 +93,14 @@ def test_fails_when_a_nodes_key_is_not_the_one_that_it_published(cluster: Cluste
     assert attempt(cluster, *hop).returncode == 0
 
 
-def attempt(cluster: Cluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+def attempt(
+    cluster: Cluster, host: str, command: str, *options: str, text: str = ""
+) -> subprocess.CompletedProcess[str]:
     """A login of its own, whatever comes of it."""
     return subprocess.run(
         cluster.user.ssh_command(host, command, options=options),
         env=dict(cluster.user.environment),
+        input=text,
         capture_output=True,
         text=True,
         check=False,

@@ -30,13 +30,13 @@ NEWER = (
     Edit(file="bootstrap/service.py", old='"agent of a %s', new=f'"{SIGN} of a %s'),
     Edit(
         file="bootstrap/table.py",
-        old='"host_key": {"S": record.host_key},',
-        new=f'"host_key": {{"S": record.host_key}}, "made_by": {{"S": "{SIGN}"}},',
+        old='HOST_KEY_FIELD: {"S": record.host_key},',
+        new=f'HOST_KEY_FIELD: {{"S": record.host_key}}, "made_by": {{"S": "{SIGN}"}},',
     ),
     Edit(
         file="bootstrap/table.py",
-        old='"members": {"S": members_to_json(new.members)},',
-        new=f'"members": {{"S": members_to_json(new.members)}}, "made_by": {{"S": "{SIGN}"}},',
+        old='MEMBERS_FIELD: {"S": members_to_json(new.members)},',
+        new=f'MEMBERS_FIELD: {{"S": members_to_json(new.members)}}, "made_by": {{"S": "{SIGN}"}},',
     ),
     Edit(
         file="bootstrap/membership.py",

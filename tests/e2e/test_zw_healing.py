@@ -1,0 +1,145 @@
+"""Nodes end, and the cluster is whole again without anybody doing anything. Named to run after the tests that know
+the nodes of the first hour by their ids."""
+
+import subprocess
+import time
+from collections.abc import Callable
+
+import boto3
+import pytest
+
+from local.faults import Faults
+from local.faults.agreement import Observation
+from local.faults.observer import Observer
+from tests.e2e.conftest import STACK, Cluster, node_disk, stack_outputs
+
+HEALED_S = 120.0
+AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
+
+
+@pytest.fixture
+def observer(cluster: Cluster) -> Observer:
+    return Observer.here(STACK, environment=cluster.user.environment)
+
+
+@pytest.fixture
+def before(observer: Observer) -> Observation:
+    return observer.await_agreement(HEALED_S)
+
+
+def await_true(condition: Callable[[], object], what: str, limit_s: float = HEALED_S) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
+        time.sleep(0.1)
+
+
+def replaced(observer: Observer, before: Observation, slot: int) -> Observation:
+    """Wait until another instance is in the slot and all agree; the others have not moved."""
+    await_true(
+        lambda: Faults.here().slots(STACK).get(slot) not in (None, before.slots[slot]), f"another in slot {slot}"
+    )
+    after = observer.await_agreement(HEALED_S, previous=before)
+    assert after.slots.keys() == before.slots.keys()
+    assert {s for s in before.slots if before.slots[s] != after.slots[s]} == {slot}
+    assert after.generation > before.generation
+    return after
+
+
+def public_address(instance_id: str) -> str:
+    found = boto3.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
+    return str(found.get("PublicIpAddress"))
+
+
+def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        cluster.user.ssh_command(host, command, options=options),
+        env=dict(cluster.user.environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_crashed_worker_is_replaced_in_its_slot(cluster: Cluster, observer: Observer, before: Observation) -> None:
+    Faults.here().kill("worker2")
+    replaced(observer, before, 2)
+    # The ssh configuration is the one that was written after the deploy.
+    assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
+
+
+def test_a_crashed_master_is_replaced_behind_the_same_address(
+    cluster: Cluster, observer: Observer, before: Observation
+) -> None:
+    address, key = public_address(before.slots[1]), authorized_key(before.slots[2])
+    Faults.here().kill("master")
+    after = replaced(observer, before, 1)
+    assert public_address(after.slots[1]) == address
+    # No alarm over the host key, and the new master's own key opens the workers: nobody's agent is needed.
+    hop = "ssh -o BatchMode=yes deeplearning-worker3 hostname"
+    done = log_in(cluster, "deeplearning-master", hop, "-a")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert authorized_key(before.slots[2]) not in ("", key)
+
+
+def authorized_key(instance_id: str) -> str:
+    return (node_disk(instance_id) / AUTHORIZED_KEYS).read_text()
+
+
+@pytest.mark.parametrize("slot", [3, 1])
+def test_a_node_that_has_notice_leaves_the_lists_before_it_ends(
+    observer: Observer, before: Observation, slot: int
+) -> None:
+    """Told that an interruption is likely, it asks for its replacement, and its group waits for it to leave."""
+    leaver, witness = before.slots[slot], before.slots[2]
+    boto3.client("ec2")  # the control plane answers before the clock starts
+    Faults.here().rebalance_recommendation(leaver)
+    await_true(lambda: f"deeplearning-worker{slot}\n" not in workers_file(witness), "the leaver to be in no list")
+    assert state(leaver) == "running"
+    replaced(observer, before, slot)
+    assert state(leaver) == "terminated"
+
+
+def workers_file(instance_id: str) -> str:
+    return (node_disk(instance_id) / "opt/deeplearning/workers").read_text()
+
+
+def state(instance_id: str) -> str:
+    found = boto3.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
+    return str(found["State"]["Name"])
+
+
+def test_scaled_in_survivors_close_the_gap_in_one_generation(
+    cluster: Cluster, observer: Observer, before: Observation
+) -> None:
+    """A worker of a low slot goes for good: the highest survivor takes its place, nobody else moves."""
+    workers = stack_outputs()["WorkerAutoScalingGroup"]
+    autoscaling = boto3.client("autoscaling")
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=1)
+    autoscaling.terminate_instance_in_auto_scaling_group(
+        InstanceId=before.slots[2], ShouldDecrementDesiredCapacity=True
+    )
+    expected = {1: before.slots[1], 2: before.slots[3]}
+    await_true(lambda: Faults.here().slots(STACK) == expected, "the survivor in the free slot")
+    assert observer.await_agreement(HEALED_S).slots == expected
+    count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
+    assert count == "DEEPLEARNING_WORKERS_COUNT=2"
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
+    await_true(lambda: len(Faults.here().slots(STACK)) == 3, "the cluster to be whole again")
+    observer.await_agreement(HEALED_S)
+
+
+def test_a_job_without_a_person_runs_on_the_healed_cluster(cluster: Cluster) -> None:
+    job = 'launch python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
+    done = log_in(cluster, "deeplearning-master", job, "-a")
+    assert done.returncode == 0, done.stderr
+    assert sorted(line.split()[-2:] for line in done.stdout.splitlines()) == [["0", "3"], ["1", "3"], ["2", "3"]]
+
+
+def test_logs_of_nodes_that_are_gone_stay(before: Observation) -> None:
+    """What the agents of replaced nodes said is in the log group, a stream each."""
+    group = stack_outputs()["ClusterLogGroup"]
+    streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
+    assert {stream["logStreamName"] for stream in streams} > set(before.slots.values())
