@@ -93,6 +93,7 @@ def bare() -> None:
         partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING),
     )
     s3.Bucket(stack, "Bucket", enforce_ssl=True)
+    ec2.CfnEIP(stack, "Address")
     logs.LogGroup(stack, "Logs")
     ec2.SecurityGroup(stack, "Admin", vpc=vpc)
     groups = [ec2.SecurityGroup(stack, f"Group{i}", vpc=vpc, allow_all_outbound=False) for i in (0, 1)]

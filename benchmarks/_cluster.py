@@ -1,0 +1,83 @@
+"""A cluster on the local AWS for benchmarks that need one, and what the machine says of it from outside its nodes."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+from local.faults import Faults
+from local.faults.agreement import Observation
+from local.faults.nodes import NodeHandle
+from local.faults.observer import Observer
+from local.user import User, deploy_arguments, new_user
+
+CLUSTER = "deeplearning"
+WHOLE_S = 300.0
+RUN_TIMEOUT_S = 1700
+CLOUD_INIT_LOG = "/var/log/cloud-init.log"
+BEGINS = r"Running command \['/var/lib/cloud/instance/scripts/part-001'\]"
+ENDS = r"finish: modules-final/config-scripts-user: SUCCESS"
+
+
+def run_inside(module: str, measure: Callable[[], None]) -> int:
+    """Call ``measure`` inside a fresh local AWS: this process starts one with the module in it."""
+    if "LOCAL_AWS_DIR" in os.environ:
+        measure()
+        return 0
+    inside = [sys.executable, "-m", "local", "run", "--", sys.executable, "-m", module]
+    return subprocess.run(inside, check=False, timeout=RUN_TIMEOUT_S).returncode
+
+
+@contextmanager
+def user_with_cluster(*, nodes: int) -> Iterator[User]:
+    """Someone who has deployed a cluster."""
+    with new_user() as user:
+        quietly(user, "bootstrap")
+        quietly(user, *deploy_arguments(nodes=nodes))
+        yield user
+
+
+def quietly(user: User, *arguments: str) -> None:
+    """cdk, with its output beside the figures and not among them."""
+    done = subprocess.run(
+        ["cdk", *arguments], env=dict(user.environment), stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+    )
+    done.check_returncode()
+
+
+def observer(user: User) -> Observer:
+    return Observer.here(CLUSTER, environment=user.environment)
+
+
+def replacement(user: User, before: Observation, slot: int) -> Observation:
+    """What all agree on once somebody else is in the slot. Raises TimeoutError."""
+    deadline = time.monotonic() + WHOLE_S
+    while Faults.here().slots(CLUSTER).get(slot) in (None, before.slots[slot]):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {WHOLE_S:.0f} s for another instance in slot {slot}")
+        time.sleep(0.2)
+    return observer(user).await_agreement(WHOLE_S, previous=before)
+
+
+def user_data_began(node: NodeHandle) -> float:
+    """When the first line of a node's user data ran, in seconds since the epoch."""
+    return _logged(node, BEGINS)
+
+
+def user_data_took(node: NodeHandle) -> float:
+    """Seconds from the first line of a node's user data to its last."""
+    return _logged(node, ENDS) - user_data_began(node)
+
+
+def _logged(node: NodeHandle, pattern: str) -> float:
+    """When cloud-init first logged something; its clock is UTC here."""
+    line = re.compile(rf"^(\S+ \S+) - .*{pattern}", re.MULTILINE)
+    found = line.search(Path(node.path(CLOUD_INIT_LOG)).read_text())
+    if found is None:
+        raise LookupError(f"{CLOUD_INIT_LOG} of {node.instance_id} has no line like {pattern}")
+    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=timezone.utc).timestamp()

@@ -1,0 +1,61 @@
+"""How many calls does a cluster make while nothing changes?
+
+``control_calls_N``: calls of the whole cluster of N nodes to EC2, Auto Scaling and CloudFormation, a minute; they must
+not grow with the nodes (aim: at most 6). ``table_reads_N``: reads of the cluster's table, a node and minute (aim: at
+most 12). Counted in the control plane's own log of requests, from the moment that all nodes have agreed.
+Run by ``make bench B=api_calls``, on the local AWS.
+"""
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from benchmarks._cluster import WHOLE_S, observer, quietly, run_inside, user_with_cluster
+from local.user import deploy_arguments
+
+SIZES = (2, 8)
+SETTLE_S = 20.0
+"""After all agree nobody is eager any more."""
+WINDOW_S = 180.0
+CONTROL = frozenset({"ec2", "autoscaling", "cloudformation"})
+READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan", "TransactGetItems"})
+
+
+def measure() -> None:
+    with user_with_cluster(nodes=SIZES[0]) as user:
+        for size in SIZES:
+            if size != SIZES[0]:
+                quietly(user, *deploy_arguments(nodes=size))
+            observer(user).await_agreement(WHOLE_S)
+            time.sleep(SETTLE_S)
+            began = time.time()
+            time.sleep(WINDOW_S)
+            report(size, Counter(calls(began, began + WINDOW_S)))
+
+
+def calls(start: float, end: float) -> Iterator[tuple[str, str]]:
+    """Service and action of each call of a node in a time."""
+    log = Path(os.environ["LOCAL_AWS_DIR"], "log", "requests.jsonl")
+    for line in map(json.loads, log.read_text().splitlines()):
+        user_id = line.get("caller", {}).get("user_id", "")
+        if ":i-" in user_id and start <= datetime.fromisoformat(line["time"]).timestamp() < end:
+            yield line["service"], line["action"]
+
+
+def report(size: int, found: Counter[tuple[str, str]]) -> None:
+    minutes = WINDOW_S / 60
+    control = sum(count for (service, _), count in found.items() if service in CONTROL)
+    reads = sum(count for (service, action), count in found.items() if service == "dynamodb" and action in READS)
+    for (service, action), count in sorted(found.items()):
+        print(f"{size} nodes: {service}:{action} {count / minutes:.1f} a minute", file=sys.stderr)
+    print(f"control_calls_{size} {control / minutes:.1f} per_min")
+    print(f"table_reads_{size} {reads / minutes / size:.1f} per_min", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run_inside("benchmarks.api_calls", measure))

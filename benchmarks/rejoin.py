@@ -1,0 +1,57 @@
+"""How long until a replacement is a member on every node?
+
+Seconds from the first line of the replacement's user data to the last node's hosts file being right, less the time
+that the same user data took on a first boot in the same run: what is left is ours. Both kinds of node are killed in
+turns, and the median of the rounds is printed as ``rejoin_worker`` and ``rejoin_master`` (aim: at most 10 s).
+Run by ``make bench B=rejoin``, on the local AWS.
+"""
+
+import statistics
+import sys
+
+from benchmarks._cluster import (
+    WHOLE_S,
+    observer,
+    replacement,
+    run_inside,
+    user_data_began,
+    user_data_took,
+    user_with_cluster,
+)
+from bootstrap.contract import HOSTS_FILE
+from local.faults import Faults
+from local.faults.agreement import Observation
+from local.user import User
+
+NODES = 3
+ROUNDS = 3
+KINDS = {"worker": 2, "master": 1}
+"""Slots whose nodes are killed."""
+
+
+def measure() -> None:
+    with user_with_cluster(nodes=NODES) as user:
+        before = observer(user).await_agreement(WHOLE_S)
+        first_boot = {kind: user_data_took(Faults.here().node(before.slots[slot])) for kind, slot in KINDS.items()}
+        figures: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        for _ in range(ROUNDS):
+            for kind, slot in KINDS.items():
+                seconds, before = rejoin(user, before, slot)
+                figures[kind].append(seconds - first_boot[kind])
+    for kind, found in figures.items():
+        rounds = ", ".join(f"{seconds:.1f}" for seconds in found)
+        print(f"{kind}: {rounds} s; user data of a first boot {first_boot[kind]:.1f} s", file=sys.stderr)
+        print(f"rejoin_{kind} {statistics.median(found):.1f} s")
+
+
+def rejoin(user: User, before: Observation, slot: int) -> tuple[float, Observation]:
+    """Kill the node of a slot; seconds until every node's hosts file has its replacement."""
+    faults = Faults.here()
+    faults.kill(before.slots[slot])
+    after = replacement(user, before, slot)
+    written = [faults.node(each).path(HOSTS_FILE).stat().st_mtime for each in after.slots.values()]
+    return max(written) - user_data_began(faults.node(after.slots[slot])), after
+
+
+if __name__ == "__main__":
+    sys.exit(run_inside("benchmarks.rejoin", measure))
