@@ -5,6 +5,7 @@
 # make end        end a local AWS that was kept
 # make status     the instances of every local AWS that is up
 # make test       everything that must hold before a merge: lint, types, unit tests, end to end
+# make soak       a long run of faults on five nodes, drawn from SEED (FAULTS=65 of them)
 # make lint       (unit, e2e) a part of it
 # make clean      remove everything that was set up; refused while a local AWS is up
 # make bench      the side-by-side benchmarks (B=name for one of them)
@@ -13,11 +14,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test lint unit e2e bench clean local-aws enter end status
+.PHONY: root help setup demo test lint unit e2e soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
 ALONE := $(wildcard tests/local/test_*.py) tests/test_machine.py
+FAULTS ?= 65
+SEED ?= 1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
 # Caches of the tools belong into the cache, not into the checkout.
 export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
@@ -63,6 +66,9 @@ unit:
 
 e2e:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e
+
+soak: root
+	@$(ENTER) python -m local run -- python -m local.faults.chaos --faults $(FAULTS) --seed $(SEED)
 
 bench:
 	@$(ENTER) exec python -m benchmarks $(B)
