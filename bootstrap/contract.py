@@ -88,8 +88,8 @@ GROUP_TAG: Final = "aws:autoscaling:groupName"
 """Auto Scaling's own tag on the instances of a group; it goes when an instance is detached."""
 LEAVING_HOOK: Final = "leave-the-lists"
 """Lifecycle hook of both groups: a node that is to end tells the others first."""
-LEAVING_TIMEOUT_S: Final = 120
-"""Longest wait of the hook: as long as the notice that a spot instance gets."""
+LEAVING_TIMEOUT_S: Final = 60
+"""Longest wait of the hook: twice what a healthy cluster needs; a broken node makes every rollback wait for it."""
 
 # ---- stack outputs; the first three keep deeplearning-cfn's names ----
 MASTER_GROUP_OUTPUT: Final = "MasterAutoScalingGroup"

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 GRACE_S: Final = 20.0
 """From the moment that the membership says we are away: every other node has looked by then, even one that has
 just met an error."""
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 45.0
 """From the notice: nobody may be left who could take us out of the lists."""
 TOO_LATE: Final = "No active Lifecycle Action"
 """Auto Scaling's words when nobody waits for us (any more)."""

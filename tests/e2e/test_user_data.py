@@ -40,6 +40,9 @@ class References:
         return pseudo.get(name) or self._physical[name]
 
     def attribute(self, name: str, attribute: str) -> str:
+        if attribute == "AllocationId":
+            found = boto3.client("ec2").describe_addresses(PublicIps=[self._physical[name]])["Addresses"]
+            return str(found[0]["AllocationId"])
         assert attribute == "RoleId"
         return str(self._iam.get_role(RoleName=self._physical[name])["Role"]["RoleId"])
 

@@ -31,8 +31,6 @@ class PolicyReferences(References):
 
     def attribute(self, name: str, attribute: str) -> str:
         physical = self.ref(name)
-        if attribute == "AllocationId":
-            return allocation_id(physical)
         if attribute != "Arn":
             return super().attribute(name, attribute)
         if "LogGroup" in name:

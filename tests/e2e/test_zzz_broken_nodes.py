@@ -20,7 +20,7 @@ from tests.e2e.checkouts import Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
 from tests.e2e.test_zz_destroy import left_over, stack_buckets
 
-DEPLOY_S = 120
+DEPLOY_S = 300
 """Far below the product's own timeouts: what a fault must wait for is made shorter with it."""
 INSTANCE_ID = re.compile(r"\bi-[0-9a-f]{17}\b")
 

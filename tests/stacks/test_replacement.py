@@ -20,13 +20,13 @@ def test_nodes_know_their_groups_by_name_before_they_exist(template: Template) -
     assert set(groups(template)) == {"deeplearning-master", "deeplearning-worker"}
 
 
-def test_a_node_that_is_to_end_gets_two_minutes_and_no_veto(template: Template) -> None:
+def test_a_node_that_is_to_end_gets_a_minute_and_no_veto(template: Template) -> None:
     for group in groups(template).values():
         assert group["Properties"]["LifecycleHookSpecificationList"] == [
             {
                 "LifecycleHookName": "leave-the-lists",
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-                "HeartbeatTimeout": 120,
+                "HeartbeatTimeout": 60,
                 "DefaultResult": "CONTINUE",
             }
         ]
