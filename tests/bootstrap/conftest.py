@@ -11,6 +11,7 @@ import pytest
 from botocore.client import BaseClient
 from botocore.model import OperationModel
 from moto import mock_aws
+from moto.ec2.models import ec2_backends
 
 from bootstrap.aws import Clients, connect
 from bootstrap.contract import TABLE_KEY
@@ -49,8 +50,21 @@ def clients() -> Clients:
             return connect(REGION)
 
 
+@pytest.fixture(scope="module")
+def _no_images_of_motos() -> Iterator[None]:
+    """Spare moto the hundreds of images that it makes anew for each test; tests elsewhere find them again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
+        yield
+    # Some backends outlive moto's own reset, as others make them again in the middle of it.
+    for backend in ec2_backends.values():
+        backend.reset()
+
+
 @pytest.fixture
-def cluster(clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(
+    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _no_images_of_motos: None
+) -> Iterator[Cluster]:
     """An empty cluster; the test adds the groups."""
     with mock_aws():
         clients.dynamodb.create_table(

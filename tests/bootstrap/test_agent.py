@@ -1,12 +1,13 @@
 import json
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from bootstrap import agent as agent_module
 from bootstrap import contract, hosts
+from bootstrap.membership import Membership
 from bootstrap.node import place
 from bootstrap.table import Table
 from bootstrap.world import World
@@ -170,6 +171,32 @@ def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch:
     monkeypatch.setattr(Table, "read_membership", lambda _: old)
     nodes[1].agent.step()
     assert nodes[1].text(contract.HOSTS_FILE) == hosts_file(nodes)
+
+
+def test_worker_reads_the_membership_only_when_its_generation_has_moved(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    reads: list[Table] = []
+    real = Table.read_membership
+
+    def read(table: Table) -> Membership:
+        reads.append(table)
+        return real(table)
+
+    for _ in range(3):
+        nodes[1].agent.step()
+    monkeypatch.setattr(Table, "read_membership", read)
+    for _ in range(5):
+        nodes[1].agent.step()
+    assert not reads
+    now = cluster.table.read_membership()
+    cluster.table.replace_membership(now, replace(now, generation=now.generation + 1))
+    reads.clear()
+    for _ in range(5):
+        nodes[1].agent.step()
+    assert len(reads) == 1
 
 
 def test_delays_are_jittered(cluster: Cluster) -> None:

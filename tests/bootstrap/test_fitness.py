@@ -271,13 +271,19 @@ def test_group_that_did_not_hear_is_asked_again(cluster: Cluster, monkeypatch: p
     assert cluster.unhealthy == [master.instance_id]
 
 
-def test_peer_or_master_that_fails_later_is_no_reason_to_be_replaced(cluster: Cluster) -> None:
+def test_peer_or_master_that_fails_later_is_nothing_that_a_ready_node_looks_for(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    answering = {"now": True}
-    nodes = [cluster.node(kind, answers_ssh=lambda _address: answering["now"]) for kind in ("master", "worker")]
+    asked: list[str] = []
+
+    def answers(address: str) -> bool:
+        asked.append(address)
+        return True
+
+    nodes = [cluster.node(node_type, answers_ssh=answers) for node_type in ("master", "worker")]
     cluster.run(nodes, until=all_ready(nodes))
-    answering["now"] = False
+    assert asked == [nodes[0].address] * 2
     place(nodes[1].root, "/etc/hosts").write_text("127.0.0.1 localhost\n")
     minutes(cluster, nodes[1], DEFECTS + 2)
+    assert len(asked) == 2
     assert cluster.unhealthy == []
