@@ -88,8 +88,8 @@ GROUP_TAG: Final = "aws:autoscaling:groupName"
 """Auto Scaling's own tag on the instances of a group; it goes when an instance is detached."""
 LEAVING_HOOK: Final = "leave-the-lists"
 """Lifecycle hook of both groups: a node that is to end tells the others first."""
-LEAVING_TIMEOUT_S: Final = 60
-"""Longest wait of the hook: twice what a healthy cluster needs; a broken node makes every rollback wait for it."""
+LEAVING_TIMEOUT_S: Final = 30
+"""How long the hook waits for a sign of life, AWS's least: a rollback waits that long for a node that cannot speak."""
 
 # ---- stack outputs; the first three keep deeplearning-cfn's names ----
 MASTER_GROUP_OUTPUT: Final = "MasterAutoScalingGroup"

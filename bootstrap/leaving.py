@@ -1,7 +1,8 @@
 """The last minutes of a node that has notice of its end: the others first stop counting on it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
@@ -20,12 +21,14 @@ GRACE_S: Final = 20.0
 just met an error."""
 PATIENCE_S: Final = 45.0
 """From the notice: nobody may be left who could take us out of the lists."""
+HEARTBEAT_S: Final = 10.0
+"""How often the group hears that it should still wait: the hook itself is short, for nodes that cannot speak."""
 TOO_LATE: Final = "No active Lifecycle Action"
 """Auto Scaling's words when nobody waits for us (any more)."""
 
 
 class Leaving:
-    """What one node says to its Auto Scaling group about itself; both calls name nobody else."""
+    """What one node says to its Auto Scaling group about itself; no call names anybody else."""
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Leaving:
         self._monotonic = monotonic
         self._told_at: float | None = None
         self._away_since: float | None = None
+        self._next_heartbeat = 0.0
         self._let_go = False
         self._unhealthy = False
 
@@ -48,8 +52,11 @@ class Leaving:
         """Do what the notice asks for, once."""
         if outlook.at_risk and not outlook.interrupted and not outlook.ending:
             self.replace_me("spot recommends a replacement")
-        if outlook.ending and not self._let_go and self._others_know(membership):
-            self._complete()
+        if outlook.ending and not self._let_go:
+            if self._others_know(membership):
+                self._complete()
+            else:
+                self._prolong()
 
     def replace_me(self, why: str) -> None:
         """Ask the group for another instance in our place, whatever its own checks say."""
@@ -69,20 +76,38 @@ class Leaving:
         away_since = self._away_since = now if self._away_since is None else self._away_since
         return not membership.present or now - away_since >= GRACE_S
 
+    def _prolong(self) -> None:
+        """Start the hook's timeout anew, now and then."""
+        now = self._monotonic()
+        if now < self._next_heartbeat:
+            return
+        self._next_heartbeat = now + HEARTBEAT_S
+        with self._unless_too_late():
+            self._connect().record_lifecycle_action_heartbeat(
+                AutoScalingGroupName=self._group, LifecycleHookName=LEAVING_HOOK, InstanceId=self._instance_id
+            )
+
     def _complete(self) -> None:
         """Let the group go on: without our word it would wait for the hook's timeout."""
-        try:
+        with self._unless_too_late():
             self._connect().complete_lifecycle_action(
                 AutoScalingGroupName=self._group,
                 LifecycleHookName=LEAVING_HOOK,
                 InstanceId=self._instance_id,
                 LifecycleActionResult="CONTINUE",
             )
+        log.info("told %s that it need not wait for us", self._group)
+        self._let_go = True
+
+    @contextmanager
+    def _unless_too_late(self) -> Iterator[None]:
+        """Nothing is left to be said to a group that has gone on."""
+        try:
+            yield
         except ClientError as error:
             if TOO_LATE not in error.response["Error"].get("Message", ""):
                 raise
-        log.info("told %s that it need not wait for us", self._group)
-        self._let_go = True
+            self._let_go = True
 
 
 def _is_listed(member: Member | None) -> bool:

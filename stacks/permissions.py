@@ -57,13 +57,17 @@ class NodeRoles(Construct):
         _acknowledge(self.master, instances, "a condition narrows it to the instances of the master's group")
 
     def _own_group(self, node_type: contract.NodeType) -> list[iam.PolicyStatement]:
-        """A node may give itself up, and say that nobody need wait for it; IAM knows no narrower
+        """A node may give itself up, and say how long to wait for it; IAM knows no narrower
         resource than its group (Service Authorization Reference, Amazon EC2 Auto Scaling).
         """
         group = contract.group_name(self._cluster_name, node_type)
         return [
             iam.PolicyStatement(
-                actions=["autoscaling:CompleteLifecycleAction", "autoscaling:SetInstanceHealth"],
+                actions=[
+                    "autoscaling:CompleteLifecycleAction",
+                    "autoscaling:RecordLifecycleActionHeartbeat",
+                    "autoscaling:SetInstanceHealth",
+                ],
                 resources=[self._arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{group}")],
             )
         ]

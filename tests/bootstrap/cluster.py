@@ -129,6 +129,8 @@ class Cluster:
     signals: list[tuple[str, str, str]] = field(default_factory=list)
     completed: list[str] = field(default_factory=list)
     """Instances that told their group to go on with their end."""
+    heartbeats: list[tuple[str, float]] = field(default_factory=list)
+    """Instances that asked their group to go on waiting, and when."""
     unhealthy: list[str] = field(default_factory=list)
     """Instances that asked for another in their place."""
     clock: Clock = field(default_factory=Clock)
@@ -144,6 +146,13 @@ class Cluster:
         assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
         assert action == {"LifecycleHookName": LEAVING_HOOK, "LifecycleActionResult": "CONTINUE"}
         self.completed.append(instance_id)
+
+    def take_heartbeat(self, **action: str) -> None:
+        """Stand in for Auto Scaling, as above."""
+        instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
+        assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
+        assert action == {"LifecycleHookName": LEAVING_HOOK}
+        self.heartbeats.append((instance_id, self.clock.now))
 
     def take_health(self, **health: object) -> None:
         """Stand in for Auto Scaling, whose word on a node is final."""

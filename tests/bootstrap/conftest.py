@@ -82,6 +82,7 @@ def cluster(
         made = Cluster(tmp_path, clients, subnet)
         monkeypatch.setattr(clients.cloudformation, "signal_resource", made.take_signal)
         monkeypatch.setattr(clients.autoscaling, "complete_lifecycle_action", made.take_completion)
+        monkeypatch.setattr(clients.autoscaling, "record_lifecycle_action_heartbeat", made.take_heartbeat)
         monkeypatch.setattr(clients.autoscaling, "set_instance_health", made.take_health)
         yield made
 

@@ -1,6 +1,7 @@
 """A node that has notice of its end: the others stop counting on it before it is let go."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
@@ -46,6 +47,13 @@ def seconds(cluster: Cluster, nodes: list[TestNode], count: int, *, until: Calla
     return count
 
 
+def kept_waiting(cluster: Cluster, leaver: TestNode) -> bool:
+    """Whether the hook's timeout never came near, with two heartbeats lost."""
+    times = [at for instance_id, at in cluster.heartbeats if instance_id == leaver.instance_id]
+    gaps = [after - before for before, after in pairwise([*times, cluster.clock.now])]
+    return bool(gaps) and max(gaps) * 3 <= contract.LEAVING_TIMEOUT_S
+
+
 def test_ending_node_says_so_leaves_the_lists_and_only_then_lets_its_group_go_on(cluster: Cluster) -> None:
     nodes = formed(cluster)
     master, leaver, other = nodes
@@ -59,6 +67,7 @@ def test_ending_node_says_so_leaves_the_lists_and_only_then_lets_its_group_go_on
     seconds(cluster, nodes, int(GRACE_S) - 1)
     assert listed(nodes, leaver) == [False, False, False]
     assert cluster.completed == []
+    assert kept_waiting(cluster, leaver)
     seconds(cluster, nodes, 3)
     assert cluster.completed == [leaver.instance_id]
     assert cluster.unhealthy == []
@@ -168,15 +177,17 @@ def test_node_at_risk_leaves_the_lists_and_asks_for_a_replacement_once(cluster: 
     assert (cluster.completed, cluster.unhealthy) == ([nodes[2].instance_id], [nodes[2].instance_id])
 
 
-def refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, message: str) -> list[str]:
-    """Who asked to be let go, in vain."""
+def refused(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, message: str, *, call: str = "complete_lifecycle_action"
+) -> list[str]:
+    """Who asked its group, in vain."""
     asked: list[str] = []
 
     def refuse(**action: str) -> None:
         asked.append(action["InstanceId"])
-        raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "CompleteLifecycleAction")
+        raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, call)
 
-    monkeypatch.setattr(cluster.clients.autoscaling, "complete_lifecycle_action", refuse)
+    monkeypatch.setattr(cluster.clients.autoscaling, call, refuse)
     return asked
 
 
@@ -186,6 +197,14 @@ def test_group_that_does_not_wait_any_more_is_told_once(cluster: Cluster, monkey
     master.metadata.outlook = ENDING
     assert seconds(cluster, [master], 5) == 5
     assert asked == [master.instance_id]
+
+
+def test_node_whose_group_has_gone_on_asks_for_no_more_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, leaver, _ = formed(cluster)
+    asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
+    leaver.metadata.outlook = ENDING
+    seconds(cluster, [leaver], int(PATIENCE_S) + 2)
+    assert (asked, cluster.completed) == ([leaver.instance_id], [])
 
 
 def test_group_that_refuses_otherwise_is_told_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +223,7 @@ def test_node_that_nobody_takes_out_of_the_lists_waits_for_a_minute_and_no_longe
     leaver.metadata.outlook = ENDING
     seconds(cluster, [leaver, other], int(PATIENCE_S))
     assert cluster.completed == []
+    assert kept_waiting(cluster, leaver)
     seconds(cluster, [leaver, other], 2)
     assert cluster.completed == [leaver.instance_id]
 

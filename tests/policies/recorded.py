@@ -194,6 +194,7 @@ _IN_TRANSACTION = {
 _CALLS: Mapping[str, Callable[[Line], Iterator[Request]]] = {
     "autoscaling:CompleteLifecycleAction": _group,
     "autoscaling:DescribeAutoScalingGroups": _anything,
+    "autoscaling:RecordLifecycleActionHeartbeat": _group,
     "autoscaling:SetInstanceHealth": _group,
     "cloudformation:SignalResource": _stack,
     "dynamodb:BatchGetItem": _on_batch,

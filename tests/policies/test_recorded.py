@@ -122,6 +122,7 @@ NAMED = {"AutoScalingGroupName": "of-workers", "InstanceId": "i-1"}
         ("SetInstanceHealth", {"InstanceId": "i-1"}, f"{GROUPS}:6e1d:autoScalingGroupName/of-workers", None),
         ("SetInstanceHealth", {"InstanceId": "i-1"}, None, f"{GROUPS}:*:autoScalingGroupName/*"),
         ("CompleteLifecycleAction", NAMED, f"{GROUPS}:6e1d:autoScalingGroupName/of-workers", None),
+        ("RecordLifecycleActionHeartbeat", NAMED, f"{GROUPS}:6e1d:autoScalingGroupName/of-workers", None),
         ("CompleteLifecycleAction", NAMED, None, f"{GROUPS}:*:autoScalingGroupName/of-workers"),
     ],
 )

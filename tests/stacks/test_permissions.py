@@ -32,7 +32,7 @@ def objects_of_the_clusters_bucket(statement: dict[str, Any]) -> bool:
 def of_the_own_group(statement: dict[str, Any], role: str) -> bool:
     """The star that stands for a group's id, or for the instances of a group that a condition names."""
     group = "deeplearning-master" if role == "RolesMaster" else "deeplearning-worker"
-    if set(actions(statement)) == {"autoscaling:CompleteLifecycleAction", "autoscaling:SetInstanceHealth"}:
+    if "autoscaling:CompleteLifecycleAction" in actions(statement):
         resource = str(statement["Resource"]["Fn::Join"][1][-1])
         return resource == f":autoScalingGroup:*:autoScalingGroupName/{group}"
     condition = {"StringEquals": {"aws:ResourceTag/aws:autoscaling:groupName": "deeplearning-master"}}
@@ -62,6 +62,7 @@ def test_roles_hold_exactly_what_the_agent_needs(template: Template) -> None:
         "dynamodb:PutItem",
         "dynamodb:GetItem",
         "autoscaling:CompleteLifecycleAction",
+        "autoscaling:RecordLifecycleActionHeartbeat",
         "autoscaling:SetInstanceHealth",
     }
     master = {"dynamodb:BatchGetItem", "ec2:AssociateAddress", *UNSCOPED_ACTIONS}

@@ -26,7 +26,7 @@ def test_a_node_that_is_to_end_gets_a_minute_and_no_veto(template: Template) -> 
             {
                 "LifecycleHookName": "leave-the-lists",
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-                "HeartbeatTimeout": 60,
+                "HeartbeatTimeout": 30,
                 "DefaultResult": "CONTINUE",
             }
         ]
