@@ -101,8 +101,7 @@ class Agent:
         if member is not None:
             self._phases.done("membership")
             self._write_files(member)
-        is_listed = member is not None and not member.away
-        if is_listed and not self._outlook.leaving and not links.signals.sent:
+        if self._is_listed(links) and not self._outlook.leaving and not links.signals.sent:
             self._become_ready(links)
 
     def _become_ready(self, links: Links) -> None:
@@ -129,12 +128,15 @@ class Agent:
             duties.append(lambda: links.leaving.follow(self._outlook, self._membership))
         elif links.signals.sent:
             duties.append(lambda: self._watch_health(links))
-            member = self._membership.member(links.identity.instance_id)
-            if member is not None and not member.away:
+            if self._is_listed(links):
                 duties.append(lambda: self._take_address(links))
         for duty in duties:
             if error := self._attempt(duty):
                 log.warning("%s", error)
+
+    def _is_listed(self, links: Links) -> bool:
+        member = self._membership.member(links.identity.instance_id)
+        return member is not None and not member.away
 
     def _watch_health(self, links: Links) -> None:
         """Ask for a replacement when this machine stays broken."""
@@ -208,7 +210,9 @@ class Agent:
             # The generation's read is eventually consistent: an older answer must not undo a newer one.
             return seen if seen.generation >= self._membership.generation else self._membership
         now = self._world.monotonic()
-        if now < self._next_look and not self._outlook.leaving:
+        # A master that only might go has no more hurry than others, once they have heard of it.
+        urgent = self._outlook.ending or (self._outlook.leaving and self._is_listed(links))
+        if now < self._next_look and not urgent:
             return self._membership
         current = links.table.read_membership()
         self._doing = "groups"

@@ -38,12 +38,14 @@ def read_host_key(root: Path) -> str:
 
 def forget_cluster_key(root: Path) -> None:
     """On a worker: an image made of a master must not bring one."""
-    shutil.rmtree(place(root, CLUSTER_KEY_DIR), ignore_errors=True)
+    directory = place(root, CLUSTER_KEY_DIR)
+    for left in (directory, _fresh(directory)):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _make(directory: Path, *, name: str, instance_id: str, user: Access, maker: Actions) -> None:
     """Make both halves elsewhere and move them into place in one step."""
-    fresh = directory.with_name(f".{directory.name}.new")
+    fresh = _fresh(directory)
     shutil.rmtree(fresh, ignore_errors=True)
     make_directory(fresh)
     maker.make_key(fresh / name, comment=instance_id)
@@ -51,6 +53,11 @@ def _make(directory: Path, *, name: str, instance_id: str, user: Access, maker: 
     set_access(fresh / f"{name}.pub", Access(mode=0o644))
     shutil.rmtree(directory, ignore_errors=True)
     fresh.rename(directory)
+
+
+def _fresh(directory: Path) -> Path:
+    """Where a new key is made; a kill may leave it there."""
+    return directory.with_name(f".{directory.name}.new")
 
 
 def _words(public: Path) -> list[str]:

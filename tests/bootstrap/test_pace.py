@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from bootstrap.imds import Outlook
 from bootstrap.pace import EAGER_FOR_S, EAGER_S, STEADY_S, Pace
 from tests.bootstrap.cluster import CLUSTER, Cluster, TestNode
 from tests.bootstrap.forming import all_ready, booted
@@ -119,3 +120,11 @@ def test_newcomer_is_found_within_a_steady_interval_and_then_hurried_along(clust
     for _ in range(int(STEADY_S + EAGER_S)):
         rhythm.second(nodes)
     assert nodes[-1].agent.ready
+
+
+def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, rhythm: Rhythm) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    nodes[0].metadata.outlook = Outlook(at_risk=True)
+    rhythm.minute(nodes)
+    assert control_calls(rhythm.minute(nodes)) <= 10

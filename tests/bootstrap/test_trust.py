@@ -99,8 +99,10 @@ def test_fails_when_no_key_can_be_made_and_makes_up_for_it(tmp_path: Path) -> No
 @pytest.mark.usefixtures("owners")
 def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
     made(tmp_path, RecordedActions())
+    directory = place(tmp_path, CLUSTER_KEY_DIR)
+    directory.with_name(".cluster-key.new").mkdir()
     forget_cluster_key(tmp_path)
-    assert not place(tmp_path, CLUSTER_KEY_DIR).exists()
+    assert list(directory.parent.iterdir()) == []
     forget_cluster_key(tmp_path)
 
 
