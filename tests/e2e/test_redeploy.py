@@ -6,7 +6,7 @@ back to how the cluster was, with the nodes that it had.
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from local.aws.images import FAMILIES, image_id
 from tests.e2e.checkouts import Edit, copy_checkout, deploy, try_deploy
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
-from tests.e2e.views import MASTER, Life, Slots, await_agreement, lives, logins_from, look
+from tests.e2e.views import AGREE_S, MASTER, Life, Slots, await_agreement, lives, logins_from, look
 
 FIRST = aliases()[0]
 """The master, by its name as a worker."""
@@ -100,6 +100,18 @@ def with_newcomer(slots: Slots) -> Slots:
     return {**slots, f"deeplearning-worker{len(slots) + 1}": newcomer}
 
 
+def await_only(instance_ids: Set[str]) -> None:
+    """Wait until those that leave have ended: they are in no list, yet they run until the others have looked."""
+    deadline = time.monotonic() + AGREE_S
+    while True:
+        rows = json.loads(records()["membership"]["members"])
+        here = members().keys() | {row["instance_id"] for row in rows}
+        if here == instance_ids:
+            return
+        assert time.monotonic() < deadline, f"waited {AGREE_S:.0f} s for {here - instance_ids} to end"
+        time.sleep(0.5)
+
+
 def install(cluster: Cluster, release: str) -> None:
     cluster.on(MASTER, f"sudo python3 {release}/bootstrap install")
 
@@ -154,6 +166,7 @@ def shrunk(cluster: Cluster, led_by_newer: State, start: State) -> State:
     assert led_by_newer.slots.keys() > start.slots.keys()
     deploy(cluster)
     await_agreement(cluster, start.slots)
+    await_only(start.members.keys())
     return state(cluster, start.slots)
 
 
