@@ -1,0 +1,38 @@
+"""Nothing in the tree trusts a host key that it was not told of."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+NOT_OURS = {".git", ".venv", "cdk.out", "node_modules"}
+UNCHECKED = re.compile(
+    r"StrictHostKeyChecking\W+(no|off|ask|accept-new)\b|AutoAddPolicy|WarningPolicy|KnownHostsFile\W+/dev/null", re.I
+)
+
+
+def unchecked(text: str) -> list[str]:
+    return [found.group() for found in UNCHECKED.finditer(text)]
+
+
+def test_no_file_of_the_tree_turns_checking_off() -> None:
+    ours = [path for path in REPOSITORY.iterdir() if path.name not in NOT_OURS]
+    files = [file for path in ours for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+    found = {str(file): unchecked(file.read_bytes().decode(errors="replace")) for file in files}
+    del found[__file__]
+    assert len(found) > 100
+    assert {file: lines for file, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh -o StrictHostKeyChecking=no host",
+        '"StrictHostKeyChecking": "accept-new"',
+        "client.set_missing_host_key_policy(paramiko.AutoAddPolicy())",
+        "UserKnownHostsFile /dev/null",
+    ],
+)
+def test_fails_when_checking_is_off(text: str) -> None:
+    assert unchecked(text)
