@@ -10,7 +10,7 @@ from cli.clusters import Cluster
 from cli.errors import ClusterError
 from cli.node_logs import NodeLog, newest_streams, read_log
 from cli.nodes import RUNNING, find_machines, missing_count, read_membership
-from cli.scaling import Activity, find_groups, read_activities
+from cli.scaling import EVER, Activity, find_groups, read_activities
 from cli.stack_history import Event, StackRecord, last_failures, physical_ids, read_events
 
 MOST_NODES: Final = 3
@@ -69,7 +69,8 @@ def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> D
     logs: list[NodeLog] = []
     if failures or not presence.complete:
         groups = physical_ids(events, "AWS::AutoScaling::AutoScalingGroup")
-        activities = ask(lambda: read_activities(clients.autoscaling, groups), activities)
+        since = events[0].time if events else EVER
+        activities = ask(lambda: read_activities(clients.autoscaling, groups, since=since), activities)
         suspects = _suspects(failures, presence)
         launched = [found for activity in activities for found in _INSTANCE_ID.findall(activity.description)]
         logs = ask(lambda: _logs(clients, log_group, suspects, launched), logs) if log_group else []

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.contract import CLUSTER_TAG
@@ -61,13 +61,16 @@ class Groups:
     instance_ids: tuple[str, ...]
     desired: int
     """How many instances they are asked for, all together."""
+    since: datetime
+    """When the first of them was made."""
 
     def asked(self, otherwise: int) -> int:
         """How many nodes the cluster should have; `otherwise` where no group is known."""
         return self.desired if self.names else otherwise
 
 
-NO_GROUPS: Final = Groups(names=(), instance_ids=(), desired=0)
+EVER: Final = datetime.min.replace(tzinfo=timezone.utc)
+NO_GROUPS: Final = Groups(names=(), instance_ids=(), desired=0, since=EVER)
 
 
 def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> Groups:
@@ -80,13 +83,15 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> Groups:
         names=tuple(group["AutoScalingGroupName"] for group in groups),
         instance_ids=tuple(instance["InstanceId"] for group in groups for instance in group.get("Instances", [])),
         desired=sum(group["DesiredCapacity"] for group in groups),
+        since=min((group["CreatedTime"] for group in groups), default=EVER),
     )
 
 
-def read_activities(autoscaling: "AutoScalingClient", groups: Sequence[str]) -> list[Activity]:
-    """What groups did, deleted ones too, newest first."""
-    found = (activity for group in groups for activity in _activities(autoscaling, group))
-    return sorted(map(_activity, found), key=lambda activity: activity.time, reverse=True)
+def read_activities(autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime) -> list[Activity]:
+    """What groups did, deleted ones too, newest first. Before `since` their names were those of an earlier cluster."""
+    found = (_activity(each) for group in groups for each in _activities(autoscaling, group))
+    kept = (activity for activity in found if activity.time >= since)
+    return sorted(kept, key=lambda activity: activity.time, reverse=True)
 
 
 def _activities(autoscaling: "AutoScalingClient", group: str) -> "list[ActivityTypeDef]":

@@ -35,6 +35,6 @@ def _groups(clients: Clients, cluster_name: str) -> tuple[Groups, list[str]]:
 def _reasons(clients: Clients, groups: Groups) -> list[str]:
     try:
         with aws_errors():
-            return reasons(read_activities(clients.autoscaling, groups.names))
+            return reasons(read_activities(clients.autoscaling, groups.names, since=groups.since))
     except ClusterError as error:
         return [str(error)]

@@ -28,17 +28,17 @@ def described(
     }
 
 
-def test_activities_of_all_groups_and_pages_come_newest_first() -> None:
+def test_activities_of_all_groups_and_pages_since_the_stack_was_made_come_newest_first() -> None:
     autoscaling = client()
     with Stubber(autoscaling) as stub:
         asked = {"AutoScalingGroupName": "workers", "IncludeDeletedGroups": True}
         first = {"Activities": [described(4), described(2)], "NextToken": "more"}
         stub.add_response("describe_scaling_activities", first, asked)
         more = {**asked, "NextToken": "more"}
-        stub.add_response("describe_scaling_activities", {"Activities": [described(1)]}, more)
+        stub.add_response("describe_scaling_activities", {"Activities": [described(1), described(0)]}, more)
         asked = {**asked, "AutoScalingGroupName": "master"}
         stub.add_response("describe_scaling_activities", {"Activities": [described(3, "master")]}, asked)
-        found = read_activities(autoscaling, ["workers", "master"])
+        found = read_activities(autoscaling, ["workers", "master"], since=described(1)["StartTime"])
         stub.assert_no_pending_responses()
     assert [activity.time.minute for activity in found] == [4, 3, 2, 1]
     assert str(found[0]) == (f"2026-01-01 00:04:00 workers: Launching a new EC2 instance, Failed: {NO_CAPACITY}")
@@ -48,7 +48,7 @@ def test_groups_are_found_by_the_clusters_tag_on_every_page() -> None:
     def group(name: str, *instances: str) -> dict[str, Any]:
         return {
             "AutoScalingGroupName": name, "MinSize": 1, "MaxSize": 9, "DesiredCapacity": 2, "DefaultCooldown": 1,
-            "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": "2026-01-01T00:00:00Z",
+            "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": datetime(2026, 1, 1, tzinfo=timezone.utc),
             "Instances": [
                 {
                     "InstanceId": instance, "AvailabilityZone": "a", "LifecycleState": "InService",
@@ -68,6 +68,7 @@ def test_groups_are_found_by_the_clusters_tag_on_every_page() -> None:
         found = find_groups(autoscaling, "demo")
     assert (found.names, found.instance_ids) == (("m", "w"), ("i-1", "i-2", "i-3"))
     assert found.asked(otherwise=7) == 4
+    assert found.since == datetime(2026, 1, 1, tzinfo=timezone.utc)
     assert NO_GROUPS.asked(otherwise=7) == 7
 
 

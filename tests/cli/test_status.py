@@ -13,7 +13,7 @@ from tests.cli.conftest import KEY, REGION, Deploy, Fleet, put_membership
 
 GROUP = {
     "AutoScalingGroupName": "workers", "MinSize": 4, "MaxSize": 4, "DesiredCapacity": 4, "DefaultCooldown": 1,
-    "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": "2026-01-01T00:00:00Z",
+    "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": datetime(2026, 1, 1, tzinfo=timezone.utc),
 }  # fmt: skip
 MISSING = "1 of 4 nodes missing: 3 in the list, 3 of them running (dlcluster why tells more)"
 

@@ -85,7 +85,7 @@ def tell_groups(stub: Stubber, *instance_ids: str) -> None:
     ]  # fmt: skip
     group = {
         "AutoScalingGroupName": "workers", "MinSize": 3, "MaxSize": 3, "DesiredCapacity": 3, "DefaultCooldown": 1,
-        "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": "2026-01-01T00:00:00Z",
+        "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": datetime(2026, 1, 1, tzinfo=timezone.utc),
         "Instances": instances,
     }  # fmt: skip
     stub.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [group]})

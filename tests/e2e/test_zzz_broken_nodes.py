@@ -110,7 +110,9 @@ def _launched(events: list[Any]) -> str:
     activities = boto3.client("autoscaling").describe_scaling_activities(
         AutoScalingGroupName=group, IncludeDeletedGroups=True
     )["Activities"]
-    (launched,) = {found for a in activities for found in INSTANCE_ID.findall(a["Description"])}
+    # An earlier stack's group had the same name.
+    ours = [activity for activity in activities if activity["StartTime"] >= events[0]["Timestamp"]]
+    (launched,) = {found for activity in ours for found in INSTANCE_ID.findall(activity["Description"])}
     return str(launched)
 
 
@@ -220,8 +222,8 @@ def test_node_that_cannot_speak_is_waited_for_in_vain_and_named(user: User, chec
 
 ONE_SIGNAL_MORE = Edit(
     file="stacks/node_group.py",
-    old="autoscaling.Signals.wait_for_count(count, ",
-    new="autoscaling.Signals.wait_for_count(count + (node_type == contract.WORKER), ",
+    old="autoscaling.Signals.wait_for_count(needed, ",
+    new="autoscaling.Signals.wait_for_count(needed + (node_type == contract.WORKER), ",
 )
 """The stack waits for two workers where there is one: for that one, and for its replacement."""
 
