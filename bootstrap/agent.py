@@ -32,6 +32,7 @@ STEADY_S: Final = 6.0
 """At most ten reads of the table a minute; LEAVING's grace is longer than this."""
 LONGEST_S: Final = 15.0
 HEALTH_S: Final = 60.0
+RECORD_S: Final = 60.0
 DEFECTS: Final = 3
 """So many times in a row a node must find itself broken before it asks to be replaced."""
 
@@ -58,6 +59,7 @@ class Agent:
         self._pace = Pace()
         self._outlook = Outlook()
         self._published: NodeRecord | None = None
+        self._next_record = 0.0
         self._membership: Membership = EMPTY
         self._next_look = 0.0
         self._next_give_up = 0.0
@@ -186,10 +188,13 @@ class Agent:
             ssh_key=self._cluster_key(instance_id),
             away=self._outlook.leaving,
         )
-        if record != self._published:
+        now = self._world.monotonic()
+        # Who is not in the lists says so again: the table may have lost its record.
+        if record != self._published or (now >= self._next_record and not self._is_listed(links)):
             self._doing = "table"
             links.table.write_node(record)
             self._published = record
+            self._next_record = now + RECORD_S
             self._phases.done("record")
 
     def _cluster_key(self, instance_id: str) -> str:
@@ -206,9 +211,7 @@ class Agent:
         if links.coordinator is None:
             if links.table.read_generation() == self._membership.generation:
                 return self._membership
-            seen = links.table.read_membership()
-            # The generation's read is eventually consistent: an older answer must not undo a newer one.
-            return seen if seen.generation >= self._membership.generation else self._membership
+            return links.table.read_membership()
         now = self._world.monotonic()
         # A master that only might go has no more hurry than others, once they have heard of it.
         urgent = self._outlook.ending or (self._outlook.leaving and self._is_listed(links))

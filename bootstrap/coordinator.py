@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bootstrap.config import NodeConfig
 from bootstrap.contract import NodeType, node_record_id
 from bootstrap.discovery import Instance, describe_groups
-from bootstrap.membership import Member, Membership, Node, next_membership
+from bootstrap.membership import EMPTY, Member, Membership, Node, next_membership
 from bootstrap.sightings import Sightings
 from bootstrap.table import NodeRecord, Table
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """One look at the cluster at a time; remembers only what EC2 said last."""
+    """One look at the cluster at a time; remembers what EC2 said last, and the membership, should the table lose it."""
 
     def __init__(
         self,
@@ -38,29 +38,38 @@ class Coordinator:
         self._table = table
         self._autoscaling = autoscaling
         self._sightings = Sightings(ec2)
+        self._last = EMPTY
         self.arriving: frozenset[str] = frozenset()
         """Instances that the last look found in the groups and not among the members."""
 
     def reconcile(self, current: Membership) -> Membership:
         """Bring the membership up to date and return it."""
+        self._last = self._reconcile(current)
+        return self._last
+
+    def _reconcile(self, current: Membership) -> Membership:
+        # The table was emptied or restored from a backup: slots and the generation go on from what we know.
+        base = current if current.generation >= self._last.generation else self._last
         groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
         grouped = {
             instance_id: _Grouped(node_type=group.node_type, counted=counted)
             for group in groups
             for instance_id, counted in group.instances.items()
         }
-        instances = self._sightings.look(grouped=grouped, members=[member.instance_id for member in current.members])
-        strays = [member for member in current.members if member.instance_id not in grouped]
+        instances = self._sightings.look(grouped=grouped, members=[member.instance_id for member in base.members])
+        strays = [member for member in base.members if member.instance_id not in grouped]
         wanted = next_membership(
-            current,
+            base,
             expected=sum(group.desired for group in groups),
-            nodes=[*_nodes(grouped, instances, self._records(grouped), current), *_away(strays, instances)],
+            nodes=[*_nodes(grouped, instances, self._records(grouped), base), *_away(strays, instances)],
             gone={name for name, instance in instances.items() if instance.ended}
             | {member.instance_id for member in strays if self._sightings.gone(member.instance_id)},
         )
         self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
         if wanted is current:
             return current
+        if wanted is base:
+            wanted = replace(base, generation=base.generation + 1)
         if not self._table.replace_membership(current, wanted):
             log.info("another coordinator was faster than generation %d", wanted.generation)
             return self._table.read_membership()

@@ -11,7 +11,7 @@ from bootstrap.membership import Membership
 from bootstrap.node import place
 from bootstrap.table import Table
 from bootstrap.world import World
-from tests.bootstrap.cluster import CLUSTER, TABLE, Cluster
+from tests.bootstrap.cluster import CLUSTER, TABLE, Cluster, TestNode
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 
 
@@ -164,13 +164,31 @@ def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
 def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = booted(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    table = Table(cluster.clients.dynamodb, name=TABLE)
-    now = table.read_membership()
-    old = type(now)(generation=now.generation - 1, expected=3, members=now.members[:2])
-    monkeypatch.setattr(Table, "read_generation", lambda _: old.generation)
-    monkeypatch.setattr(Table, "read_membership", lambda _: old)
+    older = cluster.table.read_generation() - 1
+    monkeypatch.setattr(Table, "read_generation", lambda _: older)
     nodes[1].agent.step()
     assert nodes[1].text(contract.HOSTS_FILE) == hosts_file(nodes)
+
+
+@pytest.mark.parametrize("restarted", [(), (0,), (0, 1, 2)], ids=["nobody", "master", "everybody"])
+def test_cluster_survives_the_loss_of_all_that_is_in_its_table(cluster: Cluster, restarted: tuple[int, ...]) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    slots = cluster.slots()
+    for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
+        cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={contract.TABLE_KEY: item[contract.TABLE_KEY]})
+    again = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
+    for number in restarted:
+        nodes[number] = again[number]
+    cluster.run(nodes, until=lambda: len(cluster.slots()) == 3 and all(shows(n, cluster) for n in nodes), passes=60)
+    assert cluster.slots() == slots or restarted
+    assert {*cluster.slots().values()} == {*slots.values()}
+
+
+def shows(node: TestNode, cluster: Cluster) -> bool:
+    """Whether the node has what the table says now."""
+    state = json.loads(node.text(contract.NODE_STATE))
+    return bool(state["generation"] == cluster.table.read_generation())
 
 
 def test_worker_reads_the_membership_only_when_its_generation_has_moved(

@@ -7,6 +7,7 @@ import pytest
 from bootstrap.errors import BootstrapError, CommandError
 from bootstrap.install import install
 from bootstrap.node import place
+from tests.bootstrap.written import written
 
 SERVICE = "deeplearning-agent.service"
 
@@ -61,11 +62,11 @@ def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:
     one = release(tmp_path, "one")
     install(one, root=tmp_path, services=RecordedServices())
     unit = place(tmp_path, f"/etc/systemd/system/{SERVICE}")
-    before = unit.stat()
+    before = written(unit)
     services = RecordedServices()
     install(one, root=tmp_path, services=services)
     assert services.calls == [f"enable {SERVICE}"]
-    assert unit.stat() == before
+    assert written(unit) == before
 
 
 def test_another_release_takes_over(tmp_path: Path) -> None:

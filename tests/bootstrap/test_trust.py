@@ -13,6 +13,7 @@ from bootstrap.files import Access
 from bootstrap.node import place
 from bootstrap.trust import cluster_key, forget_cluster_key
 from tests.bootstrap.cluster import RecordedActions
+from tests.bootstrap.written import written
 
 USER = Access(uid=1234, gid=5678)
 
@@ -43,10 +44,10 @@ def test_key_is_made_once(tmp_path: Path) -> None:
     public = made(tmp_path, maker)
     assert public == "ssh-ed25519 AAAA01"
     assert key_file(tmp_path).read_text() == "private half of i-1\n"
-    before = key_file(tmp_path).stat()
+    before = written(key_file(tmp_path))
     assert made(tmp_path, maker) == public
     assert maker.calls == ["make-key"]
-    assert key_file(tmp_path).stat() == before
+    assert written(key_file(tmp_path)) == before
 
 
 def test_private_half_is_for_the_login_user_alone(tmp_path: Path, owners: dict[str, tuple[int, int]]) -> None:
