@@ -7,8 +7,12 @@ and later), so a replaced node needs no cleaning up and no file of known hosts c
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from cli.nodes import Member
+
+CONNECT_TIMEOUT_S: Final = 20
+"""For a whole login: through the master, and with a host key from the table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +45,8 @@ def options(access: Access, member: Member) -> dict[str, str]:
         # Named, so that ssh does not ask the table once more to order what it offers.
         "HostKeyAlgorithms": "ssh-ed25519",
         "KnownHostsCommand": f"{_without_percent(access.known_hosts_command)} %H",
+        # A node that hangs takes the connection and never answers.
+        "ConnectTimeout": str(CONNECT_TIMEOUT_S),
         "UserKnownHostsFile": "none",
         "GlobalKnownHostsFile": "none",
     }

@@ -11,7 +11,8 @@ COLUMNS = ("SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STA
 def status_text(name: str, membership: Membership, machines: Mapping[str, Machine], *, asked: int) -> str:
     """One line of summary and one a node."""
     members = membership.members
-    summary = f"{name}: {len(members)} of {asked} nodes, generation {membership.generation}"
+    running = running_count(membership, machines)
+    summary = f"{name}: {running} of {asked} nodes, generation {membership.generation}"
     rows = [
         (
             str(member.slot),

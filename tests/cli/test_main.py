@@ -17,7 +17,7 @@ def test_status_lists_the_nodes_in_slot_order(deploy: Deploy, capsys: pytest.Cap
     boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[third])
     assert main(["status"]) == 0
     summary, head, *rows, last = capsys.readouterr().out.splitlines()
-    assert summary == "demo: 3 of 3 nodes, generation 7"
+    assert summary == "demo: 2 of 3 nodes, generation 7"
     assert head.split() == ["SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE"]
     zone = rows[0].split()[4]
     assert zone.startswith(REGION)

@@ -35,6 +35,9 @@ NO_LONG_WAIT = in_time(
 )
 
 
+NO_LONG_FAREWELL = in_time("bootstrap/contract.py", "LEAVING_TIMEOUT_S", old="30", new="2")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
     """A deploy that failed, and what AWS has left of it."""
@@ -65,7 +68,7 @@ def _cleared_away(user: User) -> Iterator[None]:
 def deploy_broken(user: User, checkout: Path, *edits: Edit) -> Failure:
     """Deploy a single node with faults, which must fail and leave nothing but its log group."""
     buckets, before = stack_buckets(), _stack_id()
-    for edit in edits:
+    for edit in (*edits, NO_LONG_FAREWELL):
         edit.make(checkout)
     deploy = subprocess.run(
         ["cdk", *deploy_arguments(nodes=1)],
