@@ -21,7 +21,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local import fabric, firewall, metadata, notices, reboots
 from local.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
-from local.node import REBOOT_CODE, Node, ask_to_reboot, destroy_node, restart_node, start_node
+from local.node import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
+from local.status_checks import StatusChecks
 from local.watchers import lack_of_watchers
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class DataPlane:
         self._metadata: dict[str, metadata.Metadata] = {}
         self._rules = ""
         self._told_to_reboot: set[str] = set()
+        self._status_checks = StatusChecks()
 
     def find(self, address: str) -> metadata.Metadata | None:
         """Metadata of the instance that has a private address."""
@@ -109,6 +111,7 @@ class DataPlane:
             with _next_time(instance_id):
                 self._follow(node)
                 self._carry_out(node)
+                self._check_status(node)
 
     def _load_rules(self, inventory: Inventory) -> None:
         rules = firewall.render_rules(inventory)
@@ -162,6 +165,7 @@ class DataPlane:
         destroy_node(node)
         self._forget_reboot(instance_id)
         notices.forget(self._run_dir, instance_id)
+        self._status_checks.forget(instance_id)
         log.info("%s is gone", instance_id)
 
     def _follow(self, node: Node) -> None:
@@ -195,6 +199,13 @@ class DataPlane:
         if ends_at is not None and ends_at <= datetime.now(timezone.utc):
             log.info("%s is interrupted, as it was told", instance_id)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
+
+    def _check_status(self, node: Node) -> None:
+        """A group replaces an instance that hangs; one without a group is left as it is."""
+        instance_id = node.instance.instance_id
+        if self._status_checks.failed(instance_id, hangs=is_frozen(node.cgroup)):
+            log.warning("%s fails its instance status check", instance_id)
+            self._autoscaling.set_instance_health(InstanceId=instance_id, HealthStatus="Unhealthy")
 
 
 @contextlib.contextmanager

@@ -48,6 +48,14 @@ class Node:
         return self.process.poll()
 
 
+def is_frozen(cgroup: Path) -> bool:
+    """Whether a node hangs: no process of it runs, until it is thawed."""
+    try:
+        return "frozen 1" in (cgroup / "cgroup.events").read_text()
+    except FileNotFoundError:
+        return False
+
+
 def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Path]) -> subprocess.Popen[bytes]:
     stacked = ":".join(map(str, layers))
     command = [str(BOOT), instance.instance_id, host_name(instance), str(directory), str(cgroup), stacked]

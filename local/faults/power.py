@@ -8,6 +8,7 @@ from pathlib import Path
 from bootstrap.contract import AGENT_SERVICE
 from local.errors import LocalError
 from local.faults.nodes import NodeHandle, await_true
+from local.node import is_frozen
 
 FREEZE_TIMEOUT_S = 20.0
 
@@ -22,7 +23,11 @@ def freeze(node: NodeHandle) -> None:
     if not node.is_up:
         raise LocalError(f"{node.instance_id} has no node that runs")
     _control(node, "cgroup.freeze", "1")
-    await_true(lambda: _is_frozen(node), f"{node.instance_id} to freeze", timeout_s=FREEZE_TIMEOUT_S)
+    await_true(
+        lambda: is_frozen(node.cgroup) or not node.cgroup.exists(),
+        f"{node.instance_id} to freeze",
+        timeout_s=FREEZE_TIMEOUT_S,
+    )
 
 
 def thaw(node: NodeHandle) -> None:
@@ -41,10 +46,6 @@ def _control(node: NodeHandle, file: str, value: str) -> None:
     except OSError:
         if node.cgroup.exists():
             raise
-
-
-def _is_frozen(node: NodeHandle) -> bool:
-    return not node.cgroup.exists() or "frozen 1" in (node.cgroup / "cgroup.events").read_text()
 
 
 def kill_agent(node: NodeHandle) -> None:
