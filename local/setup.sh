@@ -6,6 +6,12 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
+# Its home is empty and it has no internet: all would be made anew in there, or rather not.
+if [ -n "${LOCAL_AWS_DIR:-}" ]; then
+    echo "error: make works outside of a local AWS only, this is inside $LOCAL_AWS_DIR; in here: local-aws --help" >&2
+    exit 2
+fi
+
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/deeplearning-cdk
 recipe=(requirements.txt requirements-dev.txt constraints.txt package.json local/setup.sh)
 packages=(python3 python3-venv ca-certificates openssh-client openssh-server iproute2 iputils-ping nftables

@@ -210,3 +210,18 @@ def test_fails_when_used_inside(tmp_path: Path) -> None:
     )
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"error: shell works outside of a local AWS only, this is inside {tmp_path}\n"
+
+
+@pytest.mark.parametrize("target", ["end", "status", "lint"])
+def test_fails_at_once_when_make_is_used_inside(tmp_path: Path, target: str) -> None:
+    """The set-up would begin anew there, with an empty cache and without internet."""
+    inside = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = ["make", "--no-print-directory", target]
+    result = subprocess.run(
+        command, cwd=REPOSITORY, env=inside, capture_output=True, text=True, check=False, timeout=10
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    refusal, of_make = result.stderr.splitlines()
+    assert refusal.startswith(f"error: make works outside of a local AWS only, this is inside {tmp_path}; ")
+    assert " *** " in of_make
+    assert not (tmp_path / "cache").exists()
