@@ -40,6 +40,13 @@ def test_from_the_master_without_a_person_with_the_clusters_own_key(cluster: Clu
     assert attempt(cluster, "deeplearning-master", f"test -z $SSH_AUTH_SOCK && {WORKER_HOP}", "-a").returncode == 0
 
 
+def test_fails_when_a_login_has_no_key(cluster: Cluster) -> None:
+    """At once, with no other way in to be tried: no password is asked for."""
+    refused = attempt(cluster, "deeplearning-master", "true", "-o", "PubkeyAuthentication=no")
+    assert refused.returncode == 255
+    assert "Permission denied (publickey)." in refused.stderr
+
+
 def test_fails_when_a_worker_wants_on_without_an_agent(cluster: Cluster) -> None:
     hop = WORKER_HOP.replace("worker2", "worker3")
     refused = attempt(cluster, "deeplearning-worker2", hop, "-a")
