@@ -52,6 +52,11 @@ def parse_nodes(text: str) -> int:
     return int(text)
 
 
+def parts(nodes: int) -> str:
+    """What so many nodes are."""
+    return f"a master and {nodes - 1} worker{'' if nodes == 2 else 's'}"
+
+
 def show_and_train(user: User, *, nodes: int, steps: Steps) -> None:
     with steps.step("ssh -A to the master: what every node knows"):
         user.write_ssh_config()
@@ -65,7 +70,7 @@ def show_and_train(user: User, *, nodes: int, steps: Steps) -> None:
 def run_demo(user: User, *, nodes: int, keep: bool, steps: Steps) -> None:
     with steps.step("cdk bootstrap (once an account and region)"):
         user.cdk("bootstrap")
-    with steps.step(f"cdk deploy: a master and {nodes - 1} workers, ready when each has signalled"):
+    with steps.step(f"cdk deploy: {parts(nodes)}, ready when each has signalled"):
         user.cdk(*deploy_arguments(nodes=nodes))
     try:
         show_and_train(user, nodes=nodes, steps=steps)

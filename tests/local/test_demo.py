@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from local.demo import parts
+
 REPOSITORY = Path(__file__).parents[2]
 
 DEADLINE_S = 400.0
@@ -40,3 +42,10 @@ def test_a_demo_that_was_killed_and_the_next_one() -> None:
     assert demo.returncode == 0, printed
     assert re.search(r"Validation-accuracy=0\.9[789]", printed)
     assert re.search(r"\d+\.\d s  cdk destroy\n", printed)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"), [(1, "a master and 0 workers"), (2, "a master and 1 worker"), (3, "a master and 2 workers")]
+)
+def test_what_so_many_nodes_are(nodes: int, text: str) -> None:
+    assert parts(nodes) == text
