@@ -15,6 +15,8 @@ from xml.sax.saxutils import escape
 from werkzeug.wrappers import Response
 
 Kind = Literal["throttle", "error"]
+SERVICES: Final = ("autoscaling", "cloudformation", "dynamodb", "ec2", "iam", "logs", "s3", "ssm", "sts")
+"""All that the local AWS has, as in a signature's scope."""
 FILE: Final = "api-faults.json"
 """Its name in the run's directory."""
 REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"

@@ -1,10 +1,13 @@
 """``local-aws fault``: break things by hand in the local AWS that one is in."""
 
 import argparse
+import math
 
+from local.aws.failures import SERVICES
 from local.errors import UsageError
 from local.faults.harness import SPOT_NOTICE_S, Faults
 
+LONGEST_NOTICE_S = 86400
 NODE = "instance id, host name, or the end of that: worker2, master"
 ON_ONE_NODE = {
     "kill": "all its processes end at once, as when its host crashes",
@@ -28,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         verbs.add_parser(verb, help=text).add_argument("node", metavar="NODE", help=NODE)
     notice = verbs.add_parser("spot-notice", help="its metadata service announces its end, and then it ends")
     notice.add_argument("node", metavar="NODE", help=NODE)
-    notice.add_argument("--seconds", type=float, default=SPOT_NOTICE_S, help="until then; by default 120, as on AWS")
+    notice.add_argument("--seconds", type=_seconds, default=SPOT_NOTICE_S, help="until then; by default 120, as on AWS")
     for verb, text in {"partition": "cut a node off, or two from each other", "reconnect": "undo that"}.items():
         cut = verbs.add_parser(verb, help=text)
         cut.add_argument("node", metavar="NODE", help=NODE)
@@ -36,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb, text in {"throttle": "throttling errors", "api-errors": "internal errors (HTTP 500)"}.items():
         refused = verbs.add_parser(verb, help=f"AWS's API answers nodes with {text}; 0 ends it")
         refused.add_argument(
-            "service", metavar="SERVICE", nargs="?", type=_service, default="all", help="ec2, dynamodb, ... or all"
+            "service", metavar="SERVICE", nargs="?", type=_service, default="all", help=f"{', '.join(SERVICES)} or all"
         )
         refused.add_argument("share", metavar="SHARE", nargs="?", type=_share, default=1.0, help="of the calls, 0 to 1")
         refused.add_argument("--node", help="of one node only")
@@ -50,16 +53,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _service(text: str) -> str | None:
     """None for all."""
-    if not text.isidentifier():
-        raise argparse.ArgumentTypeError(f"must be a service, like dynamodb, or all, got {text}")
+    if text not in (*SERVICES, "all"):
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(SERVICES)} or all, got {text!r}")
     return None if text == "all" else text
 
 
 def _share(text: str) -> float:
-    share = float(text)
+    share = _number(text)
     if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text!r}")
     return share
+
+
+def _seconds(text: str) -> float:
+    seconds = _number(text)
+    if not 0 <= seconds <= LONGEST_NOTICE_S:
+        raise argparse.ArgumentTypeError(f"must be seconds from 0 to {LONGEST_NOTICE_S}, got {text!r}")
+    return seconds
+
+
+def _number(text: str) -> float:
+    """Not a number for what is none: it is in no range."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def act(faults: Faults, options: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """Refused requests as a node's unmodified clients see them, and who is served all the same."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.aws.failures import ApiFault, Failures, write_faults
+from local.aws.failures import SERVICES, ApiFault, Failures, write_faults
 from tests.local.aws.harness import REGION, start_server
 
 NO_RETRIES = Config(retries={"total_max_attempts": 1})
@@ -23,6 +24,13 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "s3": lambda client: client.list_objects_v2(Bucket="bucket"),
     "ssm": lambda client: client.describe_parameters(),
 }
+
+
+def test_the_services_are_those_that_moto_is_installed_with() -> None:
+    requirements = Path(__file__).parents[3].joinpath("requirements-dev.txt").read_text()
+    found = re.search(r"^moto\[(.*)\]", requirements, re.MULTILINE)
+    assert found
+    assert {*SERVICES, "server"} == set(found[1].split(","))
 
 
 class Control:

@@ -60,6 +60,24 @@ def test_a_fault_with_more_to_say(line: str, call: object) -> None:
     assert calls(line) == [call]
 
 
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("throttle foo 0.5", "argument SERVICE: must be one of autoscaling, "),
+        ("api-errors 0.5", "dynamodb, ec2, iam, logs, s3, ssm, sts or all, got '0.5'"),
+        ("throttle ec2 much", "argument SHARE: must be a number from 0 to 1, got 'much'"),
+        ("throttle ec2 nan", "argument SHARE: must be a number from 0 to 1, got 'nan'"),
+        ("spot-notice worker2 --seconds inf", "argument --seconds: must be seconds from 0 to 86400, got 'inf'"),
+    ],
+)
+def test_fails_when_a_value_is_none_of_those_allowed(
+    line: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        calls(line)
+    assert problem in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("line", ["", "explode worker2", "kill", "throttle 0.5", "throttle ec2 2", "throttle ec2 -1"])
 def test_fails_when_a_line_makes_no_sense(line: str) -> None:
     with pytest.raises(SystemExit) as ended:
