@@ -8,20 +8,25 @@ from typing import Any
 
 import boto3
 
+from local.faults.nodes import NodeHandle, node_of
+from local.faults.slots import aliases, slots_by_cluster
+from local.faults.targets import GONE
+from local.node import is_frozen
 from local.watchers import lack_of_watchers
 
-COLUMNS = ("INSTANCE", "NAME", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
-GONE = ("shutting-down", "terminated")
+COLUMNS = ("INSTANCE", "NAME", "SLOT", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
 SHOWN_AFTER_END = timedelta(minutes=5)
 _ENDED = "User initiated (%Y-%m-%d %H:%M:%S %Z)"
 
 
-def node_state(run_dir: Path, instance_id: str) -> str:
+def node_state(node: NodeHandle) -> str:
     """How far a running instance has come: waiting for its turn, booting, or ready: its user data has run."""
-    node = run_dir / "nodes" / instance_id
-    if not node.exists():
+    if not node.directory.exists():
         return "waiting"
-    return "ready" if (node / f"disk/upper/var/lib/cloud/instances/{instance_id}/boot-finished").exists() else "booting"
+    if is_frozen(node.cgroup):
+        return "frozen"
+    booted = node.directory / f"disk/upper/var/lib/cloud/instances/{node.instance_id}/boot-finished"
+    return "ready" if booted.exists() else "booting"
 
 
 def duration(span: timedelta) -> str:
@@ -45,14 +50,15 @@ def is_shown(instance: Mapping[str, Any], now: datetime) -> bool:
     return now - ended < SHOWN_AFTER_END
 
 
-def row(instance: Mapping[str, Any], *, run_dir: Path, now: datetime) -> tuple[str, ...]:
+def row(instance: Mapping[str, Any], *, node: NodeHandle, slot: str, now: datetime) -> tuple[str, ...]:
     state, gone = instance["State"]["Name"], instance["State"]["Name"] in GONE
     tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
     return (
         instance["InstanceId"],
         tags.get("Name", "-"),
+        slot,
         state,
-        "-" if gone else node_state(run_dir, instance["InstanceId"]),
+        "-" if gone else node_state(node),
         instance.get("PrivateIpAddress") or "-",
         instance.get("PublicIpAddress") or "-",
         "-" if gone else duration(now - instance["LaunchTime"]),
@@ -72,7 +78,11 @@ def status_text(run_dir: Path, now: datetime) -> str:
     """The status of the local AWS that this process is in."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
     instances = [i for r in reservations for i in r["Instances"] if is_shown(i, now)]
-    rows = [row(i, run_dir=run_dir, now=now) for i in sorted(instances, key=lambda i: i["LaunchTime"])]
+    slots = aliases(slots_by_cluster(run_dir))
+    rows = [
+        row(i, node=node_of(run_dir, i["InstanceId"]), slot=slots.get(i["InstanceId"], "-"), now=now)
+        for i in sorted(instances, key=lambda i: i["LaunchTime"])
+    ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)
     lack = lack_of_watchers(waiting) if waiting else None
     return table(rows) + (f"nodes wait: {lack}\n" if lack else "")

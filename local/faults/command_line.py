@@ -23,6 +23,21 @@ ON_ONE_NODE = {
     "metadata-back": "its metadata service answers again",
 }
 
+DONE = {
+    "kill": "killed",
+    "terminate": "terminated",
+    "reboot": "rebooted",
+    "freeze": "froze",
+    "thaw": "thawed",
+    "kill-agent": "killed the agent of",
+    "rebalance-recommendation": "recommended a rebalance to",
+    "fill-disk": "filled the disk of",
+    "free-disk": "freed the disk of",
+    "metadata-outage": "cut off the metadata of",
+    "metadata-back": "gave metadata back to",
+}
+"""What was done, to be followed by the node."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The faults as verbs."""
@@ -81,32 +96,59 @@ def _number(text: str) -> float:
 
 
 def act(faults: Faults, options: argparse.Namespace) -> int:
-    """Do what the command line says. Raises LocalError."""
-    match options.fault:
-        case "heal":
-            faults.heal()
-        case "partition" | "reconnect":
-            getattr(faults, options.fault)(options.node, options.other)
-        case "spot-notice":
-            faults.spot_notice(options.node, seconds=options.seconds)
-        case "throttle" | "api-errors":
-            _refuse_requests(faults, options)
-        case "api-outage":
-            if options.node and options.refuse:
-                raise UsageError("--refuse is for all nodes")
-            faults.api_outage(options.node, refuse=options.refuse)
-        case "api-back":
-            faults.api_back(options.node)
-        case verb:
-            getattr(faults, verb.replace("-", "_"))(options.node)
+    """Do what the command line says, and say what was done. Raises LocalError."""
+    print(_act(faults, options))
     return 0
 
 
-def _refuse_requests(faults: Faults, options: argparse.Namespace) -> None:
+def _act(faults: Faults, options: argparse.Namespace) -> str:
+    match options.fault:
+        case "heal":
+            faults.heal()
+            return "healed all that can be undone"
+        case "throttle" | "api-errors":
+            return _refuse_requests(faults, options)
+        case "api-outage" | "api-back":
+            return _cut_api(faults, options)
+        case "partition" | "reconnect":
+            return _cut_nodes(faults, options)
+    node = faults.target(options.node)
+    if options.fault == "spot-notice":
+        faults.spot_notice(node.instance_id, seconds=options.seconds)
+        return f"gave notice to {node}: it ends in {options.seconds:g} s"
+    getattr(faults, options.fault.replace("-", "_"))(node.instance_id)
+    return f"{DONE[options.fault]} {node}"
+
+
+def _cut_nodes(faults: Faults, options: argparse.Namespace) -> str:
+    node = faults.target(options.node)
+    other = faults.target(options.other) if options.other else None
+    getattr(faults, options.fault)(node.instance_id, other.instance_id if other else None)
+    if options.fault == "partition":
+        return f"cut off {node} from {other or 'everybody'}"
+    return f"reconnected {node} with {other or 'everybody'}"
+
+
+def _cut_api(faults: Faults, options: argparse.Namespace) -> str:
+    if options.fault == "api-outage" and options.node and options.refuse:
+        raise UsageError("--refuse is for all nodes")
+    node = faults.target(options.node) if options.node else None
+    name, who = node.instance_id if node else None, node or "all nodes"
+    if options.fault == "api-outage":
+        faults.api_outage(name, refuse=options.refuse)
+        return f"cut off {who} from AWS's API"
+    faults.api_back(name)
+    return f"gave AWS's API back to {who}"
+
+
+def _refuse_requests(faults: Faults, options: argparse.Namespace) -> str:
     throttles = options.fault == "throttle"
+    node = faults.target(options.node) if options.node else None
+    name, scope = node.instance_id if node else None, f"{options.service or 'all'} for {node or 'all nodes'}"
     if options.share == 0:
         stop = faults.stop_throttling if throttles else faults.stop_api_errors
-        stop(options.service, name=options.node)
-    else:
-        start = faults.throttle if throttles else faults.api_errors
-        start(options.service, share=options.share, name=options.node, seed=options.seed)
+        stop(options.service, name=name)
+        return f"ended {options.fault} {scope}"
+    start = faults.throttle if throttles else faults.api_errors
+    start(options.service, share=options.share, name=name, seed=options.seed)
+    return f"{'throttled' if throttles else 'broke'} {options.share:.4g} of the calls to {scope}"

@@ -14,6 +14,7 @@ from local.errors import LocalError
 from local.faults import api, disk, network, power
 from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.slots import resolve, slots_by_cluster
+from local.faults.targets import Target, find_target
 from local.network import API_PORT
 from local.notices import announce_interruption, recommend_rebalance
 
@@ -36,6 +37,10 @@ class Faults:
         """The node that a name means now; it may have ended when it is named by its id."""
         clusters = {} if name.startswith("i-") else slots_by_cluster(self._run_dir)
         return node_of(self._run_dir, resolve(name, clusters))
+
+    def target(self, name: str) -> Target:
+        """The same in words, of an instance that has not ended."""
+        return find_target(self._run_dir, name)
 
     def slots(self, cluster: str) -> dict[int, str]:
         """Which instance holds which slot of a cluster now, as its nodes say; empty before any has joined."""

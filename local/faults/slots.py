@@ -25,6 +25,16 @@ def slot_of_alias(name: str) -> int:
     raise UsageError(f"a node is named {worker_host(2)}, worker2, master or i-..., got {name!r}")
 
 
+def alias_of_slot(slot: int) -> str:
+    """What a slot is called for short."""
+    return "master" if slot == 1 else f"worker{slot}"
+
+
+def aliases(clusters: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
+    """What each instance that holds a slot is called for short."""
+    return {instance_id: alias_of_slot(slot) for slots in clusters.values() for slot, instance_id in slots.items()}
+
+
 def newest(states: Iterable[State]) -> State | None:
     """The state that knows the latest membership: a node that is cut off still claims its old slot."""
     return max(states, key=lambda state: int(state["generation"]), default=None)

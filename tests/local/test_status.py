@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from local.faults.nodes import NodeHandle
 from local.status import duration, is_shown, node_state, row, table
 
 NOW = datetime(2026, 5, 6, 12, 0, 0, tzinfo=timezone.utc)
@@ -20,20 +21,34 @@ def instance(state: str, reason: str = "") -> dict[str, Any]:
     }
 
 
+def node(directory: Path) -> NodeHandle:
+    return NodeHandle(instance_id="i-1", directory=directory / "i-1", cgroup=directory / "cgroup")
+
+
 def test_a_node_waits_then_boots_then_is_ready(tmp_path: Path) -> None:
-    assert node_state(tmp_path, "i-1") == "waiting"
-    finished = tmp_path / "nodes/i-1/disk/upper/var/lib/cloud/instances/i-1/boot-finished"
-    (tmp_path / "nodes/i-1").mkdir(parents=True)
-    assert node_state(tmp_path, "i-1") == "booting"
+    assert node_state(node(tmp_path)) == "waiting"
+    finished = tmp_path / "i-1/disk/upper/var/lib/cloud/instances/i-1/boot-finished"
+    (tmp_path / "i-1").mkdir()
+    assert node_state(node(tmp_path)) == "booting"
     finished.parent.mkdir(parents=True)
     finished.touch()
-    assert node_state(tmp_path, "i-1") == "ready"
+    assert node_state(node(tmp_path)) == "ready"
+
+
+def test_a_node_that_hangs_is_frozen(tmp_path: Path) -> None:
+    (tmp_path / "i-1").mkdir()
+    (tmp_path / "cgroup").mkdir()
+    events = tmp_path / "cgroup/cgroup.events"
+    events.write_text("populated 1\nfrozen 1\n")
+    assert node_state(node(tmp_path)) == "frozen"
+    events.write_text("populated 1\nfrozen 0\n")
+    assert node_state(node(tmp_path)) == "booting"
 
 
 def test_a_table(tmp_path: Path) -> None:
-    assert table([row(instance("running"), run_dir=tmp_path, now=NOW)]) == (
-        "INSTANCE  NAME    STATE    NODE     ADDRESS   PUBLIC ADDRESS  UP\n"
-        "i-1       master  running  waiting  10.0.0.4  -               1 min 15 s\n"
+    assert table([row(instance("running"), node=node(tmp_path), slot="worker2", now=NOW)]) == (
+        "INSTANCE  NAME    SLOT     STATE    NODE     ADDRESS   PUBLIC ADDRESS  UP\n"
+        "i-1       master  worker2  running  waiting  10.0.0.4  -               1 min 15 s\n"
     )
     assert table([]) == "no instances\n"
 

@@ -5,7 +5,8 @@ import pytest
 
 from local.errors import UsageError
 from local.faults import Faults
-from local.faults.command_line import ON_ONE_NODE, act, add_arguments
+from local.faults.command_line import DONE, ON_ONE_NODE, act, add_arguments
+from local.faults.targets import Target
 
 ALL = (None,)
 
@@ -21,6 +22,9 @@ class Recorder:
             raise AttributeError(name)
         return lambda *arguments, **named: self.calls.append((name, arguments, named))
 
+    def target(self, name: str) -> Target:
+        return Target(instance_id=f"i-{name}", alias=name, address="10.0.1.4")
+
 
 def calls(line: str) -> list[Any]:
     parser = argparse.ArgumentParser()
@@ -31,33 +35,54 @@ def calls(line: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("verb", ON_ONE_NODE)
-def test_a_fault_of_one_node(verb: str) -> None:
-    assert calls(f"{verb} worker2") == [(verb.replace("-", "_"), ("worker2",), {})]
+def test_a_fault_of_one_node(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert calls(f"{verb} worker2") == [(verb.replace("-", "_"), ("i-worker2",), {})]
+    assert capsys.readouterr().out == f"{DONE[verb]} worker2 (i-worker2, 10.0.1.4)\n"
 
 
 @pytest.mark.parametrize(
     ("line", "call"),
     [
         ("heal", ("heal", (), {})),
-        ("partition worker2", ("partition", ("worker2", None), {})),
-        ("reconnect worker2 master", ("reconnect", ("worker2", "master"), {})),
-        ("spot-notice worker2", ("spot_notice", ("worker2",), {"seconds": 120.0})),
-        ("spot-notice worker2 --seconds 5", ("spot_notice", ("worker2",), {"seconds": 5.0})),
+        ("partition worker2", ("partition", ("i-worker2", None), {})),
+        ("reconnect worker2 master", ("reconnect", ("i-worker2", "i-master"), {})),
+        ("spot-notice worker2", ("spot_notice", ("i-worker2",), {"seconds": 120.0})),
+        ("spot-notice worker2 --seconds 5", ("spot_notice", ("i-worker2",), {"seconds": 5.0})),
         ("throttle", ("throttle", ALL, {"share": 1.0, "name": None, "seed": 0})),
         ("throttle ec2 0.3", ("throttle", ("ec2",), {"share": 0.3, "name": None, "seed": 0})),
         ("throttle all 0", ("stop_throttling", ALL, {"name": None})),
         (
             "api-errors s3 --node worker2 --seed 4",
-            ("api_errors", ("s3",), {"share": 1.0, "name": "worker2", "seed": 4}),
+            ("api_errors", ("s3",), {"share": 1.0, "name": "i-worker2", "seed": 4}),
         ),
         ("api-errors s3 0", ("stop_api_errors", ("s3",), {"name": None})),
         ("api-outage", ("api_outage", ALL, {"refuse": False})),
         ("api-outage --refuse", ("api_outage", ALL, {"refuse": True})),
-        ("api-back worker2", ("api_back", ("worker2",), {})),
+        ("api-back worker2", ("api_back", ("i-worker2",), {})),
     ],
 )
 def test_a_fault_with_more_to_say(line: str, call: object) -> None:
     assert calls(line) == [call]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("kill worker2", "killed worker2 (i-worker2, 10.0.1.4)"),
+        ("heal", "healed all that can be undone"),
+        ("partition worker2", "cut off worker2 (i-worker2, 10.0.1.4) from everybody"),
+        ("reconnect worker2 master", "reconnected worker2 (i-worker2, 10.0.1.4) with master (i-master, 10.0.1.4)"),
+        ("spot-notice worker2 --seconds 5", "gave notice to worker2 (i-worker2, 10.0.1.4): it ends in 5 s"),
+        ("throttle dynamodb 0.5", "throttled 0.5 of the calls to dynamodb for all nodes"),
+        ("api-errors all 0.2 --node master", "broke 0.2 of the calls to all for master (i-master, 10.0.1.4)"),
+        ("throttle dynamodb 0", "ended throttle dynamodb for all nodes"),
+        ("api-outage", "cut off all nodes from AWS's API"),
+        ("api-back worker2", "gave AWS's API back to worker2 (i-worker2, 10.0.1.4)"),
+    ],
+)
+def test_what_was_done_is_said_in_one_line(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    calls(line)
+    assert capsys.readouterr().out == f"{said}\n"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from local.errors import LocalError, UsageError
-from local.faults.slots import newest, resolve, slot_of_alias
+from local.faults.slots import aliases, newest, resolve, slot_of_alias
 
 CLUSTERS = {"one": {1: "i-1", 2: "i-2"}, "two": {1: "i-5"}}
 
@@ -35,3 +35,7 @@ def test_fails_when_a_name_leads_to_nobody_or_to_several() -> None:
 def test_the_best_informed_node_is_believed() -> None:
     assert newest([{"generation": 2}, {"generation": 11}, {"generation": 3}]) == {"generation": 11}
     assert newest([]) is None
+
+
+def test_who_holds_a_slot_is_called_after_it() -> None:
+    assert aliases(CLUSTERS) == {"i-1": "master", "i-2": "worker2", "i-5": "master"}

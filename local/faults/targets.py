@@ -1,0 +1,46 @@
+"""The instance that a name means, in words: so that whoever breaks something reads what was broken."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+
+from local.errors import LocalError
+from local.faults.slots import aliases, resolve, slots_by_cluster
+
+GONE = ("shutting-down", "terminated")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """An instance that a fault is for."""
+
+    instance_id: str
+    alias: str | None
+    """Its slot's, if it holds one."""
+    address: str
+
+    def __str__(self) -> str:
+        if self.alias is None:
+            return f"{self.instance_id} ({self.address})"
+        return f"{self.alias} ({self.instance_id}, {self.address})"
+
+
+def find_target(run_dir: Path, name: str) -> Target:
+    """The instance that a name means now. Raises LocalError, also when it has ended."""
+    return target_of(name, slots_by_cluster(run_dir))
+
+
+def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> Target:
+    instance_id = resolve(name, clusters)
+    # By a filter, which finds nothing where a list of ids would be an error.
+    answer = boto3.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])
+    found = [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
+    if not found:
+        raise LocalError(f"no instance is {instance_id}")
+    state = found[0]["State"]["Name"]
+    if state in GONE:
+        raise LocalError(f"{name}{'' if name == instance_id else f' ({instance_id})'} is {state}")
+    alias, address = aliases(clusters).get(instance_id), found[0].get("PrivateIpAddress", "no address")
+    return Target(instance_id=instance_id, alias=alias, address=address)

@@ -1,0 +1,43 @@
+"""What a name means in words, with a local AWS's EC2 that knows some instances."""
+
+from collections.abc import Iterator
+
+import boto3
+import moto
+import pytest
+
+from local.errors import LocalError
+from local.faults.targets import target_of
+
+
+@pytest.fixture
+def instance_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name, value in {
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with moto.mock_aws():
+        run = boto3.client("ec2").run_instances(
+            ImageId="ami-12c6146b", MinCount=1, MaxCount=1, PrivateIpAddress="172.31.0.9"
+        )
+        yield run["Instances"][0]["InstanceId"]
+
+
+def test_a_node_is_shown_with_its_slot_its_instance_and_its_address(instance_id: str) -> None:
+    clusters = {"one": {1: "i-1", 2: instance_id}}
+    for name in ("worker2", "deeplearning-worker2", instance_id):
+        assert str(target_of(name, clusters)) == f"worker2 ({instance_id}, 172.31.0.9)"
+
+
+def test_an_instance_without_a_slot_is_shown_too(instance_id: str) -> None:
+    assert str(target_of(instance_id, {})) == f"{instance_id} (172.31.0.9)"
+
+
+def test_fails_when_there_is_no_such_instance_or_it_has_ended(instance_id: str) -> None:
+    with pytest.raises(LocalError, match="no instance is i-0123"):
+        target_of("i-0123", {})
+    boto3.client("ec2").terminate_instances(InstanceIds=[instance_id])
+    with pytest.raises(LocalError, match=rf"^worker2 \({instance_id}\) is terminated$"):
+        target_of("worker2", {"one": {2: instance_id}})
