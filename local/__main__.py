@@ -7,7 +7,10 @@ python -m local demo NODES [--keep]   the main job inside a fresh local AWS, whi
 python -m local enter [RUN] [-- COMMAND]   a shell, or a command, inside one that is up
 python -m local end [RUN]             end one that is up
 python -m local status [RUN]          the instances of all that are up, or of one
-python -m local fault FAULT ...       break something, inside one only (`local-aws fault --help`)
+
+Inside one:
+local-aws status                      its instances
+local-aws fault FAULT ...             break something in it
 """
 
 import argparse
@@ -17,6 +20,7 @@ import signal
 import subprocess
 import sys
 from types import FrameType
+from typing import NoReturn
 
 from local import by_hand
 from local.demo import parse_nodes
@@ -28,9 +32,25 @@ from local.sandbox import run_cgroup, run_directory, run_in_sandbox
 from local.status import print_status
 from local.watchers import lack_of_watchers
 
+OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
 
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m local", allow_abbrev=False)
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; {self.prog} --help says more")
+
+
+def _parser_inside() -> _Parser:
+    """What ``local-aws`` can do."""
+    parser = _Parser(prog="local-aws", allow_abbrev=False)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("status", help="the instances of this local AWS")
+    command_line.add_arguments(verbs.add_parser("fault", help="break something in it"))
+    return parser
+
+
+def _parser_outside() -> _Parser:
+    parser = _Parser(prog="python -m local", allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("image", help="build the node image")
     verbs.add_parser("run", help="run a command inside a fresh local AWS")
@@ -47,7 +67,17 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         verbs.add_parser(verb, help=text).add_argument(
             "run", nargs="?", metavar="RUN", help="its name or the start of it"
         )
-    command_line.add_arguments(verbs.add_parser("fault", help="break something, inside a local AWS"))
+    return parser
+
+
+def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
+    """The command line, for where it is typed. Raises UsageError."""
+    verb = next(iter(arguments), None)
+    if inside and verb in OUTSIDE_ONLY:
+        raise UsageError(f"{verb} works outside of a local AWS only, this is inside {inside}")
+    if not inside and verb == "fault":
+        raise UsageError("fault works inside a local AWS only: make enter, then local-aws fault")
+    parser = _parser_inside() if inside else _parser_outside()
     words, command = _split(arguments)
     options = parser.parse_args(words)
     if bool(command) != (options.verb == "run") and options.verb != "enter":
@@ -89,6 +119,17 @@ def _status(name: str | None) -> int:
     return 0
 
 
+def _end(name: str | None) -> int:
+    """Nothing to be ended is as good as ended."""
+    if name is None and not all_runs():
+        print("no local AWS is up")
+        return 0
+    run = pick_run(name)
+    end_run(run)
+    print(f"local AWS {run.name} has ended")
+    return 0
+
+
 def _image() -> int:
     print("\n".join(map(str, image_layers())))
     return 0
@@ -108,18 +149,8 @@ def _act(options: argparse.Namespace) -> int:
         case "enter":
             return by_hand.enter_again(pick_run(options.run), options.command)
         case "end":
-            end_run(pick_run(options.run))
-            return 0
+            return _end(options.run)
     return _status(options.run)
-
-
-def _refuse(options: argparse.Namespace) -> None:
-    if os.geteuid() != 0:
-        raise LocalError("the local AWS makes network namespaces and containers: run as root")
-    if options.verb == "fault":
-        raise UsageError("fault works inside a local AWS only: make enter, then local-aws fault")
-    if INSIDE in os.environ:
-        raise UsageError(f"{options.verb} works outside of a local AWS only, this is inside {os.environ[INSIDE]}")
 
 
 def _stop(signum: int, _frame: FrameType | None) -> None:
@@ -127,15 +158,16 @@ def _stop(signum: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    options = _parse(sys.argv[1:])
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _stop)
     try:
-        if INSIDE in os.environ and options.verb in ("status", "fault"):
+        options = _parse(sys.argv[1:], inside=os.environ.get(INSIDE))
+        if INSIDE in os.environ:
             return print_status() if options.verb == "status" else command_line.act(Faults.here(), options)
-        _refuse(options)
+        if os.geteuid() != 0:
+            raise LocalError("the local AWS makes network namespaces and containers: run as root")
         return _act(options)
     except LocalError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -184,6 +184,8 @@ def test_one_whose_command_fails_is_kept_to_be_looked_at() -> None:
     [
         (("enter", "zzz"), "error: no single local AWS is called 'zzz', up are: "),
         (("demo", "abc"), "error: NODES must be a whole number, at least 1, got 'abc'\n"),
+        (("fault", "heal"), "error: fault works inside a local AWS only: make enter, then local-aws fault\n"),
+        (("explode",), "error: argument verb: invalid choice: 'explode' (choose from "),
         (("demo", "0"), "error: NODES must be a whole number, at least 1, got '0'\n"),
     ],
 )
@@ -203,22 +205,65 @@ def test_keep_reaches_the_demo() -> None:
     assert "--keep" not in recipe("KEEP=0")
 
 
-def test_fails_when_used_inside(tmp_path: Path) -> None:
-    inside = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path)}
-    result = subprocess.run(
-        [*LOCAL, "shell"], cwd=REPOSITORY, env=inside, capture_output=True, text=True, check=False, timeout=DEADLINE_S
-    )
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("shell", "shell works outside of a local AWS only, this is inside {inside}\n"),
+        ("end", "end works outside of a local AWS only, this is inside {inside}\n"),
+        ("fault kil worker2", "argument FAULT: invalid choice: 'kil' (choose from "),
+        ("fault kill", "the following arguments are required: NODE; local-aws fault kill --help says more\n"),
+        ("explode", "argument verb: invalid choice: 'explode' (choose from "),
+    ],
+)
+def test_fails_with_one_line_inside(tmp_path: Path, line: str, error: str) -> None:
+    result = inside(tmp_path, *line.split())
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"error: shell works outside of a local AWS only, this is inside {tmp_path}\n"
+    assert result.stderr.startswith(f"error: {error.format(inside=tmp_path)}")
+    assert result.stderr.count("\n") == 1
+    assert "python -m local" not in result.stderr
+
+
+def test_the_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
+    helped = inside(tmp_path, "--help").stdout
+    assert helped.startswith("usage: local-aws [-h] {status,fault}")
+    assert "demo" not in helped
+
+
+def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `local-aws` does where LOCAL_AWS_DIR is set."""
+    return subprocess.run(
+        ["local/bin/local-aws", *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "LOCAL_AWS_DIR": str(run_dir)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+
+
+def test_ending_says_what_it_ended_and_that_there_is_nothing_to_end(run: Run, tmp_path: Path) -> None:
+    ended = local("end")
+    assert (ended.returncode, ended.stdout) == (0, f"local AWS {run.name} has ended\n")
+    nothing = subprocess.run(
+        [*LOCAL, "end"],
+        cwd=REPOSITORY,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "no local AWS is up\n", "")
 
 
 @pytest.mark.parametrize("target", ["end", "status", "lint"])
 def test_fails_at_once_when_make_is_used_inside(tmp_path: Path, target: str) -> None:
     """The set-up would begin anew there, with an empty cache and without internet."""
-    inside = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = ["make", "--no-print-directory", target]
     result = subprocess.run(
-        command, cwd=REPOSITORY, env=inside, capture_output=True, text=True, check=False, timeout=10
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=10
     )
     assert (result.returncode, result.stdout) == (2, "")
     refusal, of_make = result.stderr.splitlines()
