@@ -70,6 +70,9 @@ def test_a_shell_has_what_a_user_needs(shell: Terminal) -> None:
     shell.expect(r"demo \(ED25519\)")
     shell.expect("no instances")
     assert len(set(shell.expect(r"(/\S+/home) (/\S+/home)\n").groups())) == 1
+    shell.type("aws --version; aws ec2 describe-key-pairs --query 'KeyPairs[].KeyName' --output text\n")
+    shell.expect(r"aws-cli/1\.\S+ ")
+    shell.expect("\ndemo\n")
     shell.type(CTRL_D)
     shell.expect("code 0")
 
