@@ -92,6 +92,7 @@ def greeting(run: Run) -> str:
     return f"""\
 Local AWS {run.name}. The key pair {KEY_NAME!r} is in EC2 and in your SSH agent, your address is {USER_ADDRESS}.
 ~/.cdk.json has settings for here: {settings}
+They come before those in cdk.json's "cluster" object; -c name=value comes before both.
 
   cdk bootstrap
   cdk deploy -c worker_count=2

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from local.by_hand import greeting
 from local.runs import Run, all_runs
 from local.sandbox import sweep
 from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
@@ -160,6 +161,11 @@ def test_of_several_one_is_named(run: Run) -> None:
     assert local("end", second.name).returncode == 0
     assert run.directory.exists()
     assert not second.directory.exists()
+
+
+def test_the_greeting_says_which_settings_come_first() -> None:
+    run = Run(directory=Path("/run/3f2a"), owner=1, sandbox=1, checkout=REPOSITORY, variables={})
+    assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in greeting(run)
 
 
 @pytest.mark.usefixtures("clean_machine")
