@@ -52,7 +52,7 @@ def is_frozen(cgroup: Path) -> bool:
     """Whether a node hangs: no process of it runs, until it is thawed."""
     try:
         return "frozen 1" in (cgroup / "cgroup.events").read_text()
-    except FileNotFoundError:
+    except OSError:  # it has ended, or has not begun
         return False
 
 
