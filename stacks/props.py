@@ -15,7 +15,7 @@ from typing import Any, Final
 from stacks import checks, instances
 from stacks.checks import SettingsError, require, shown
 
-__all__ = ["SETTINGS", "ClusterProps", "SettingsError"]
+__all__ = ["SETTINGS", "ClusterProps", "SettingsError", "shown"]
 
 _CDK_OWN_KEYS: Final = frozenset({"acknowledged-issue-numbers", "cdk-migrate", "cli-telemetry"})
 _CDK_OWN_PREFIXES: Final = ("@", "aws:", "aws-cdk:")

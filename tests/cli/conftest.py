@@ -1,6 +1,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -24,6 +25,14 @@ class Fleet:
 
 
 Deploy = Callable[..., Fleet]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without a .cdk.json of somebody's."""
+    directory = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(directory))
+    return directory
 
 
 @pytest.fixture(scope="session")

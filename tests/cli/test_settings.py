@@ -31,12 +31,40 @@ def test_the_command_line_goes_over_the_app_and_that_over_the_look_ups(tmp_path:
     assert (props.worker_count, props.key_name) == (2, "x=y")
 
 
+def test_the_users_own_settings_lie_beneath_the_apps_name_by_name(tmp_path: Path, home: Path) -> None:
+    user = {"key_name": "me", "worker_count": 5, "tags": {"team": "vision", "who": "me"}}
+    own = {"cluster": user, "@aws-cdk/a": "user", "@aws-cdk/b": "user", "@aws-cdk/c": "user"}
+    (home / ".cdk.json").write_text(json.dumps({"app": "x", "context": own}))
+    app = {"context": {"cluster": {"worker_count": 2, "tags": {"who": "us"}}, "@aws-cdk/a": "app"}}
+    context = read_context(write(tmp_path, app, {"@aws-cdk/b": "looked up"}))
+    assert [context[f"@aws-cdk/{name}"] for name in "abc"] == ["app", "looked up", "user"]
+    props = read_props(context)
+    assert (props.worker_count, props.key_name, props.tags) == (2, "me", {"team": "vision", "who": "us"})
+
+
+def test_what_is_no_object_replaces_the_users_object(tmp_path: Path, home: Path) -> None:
+    (home / ".cdk.json").write_text('{"context": {"cluster": {"key_name": "me"}}}')
+    assert read_context(write(tmp_path, {"context": {"cluster": None}})) == {"cluster": None}
+
+
+def test_fails_when_the_users_file_is_wrong(tmp_path: Path, home: Path) -> None:
+    (home / ".cdk.json").write_text('{"context": "x"}')
+    with pytest.raises(UsageError, match=r"\.cdk\.json must have an object as its context, got 'x'"):
+        read_context(write(tmp_path, {}))
+
+
+def test_no_context_at_all_is_none(tmp_path: Path) -> None:
+    assert read_context(write(tmp_path, {"context": None})) == {}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "cdk.json cannot be read as JSON"),
         ("[]", "cdk.json must be a JSON object, got []"),
         ('{"context": 1}', "cdk.json must have an object as its context, got 1"),
+        ("[" * 100_000, "cdk.json cannot be read as JSON: it is nested too deeply"),
+        (f"[{'1,' * 9999}1]", "cdk.json must be a JSON object, got [1, 1,"),
     ],
 )
 def test_fails_when_cdk_json_is_wrong(tmp_path: Path, text: str, message: str) -> None:
@@ -44,6 +72,7 @@ def test_fails_when_cdk_json_is_wrong(tmp_path: Path, text: str, message: str) -
     with pytest.raises(UsageError) as caught:
         read_context(tmp_path)
     assert message in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 def test_fails_where_there_is_no_app(tmp_path: Path) -> None:
