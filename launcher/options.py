@@ -1,6 +1,7 @@
 """The command line of ``launch``, turned into one Job."""
 
 import argparse
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from launcher.ranks import RANK_VARIABLES
 LAUNCHERS = ("ssh",)
 MOST_RANKS_PER_NODE = 256
 """More than any machine has GPUs; stops a slip of the keyboard from starting thousands."""
+
+MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +105,8 @@ def _ranks_per_node(count: str | None, environ: Mapping[str, str]) -> int:
 
 
 def _whole_number(text: str, *, name: str, least: int) -> int:
+    if len(text) > MOST_DIGITS and text.isdigit():  # Python itself refuses to read thousands of them
+        raise UsageError(f"{name} must have at most {MOST_DIGITS} digits, got {reprlib.repr(text)}")
     if not text.isascii() or not text.isdigit() or int(text) < least:
         raise UsageError(f"{name} must be a whole number of at least {least}, got {text!r}")
     return int(text)

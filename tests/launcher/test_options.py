@@ -69,6 +69,8 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         ("-n 4 python x", "-n must be at most 3, the hosts in the hosts file, got 4"),
         ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
         ("-n two python x", "-n must be a whole number of at least 1, got 'two'"),
+        (f"-n {'7' * 5000} python x", "-n must have at most 9 digits, got '777777777777...7777777777777'"),
+        (f"--nproc-per-node {'7' * 5000} x y", "--nproc-per-node must have at most 9 digits, got '7777"),
         ("-n", "argument -n/--num-workers: expected one argument"),
         ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number of at least 1, got '0'"),
         ("--env =b x y", "--env must be KEY:VALUE or KEY, got '=b'"),
