@@ -123,9 +123,9 @@ _GPU_FAMILIES: Final[Mapping[str, _GpuFamily]] = {
 
 _CPU_NAME: Final = re.compile(
     r"(?P<family>[cmr][5-9]|t[23])(?P<options>[a-z]*)(?:-flex)?\."
-    r"(?:(?P<small>nano|micro|small|medium|large)|(?P<times>[1-9]\d*)?xlarge|metal-(?P<metal>[1-9]\d*)xl)"
+    r"(?:(?P<small>nano|micro|small|medium|large)|(?P<times>[1-9][0-9]{0,2})?xlarge|metal-(?P<metal>[1-9][0-9]{0,2})xl)"
 )
-_ARM_NAME: Final = re.compile(r"(?:a1|t4g|[a-z]{1,3}\d+g[a-z]*|p6e-gb[23]00)\..+")
+_ARM_NAME: Final = re.compile(r"(?:a1|t4g|[a-z]{1,3}[0-9]+g[a-z]*|p6e-gb[23]00)\..+")
 _COMMON_CPU_SIZES: Final = ("large", "xlarge", *(f"{times}xlarge" for times in (2, 4, 8, 12, 16, 24)))
 _SMALL_VCPUS: Final = {"nano": 1, "micro": 1, "small": 1, "medium": 1, "large": 2}
 

@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -73,12 +73,17 @@ class ClusterProps:
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> "ClusterProps":
         """Read the settings from the CDK's context: its ``cluster`` object, then single keys over it."""
-        cluster = context.get("cluster") or {}
+        cluster = context.get("cluster")
+        if cluster is None:
+            cluster = {}
         if not isinstance(cluster, Mapping):
             raise SettingsError(f"cluster must be an object of settings, got {shown(cluster)}")
         single = {k: v for k, v in context.items() if k != "cluster" and not _belongs_to_cdk(k)}
         settings = {**cluster, **single}
         for key in settings:
+            if key.isdecimal() and key in context:
+                # What the CDK's command line makes of a list or a text.
+                raise SettingsError(f'unknown setting {shown(key)}: the "context" of cdk.json must be an object')
             if key not in SETTINGS:
                 raise SettingsError(f"unknown setting {shown(key)}{_did_you_mean(key, SETTINGS)}")
         given: dict[str, Any] = {
@@ -191,11 +196,18 @@ def _parse_tags(value: Any) -> dict[str, str]:
 def _tags_from_text(text: str) -> Any:
     if text.lstrip().startswith("{"):
         try:
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=_tags_from_pairs)
         except (ValueError, RecursionError):
             raise SettingsError(f"tags must be valid JSON or k=v,k2=v2, got {shown(text)}") from None
     pairs = [pair.partition("=") for pair in text.split(",")]
     require(all(equals for _, equals, _ in pairs), "tags", text, "JSON or k=v,k2=v2")
-    tags = {key.strip(): value.strip() for key, _, value in pairs}
-    require(len(tags) == len(pairs), "tags", text, "one value a name")
+    return _tags_from_pairs([(key.strip(), value.strip()) for key, _, value in pairs])
+
+
+def _tags_from_pairs(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    tags: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in tags:
+            raise SettingsError(f"tag {shown(key)} must have one value, got {shown(tags[key])} and {shown(value)}")
+        tags[key] = value
     return tags

@@ -13,6 +13,10 @@ def test_defaults_make_a_cluster() -> None:
     assert ClusterProps.from_context({}) == ClusterProps()
 
 
+def test_a_cluster_that_is_null_makes_the_default_one() -> None:
+    assert ClusterProps.from_context({"cluster": None}) == ClusterProps()
+
+
 def test_single_keys_override_the_cluster_object() -> None:
     context = {
         "cluster": {"worker_count": 2, "instance_type": "g5.xlarge", "tags": {"team": "vision"}},
@@ -60,6 +64,11 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"cluster": {"KeyName": "k"}}, "unknown setting 'KeyName', did you mean key_name?"),
         ({"zzz": 1}, "unknown setting 'zzz', settings are cluster_name, instance_type"),
         ({"cluster": 3}, "cluster must be an object of settings, got 3"),
+        ({"cluster": []}, r"cluster must be an object of settings, got \[\]"),
+        ({"cluster": 0}, "cluster must be an object of settings, got 0"),
+        ({"cluster": False}, "cluster must be an object of settings, got False"),
+        ({"cluster": ""}, "cluster must be an object of settings, got ''"),
+        ({"0": "x"}, "unknown setting '0': the \"context\" of cdk.json must be an object"),
         ({"cluster_name": "1st"}, "cluster_name must be a letter, then .*, got '1st'"),
         ({"cluster_name": "a" * 64}, "cluster_name must be .* at most 63"),
         ({"cluster_name": "ends\n"}, "cluster_name must be"),
@@ -109,6 +118,11 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"instance_type": "p2.xlarge"}, "instance_type p2.xlarge needs ami: .*K80.* g6.xlarge"),
         ({"instance_type": "m7g.large"}, "instance_type 'm7g.large' is ARM and the default AMI is x86_64"),
         ({"instance_type": "big", "ami": "/a"}, "instance_type must be like g6.xlarge, got 'big'"),
+        (
+            {"instance_type": "c5.1٢xlarge"},
+            "instance_type must be like g6.xlarge, did you mean c5.16xlarge?, got 'c5.1٢xlarge'",
+        ),
+        ({"instance_type": f"c5.{'9' * 5000}xlarge"}, "instance_type must be like g6.xlarge, got 'c5.999"),
         ({"tags": "team"}, "tags must be JSON or k=v,k2=v2, got 'team'"),
         ({"tags": "{"}, "tags must be valid JSON or k=v,k2=v2, got '{'"),
         ({"tags": ["a"]}, "tags must be an object of names and values"),
@@ -119,7 +133,8 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"tags": {"": "c"}}, "the name of a tag must be 1 to 128 characters, got ''"),
         ({"tags": {"line": "a\nb"}}, "tag 'line' must be letters, digits, spaces"),
         ({"tags": {"Team": "a", "team": "b"}}, "tags 'Team' and 'team' differ only in case: use one of them"),
-        ({"tags": "team=a,team=b"}, "tags must be one value a name, got 'team=a,team=b'"),
+        ({"tags": "team=a,team=b"}, "tag 'team' must have one value, got 'a' and 'b'"),
+        ({"tags": '{"team": "a", "team": "b"}'}, "tag 'team' must have one value, got 'a' and 'b'"),
         ({"tags": '{"a":' * 9999}, "tags must be valid JSON or k=v,k2=v2"),
         ({"tags": {str(i): "v" for i in range(41)}}, "tags must be at most 40, got 41"),
     ],
