@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError, ProfileNotFound
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+    ProfileNotFound,
+)
+from botocore.exceptions import (
+    ConnectionError as NoConnectionError,
+)
 from botocore.parsers import ResponseParserError
 
-from cli.errors import ClusterError, UsageError
+from cli.errors import ClusterError, NoAnswerError, UsageError
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -59,12 +69,16 @@ class Clients:
 
 def connect(region: str | None) -> Clients:
     """Clients for `region`, or for the region of the environment or profile."""
-    # boto3 itself reads AWS_DEFAULT_REGION only; every other tool reads AWS_REGION.
-    with _readable_settings():
-        session = boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
+    session = _session(region)
     if session.region_name is None:
         raise NoRegionError
     return Clients(session)
+
+
+def _session(region: str | None) -> boto3.Session:
+    # boto3 itself reads AWS_DEFAULT_REGION only; every other tool reads AWS_REGION.
+    with _readable_settings():
+        return boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
 
 
 @contextmanager
@@ -73,13 +87,15 @@ def _readable_settings() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        sources = "--region, AWS_ENDPOINT_URL and its like, the profile"
+        # Most say which value they mean, none says where it stands.
+        guilty = [name for name, value in os.environ.items() if name.startswith("AWS_") and repr(value) in str(error)]
+        sources = ", ".join(guilty) or "--region, AWS_ENDPOINT_URL and its like, the profile"
         raise UsageError(_one_line(f"the settings for AWS ({sources}) cannot be used: {error}")) from error
 
 
 @contextmanager
-def aws_errors() -> Iterator[None]:
-    """Turn what boto3 raises into one line of ours."""
+def aws_errors(region: str | None) -> Iterator[None]:
+    """Turn what boto3 raises into one line of ours; ``region`` as connect() has it."""
     try:
         yield
     except NoRegionError as error:
@@ -90,12 +106,16 @@ def aws_errors() -> Iterator[None]:
         details = error.response["Error"]
         code, message = details.get("Code", "unknown"), details.get("Message", "")
         # An HTTP status in the code's place: not an error of AWS's own, and the message some web page.
-        reason = f"HTTP status {code}" if code.isdigit() else f"{code}: {message}"
-        raise ClusterError(_one_line(f"AWS refused {error.operation_name}: {reason}")) from error
+        if code.isdigit():
+            raise NoAnswerError(f"AWS refused {error.operation_name}: HTTP status {code}") from error
+        raise ClusterError(_one_line(f"AWS refused {error.operation_name}: {code}: {message}")) from error
+    except (NoConnectionError, HTTPClientError) as error:
+        raise NoAnswerError(_one_line(f"AWS cannot be asked: {error}")) from error
     except BotoCoreError as error:
         raise ClusterError(_one_line(f"AWS cannot be asked: {error}")) from error
     except ResponseParserError as error:
-        raise ClusterError("AWS cannot be asked: something else answers in its place") from error
+        place = f"in place of the region {_session(region).region_name}"
+        raise NoAnswerError(f"AWS cannot be asked: something else answers {place}") from error
 
 
 def _one_line(text: str) -> str:

@@ -55,7 +55,7 @@ def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> D
 
     def ask(call: Callable[[], T], otherwise: T) -> T:
         try:
-            with aws_errors():
+            with aws_errors(clients.region):
                 return call()
         except ClusterError as error:
             unknown.append(str(error))

@@ -7,6 +7,10 @@ class ClusterError(Exception):
     exit_code = 1
 
 
+class NoAnswerError(ClusterError):
+    """AWS itself said nothing: the network, or something in AWS's place."""
+
+
 class UsageError(ClusterError):
     """The command line, or what it leaves to the environment, is wrong."""
 

@@ -14,7 +14,7 @@ def main(arguments: Sequence[str]) -> int:
     """Do what one verb says; returns the exit code."""
     try:
         options = parse_options(arguments)
-        with aws_errors():
+        with aws_errors(options.region):
             code = _verb(options.verb)(options)
             sys.stdout.flush()
             return code

@@ -56,4 +56,4 @@ def _log(found: Diagnosis, log: NodeLog) -> Iterator[str]:
 
 
 def _unknown(found: Diagnosis) -> Iterator[str]:
-    yield from (f"could not be asked: {reason}" for reason in found.unknown)
+    yield from (f"part of the answer is missing: {reason}" for reason in found.unknown)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.aws import Clients, aws_errors, connect
-from cli.errors import ClusterError, UsageError
+from cli.errors import ClusterError, NoAnswerError, UsageError
 from cli.options import Options
 from cli.preflight import account, capacity, image, network, permissions, stack
 from cli.preflight.finding import Finding, problem, warning
@@ -44,12 +44,15 @@ def main(options: Options) -> int:
 
 
 def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
-    """What every check finds; without credentials there is nothing that the others could ask."""
+    """What every check finds; without an answer and credentials there is nothing that the others could ask."""
     try:
-        with aws_errors():
+        with aws_errors(clients.region):
             caller = clients.sts.get_caller_identity()
     except UsageError:
         raise  # the region or the endpoint: no credentials would help
+    except NoAnswerError as error:
+        yield problem("connection", str(error), "check the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL")
+        return
     except ClusterError as error:
         yield problem("credentials", str(error), "aws configure, aws sso login, or set AWS_PROFILE")
         return
@@ -60,7 +63,7 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
 
 def _done(subject: str, check: Check, site: Site) -> Iterator[Finding]:
     try:
-        with aws_errors():
+        with aws_errors(site.clients.region):
             yield from check(site)
     except ClusterError as error:
         yield warning(subject, f"could not check: {error}")

@@ -26,7 +26,7 @@ def main(options: Options) -> int:
 def _groups(clients: Clients, cluster_name: str) -> tuple[Groups, list[str]]:
     """A user who may not ask for the groups gets the table all the same."""
     try:
-        with aws_errors():
+        with aws_errors(clients.region):
             return find_groups(clients.autoscaling, cluster_name), []
     except ClusterError as error:
         return NO_GROUPS, [str(error)]
@@ -34,7 +34,7 @@ def _groups(clients: Clients, cluster_name: str) -> tuple[Groups, list[str]]:
 
 def _reasons(clients: Clients, groups: Groups) -> list[str]:
     try:
-        with aws_errors():
+        with aws_errors(clients.region):
             return reasons(read_activities(clients.autoscaling, groups.names, since=groups.since))
     except ClusterError as error:
         return [str(error)]

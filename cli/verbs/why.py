@@ -1,6 +1,6 @@
 """``dlcluster why [--cluster NAME]``: tell why a deploy failed or a node is missing.
 
-Without a name it is the cluster of ./cdk.json, or else the only one there is.
+Without a name it is the cluster of ./cdk.json, or else the only one there is. Exit 1 when a part could not be asked.
 """
 
 from pathlib import Path
@@ -18,8 +18,9 @@ from cli.why import why_text
 def main(options: Options) -> int:
     clients = connect(options.region)
     stack, cluster = _find(clients, options.cluster or _name_here(Path.cwd()))
-    print(why_text(diagnose(clients, stack, cluster)), end="")
-    return 0
+    found = diagnose(clients, stack, cluster)
+    print(why_text(found), end="")
+    return 1 if found.unknown else 0
 
 
 def _name_here(directory: Path) -> str | None:

@@ -7,7 +7,8 @@ import pytest
 from cli.main import main
 from tests.cli.conftest import complaint
 
-CANNOT_BE_USED = "the settings for AWS (--region, AWS_ENDPOINT_URL and its like, the profile) cannot be used: "
+ANY = "--region, AWS_ENDPOINT_URL and its like, the profile"
+CANNOT_BE_USED = f"the settings for AWS ({ANY}) cannot be used: "
 
 
 @pytest.fixture
@@ -67,7 +68,20 @@ def test_fails_when_a_variable_cannot_be_used(
 ) -> None:
     monkeypatch.setenv(variable, value)
     assert main([verb]) == 2
-    assert complaint(capsys) == f"{CANNOT_BE_USED}{reason}"
+    told = CANNOT_BE_USED.replace(ANY, variable) if repr(value) in reason else CANNOT_BE_USED
+    assert complaint(capsys) == f"{told}{reason}"
+
+
+def test_fails_when_the_region_is_none_of_aws(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    told = "AWS cannot be asked: something else answers in place of the region narnia"
+    assert main(["status", "--region", "narnia"]) == 1
+    assert complaint(capsys) == told
+    monkeypatch.setenv("AWS_REGION", "narnia")
+    assert main(["status"]) == 1
+    assert complaint(capsys) == told
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_what_may_not_be_asked_is_said(clients: Clients, stubs: tuple[Stubber, S
     tell_events(stubs[0], FAILED)
     stubs[1].add_client_error("describe_scaling_activities", "AccessDenied", "no")
     text = told(clients)
-    assert text.endswith("could not be asked: AWS refused DescribeScalingActivities: AccessDenied: no\n")
+    assert text.endswith("part of the answer is missing: AWS refused DescribeScalingActivities: AccessDenied: no\n")
     assert SIGNAL in text
 
 
@@ -261,6 +261,18 @@ def test_the_verb_without_a_name_takes_the_only_cluster(
     deploy("demo")
     assert main(["why"]) == 0
     assert "demo-stack" in capsys.readouterr().out
+
+
+def test_fails_when_a_part_could_not_be_asked(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy("demo")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://localhost:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    assert main(["why", "--cluster", "demo"]) == 1
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "stack demo-stack is CREATE_COMPLETE"
+    assert last.startswith("part of the answer is missing: AWS cannot be asked: Could not connect to the endpoint")
 
 
 def test_fails_when_no_stack_was_ever_called_that(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,10 @@ def test_what_cannot_be_asked_is_said_in_one_line(app: Path, capsys: pytest.Capt
     found = lines(capsys)
     refused = "warning could not check: AWS refused GetAWSDefaultServiceQuota: HTTP status 500"
     assert found["vCPU quota"] == refused
-    assert found["permissions"] == "warning could not check: AWS cannot be asked: something else answers in its place"
+    assert (
+        found["permissions"]
+        == "warning could not check: AWS cannot be asked: something else answers in place of the region eu-west-1"
+    )
 
 
 def test_the_account_is_right_once_it_has_what_it_lacked(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +76,20 @@ def test_fails_when_there_are_no_credentials(
     assert main(["preflight"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("problem  credentials     no AWS credentials: Unable to locate credentials: aws configure")
+    assert out.count("\n") == 1
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "http_proxy"])
+def test_fails_when_aws_cannot_be_reached(
+    app: Path, variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if variable == "http_proxy":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://sts.invalid")
+    monkeypatch.setenv(variable, "http://localhost:1")
+    assert main(["preflight"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("problem  connection      AWS cannot be asked: ")
+    assert out.endswith(": check the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL\n")
     assert out.count("\n") == 1
 
 
