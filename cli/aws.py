@@ -16,9 +16,7 @@ from botocore.exceptions import (
     NoRegionError,
     ProfileNotFound,
 )
-from botocore.exceptions import (
-    ConnectionError as NoConnectionError,
-)
+from botocore.exceptions import ConnectionError as NoConnectionError
 from botocore.parsers import ResponseParserError
 
 from cli.errors import ClusterError, NoAnswerError, UsageError

@@ -45,25 +45,33 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
     )
 
 
-def _named(cloudformation: "CloudFormationClient", name: str) -> Cluster | None:
-    """The cluster whose stack has its name, as ours have: asks for no right to see other stacks."""
+def _stack_called(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
+    """The stack of a cluster's name, as ours have it: asks for no right to see other stacks."""
     try:
-        stacks = cloudformation.describe_stacks(StackName=name)["Stacks"]
+        return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     except ClientError as error:
         if error.response["Error"]["Code"] != "ValidationError":  # there is no such stack
             raise
         return None
-    cluster = _cluster(stacks[0])
-    return cluster if cluster is not None and cluster.name == name else None
+
+
+def _in_its_place(stack: "StackTypeDef") -> str:
+    name, status = stack["StackName"], stack["StackStatus"]
+    # A deploy that was stopped while it made its change set leaves this, and nothing else.
+    begun = "cdk deploy goes on with it, cdk destroy removes it"
+    advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} tells more"
+    return f"a stack of that name is there in status {status}; {advice}"
 
 
 def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
     """The cluster called `name`, or the only one there is."""
-    named = _named(cloudformation, name) if name is not None else None
-    if named is not None:
+    stack = _stack_called(cloudformation, name) if name is not None else None
+    if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
         return named
     clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
     names = ", ".join(cluster.name for cluster in clusters)
+    if stack is not None and name not in [cluster.name for cluster in clusters]:
+        raise ClusterError(f"no cluster {name!r} in {region}: {_in_its_place(stack)}")
     if not clusters:
         raise ClusterError(f"no cluster in {region}; dlcluster why --cluster NAME tells how a deploy of it ended")
     if name is None and len(clusters) > 1:
