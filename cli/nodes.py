@@ -86,23 +86,22 @@ RUNNING: Final = "running"
 GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
 
 
-def read_membership(dynamodb: "DynamoDBClient", *, table: str, cluster_name: str) -> Membership:
-    """The membership record of a cluster's table."""
+def read_membership(dynamodb: "DynamoDBClient", *, table: str, cluster_name: str | None) -> Membership:
+    """The membership record of a cluster's table; the name, where the caller knows it, is for messages."""
+    cluster = "the cluster" if cluster_name is None else f"cluster {cluster_name}"
     try:
         found = dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}}, ConsistentRead=True)
     except dynamodb.exceptions.ResourceNotFoundException as error:
         raise ClusterError(
-            f"cluster {cluster_name} has no table {table} now: after a new deploy, print a new dlcluster ssh-config"
+            f"{cluster} has no table {table} now: after a new deploy, print a new dlcluster ssh-config"
         ) from error
     item = found.get("Item")
     if item is None:
-        raise ClusterError(f"cluster {cluster_name} has no members yet: its master has not started")
+        raise ClusterError(f"{cluster} has no members yet: its master has not started")
     version = int(item[contract.VERSION_FIELD]["N"])
     # A newer agent's record says more, never less.
     if version < RECORD_VERSION:
-        raise ClusterError(
-            f"cluster {cluster_name} has record version {version}, this dlcluster knows {RECORD_VERSION} and higher"
-        )
+        raise ClusterError(f"{cluster} has record version {version}, this dlcluster knows {RECORD_VERSION} and higher")
     members = map(_member, json.loads(item[contract.MEMBERS_FIELD]["S"]))
     return Membership(
         generation=int(item[contract.GENERATION_FIELD]["N"]),

@@ -73,6 +73,24 @@ def test_fails_when_the_table_of_an_old_configuration_is_gone(
     assert complaint(capsys) == told
 
 
+def test_fails_when_the_table_is_not_there_and_the_cluster_has_no_name(
+    aws: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["known-hosts", "--table", "nope"]) == 1
+    assert (
+        complaint(capsys) == "the cluster has no table nope now: after a new deploy, print a new dlcluster ssh-config"
+    )
+
+
+@pytest.mark.parametrize("table", ["", "a b c", "٣٣٣"])
+def test_fails_when_the_table_is_no_tables_name(
+    aws: dict[str, str], capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    assert main(["known-hosts", "--table", table]) == 2
+    rule = "the name of a DynamoDB table, 3 to 255 letters, digits and _ - ."
+    assert complaint(capsys) == f"--table must be {rule}, got {table!r}"
+
+
 def test_known_hosts_loads_no_more_than_it_needs(deploy: Deploy, aws: dict[str, str]) -> None:
     # ssh waits for it, twice on the way to a worker.
     words = ["known-hosts", "--table", deploy().table]
