@@ -94,7 +94,7 @@ def _launch(original: Any, group: FakeAutoScalingGroup, count: int, tags: dict[s
     try:
         original(group, count, tags)
     except ServiceException as error:
-        failure = f"{error.message}. Launching EC2 instance failed."
+        failure = f"{error.message.rstrip('.')}. Launching EC2 instance failed."
         raise
     finally:
         for instance_id in [s.instance_id for s in group.instance_states if s.instance_id not in before]:

@@ -1,12 +1,16 @@
 """Instances of Auto Scaling groups, launched as their launch template says.
 
 moto takes the template's default version instead of the group's, adds a second root volume, and
-leaves out the instance profile, the metadata options and what a network interface asks for.
+leaves out the instance profile, the metadata options and what a network interface asks for. It takes any template for
+a group, where Auto Scaling verifies it.
 """
 
 from typing import Any
 
+from moto.autoscaling.exceptions import ValidationError
 from moto.autoscaling.models import ASG_NAME_TAG, FakeAutoScalingGroup, InstanceState
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend
 from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplateVersion
 from moto.ec2.utils import convert_tag_spec
@@ -19,6 +23,7 @@ _Data = dict[str, Any]
 
 def install() -> None:
     """Launch the members of groups here."""
+    around(FakeAutoScalingGroup, "_set_launch_configuration", _set_launch_configuration)
     around(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
     around(Instance, "terminate", _terminate)
     for name in ("private_ip_address", "public_ip_address"):
@@ -27,13 +32,32 @@ def install() -> None:
     around(InstanceState, "launch_template", _launched_from)
 
 
+def _set_launch_configuration(
+    original: Any, group: FakeAutoScalingGroup, configuration: str, template: _Data, *others: Any, **named: Any
+) -> None:
+    """A group that is made or changed with a template that cannot be launched is refused, also one of size 0."""
+    if template:
+        try:
+            _verify(group.ec2_backend, template)
+        except EC2ClientError as error:
+            raise ValidationError(f"You must use a valid fully-formed launch template. {error.message}") from error
+    original(group, configuration, template, *others, **named)
+
+
+def _verify(backend: EC2Backend, template: _Data) -> None:
+    version = backend._get_template_from_args(template)
+    if version.image_id:
+        backend.describe_images(ami_ids=[version.image_id])
+    data = version.data
+    refusals.check_launch(backend, key_name=data.get("KeyName"), instance_type=data.get("InstanceType"))
+
+
 def _launch(original: Any, group: FakeAutoScalingGroup, count: int, propagated_tags: dict[str, str]) -> None:
     template = group.ec2_launch_template
     if template is None:
         original(group, count, propagated_tags)
         return
     version = template.get_version(group.launch_template_version)
-    refusals.check_key(group.ec2_backend, version.data.get("KeyName"))
     tags = convert_tag_spec(version.data.get("TagSpecifications", []))
     members = tags.get("instance", {}) | propagated_tags | {ASG_NAME_TAG: group.name}
     for _ in range(count):

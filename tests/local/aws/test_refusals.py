@@ -39,6 +39,17 @@ def test_fails_when_image_is_unknown(aws: Aws) -> None:
         run(aws, ImageId="ami-00000000000000000")
 
 
+def test_fails_when_instance_type_is_unknown(aws: Aws) -> None:
+    refusal = r"\(InvalidParameterValue\).*: Invalid value 'c5\.99999xlarge' for InstanceType\.$"
+    with pytest.raises(ClientError, match=refusal):
+        run(aws, InstanceType="c5.99999xlarge")
+    ec2 = aws.client("ec2")
+    ec2.create_launch_template(LaunchTemplateName="big", LaunchTemplateData={"InstanceType": "c5.99999xlarge"})
+    with pytest.raises(ClientError, match=refusal):
+        run(aws, LaunchTemplate={"LaunchTemplateName": "big"})
+    ec2.delete_launch_template(LaunchTemplateName="big")
+
+
 def test_fails_when_address_in_use_is_released(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster())
     ec2 = aws.client("ec2")

@@ -94,12 +94,24 @@ def log_group(name: str, policy: str) -> dict[str, Any]:
     return resource("Logs::LogGroup", LogGroupName=name) | {"DeletionPolicy": policy}
 
 
-def test_refused_creation_rolls_back_and_says_why(aws: Aws, stacks: Stacks) -> None:
-    template = cluster(Group=group(1))
-    template["Resources"]["Template"] = launch_template(KeyName="nobodys")
+@pytest.mark.parametrize(
+    ("data", "refusal"),
+    [
+        ({"KeyName": "nobodys"}, "The key pair 'nobodys' does not exist"),
+        ({"InstanceType": "c5.99999xlarge"}, "Invalid value 'c5.99999xlarge' for InstanceType."),
+        ({"ImageId": "ami-00000000000000000"}, "The image id '[ami-00000000000000000]' does not exist"),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 1])
+def test_template_that_cannot_be_launched_rolls_back_and_says_why(
+    aws: Aws, stacks: Stacks, size: int, data: dict[str, str], refusal: str
+) -> None:
+    template = cluster(Group=group(size))
+    template["Resources"]["Template"] = launch_template(**data)
     stacks.create(template)
     assert stacks.status() == "ROLLBACK_COMPLETE"
-    assert ("CREATE_FAILED", "The key pair 'nobodys' does not exist") in stacks.events("Group")
+    reason = f"You must use a valid fully-formed launch template. {refusal}"
+    assert ("CREATE_FAILED", reason) in stacks.events("Group")
     assert running(aws) == []
 
 
