@@ -69,13 +69,18 @@ def _delete_route(backend: EC2Backend, route: Any) -> None:
 
 
 def _delete_endpoint(backend: EC2Backend, endpoint: Any) -> None:
-    backend.delete_vpc_endpoints([endpoint.id])
+    if endpoint.state != "deleted":
+        # moto looks for its routes in the tables that are gone too
+        endpoint.route_table_ids = [table for table in endpoint.route_table_ids if table in backend.route_tables]
+        backend.delete_vpc_endpoints([endpoint.id])
     del backend.vpc_end_points[endpoint.id]
 
 
 _EC2_DELETIONS: dict[str, _Deletion] = {
     "AWS::EC2::EIP": lambda backend, address: backend.release_address(address=address.public_ip),
     "AWS::EC2::InternetGateway": lambda backend, gateway: backend.delete_internet_gateway(gateway.id),
+    # by its id: moto takes one whose name it does not know for a call without a name
+    "AWS::EC2::LaunchTemplate": lambda backend, template: backend.delete_launch_template("", template.id),
     "AWS::EC2::NatGateway": _delete_nat_gateway,
     "AWS::EC2::Route": _delete_route,
     "AWS::EC2::RouteTable": lambda backend, table: backend.delete_route_table(table.id),

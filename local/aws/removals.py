@@ -1,9 +1,10 @@
 """Deletes resources of a stack, each as soon as nothing is left that depends on it, as CloudFormation does.
 
 A group whose instances wait for their lifecycle hooks holds up only what it depends on; what a service refuses to
-delete stays, with all that it depends on.
+delete stays, with all that it depends on. What is not there any more counts as deleted.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,8 @@ from local.aws.dependencies import creation_order, dependencies
 
 REFUSALS = (ServiceException, HTTPException)
 """How moto says no: both families of its exceptions."""
+_MISSING = re.compile(r"NotFound|NoSuch|DoesNotExist|NonExistent|\.NotAttached")
+"""In an error's code: somebody has deleted the resource already, or what it was a part of."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -38,6 +41,12 @@ _CURRENT: dict[str, _Removal] = {}
 def reason(error: Exception) -> str:
     """Why a service said no."""
     return str(getattr(error, "message", None) or error)
+
+
+def _is_missing(error: Exception) -> bool:
+    # the one family has its code here, the other there
+    code = getattr(error, "error_type", None) or getattr(error, "code", "")
+    return bool(_MISSING.search(str(code)))
 
 
 def start(
@@ -96,7 +105,12 @@ def _delete(removal: _Removal, logical_id: str) -> None:
             if not at_once:
                 _advance(removal)
 
-        deletions.delete(resource, updates.remembered(stack, logical_id), stack, gone)
+        try:
+            deletions.delete(resource, updates.remembered(stack, logical_id), stack, gone)
+        except REFUSALS as error:
+            if not _is_missing(error):
+                raise
+            gone()
         at_once = False
         if logical_id in removal.remaining:
             removal.under_way.add(logical_id)
