@@ -5,24 +5,23 @@ Level-triggered: each pass reads what exists and starts, stops and connects node
     python -m local.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.session)
 """
 
-import contextlib
 import dataclasses
 import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
 
 from local import fabric, firewall, metadata, notices, reboots
 from local.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
 from local.node import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
 from local.status_checks import StatusChecks
+from local.troubles import Troubles
 from local.watchers import lack_of_watchers
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 POLL_S = 0.5
-NOT_NOW = (ClientError, BotoCoreError, LookupError)
-"""What a read between two writes of the control plane meets (a subnet just deleted): the next pass sees the rest."""
 BOOTING_AT_ONCE = 8
 """More than this on two cores only makes every node's deadline come nearer."""
 
@@ -89,6 +86,7 @@ class DataPlane:
         self._rules = ""
         self._told_to_reboot: set[str] = set()
         self._status_checks = StatusChecks()
+        self._troubles = Troubles(run_dir)
 
     def find(self, address: str) -> metadata.Metadata | None:
         """Metadata of the instance that has a private address."""
@@ -96,19 +94,24 @@ class DataPlane:
 
     def reconcile(self) -> None:
         """One pass; an instance that cannot be served now does not hold up the others."""
+        with self._troubles.left("everything"):
+            self._reconcile()
+        self._troubles.end_pass()
+
+    def _reconcile(self) -> None:
         inventory = read_inventory(self._ec2, self._autoscaling)
         wanted = {instance.instance_id: instance for instance in inventory.instances}
         for instance_id in self._nodes.keys() - wanted.keys() - inventory.unreadable:
             self._stop(instance_id)
         self._load_rules(inventory)
         for instance_id, instance in wanted.items():
-            with _next_time(instance_id):
+            with self._troubles.left(instance_id):
                 if instance_id in self._nodes:
                     self._update(instance)
                 elif self._has_room():
                     self._start(instance)
         for instance_id, node in list(self._nodes.items()):
-            with _next_time(instance_id):
+            with self._troubles.left(instance_id):
                 self._follow(node)
                 self._carry_out(node)
                 self._check_status(node)
@@ -208,14 +211,6 @@ class DataPlane:
             self._autoscaling.set_instance_health(InstanceId=instance_id, HealthStatus="Unhealthy")
 
 
-@contextlib.contextmanager
-def _next_time(instance_id: str) -> Iterator[None]:
-    try:
-        yield
-    except NOT_NOW as error:
-        log.warning("%s left as it is: %r", instance_id, error)
-
-
 def main() -> None:
     run_dir, cgroup, layers = Path(sys.argv[1]), Path(sys.argv[2]), [Path(p) for p in sys.argv[3].split(":")]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
@@ -224,10 +219,7 @@ def main() -> None:
     metadata.start_server(plane.find)
     pause = threading.Event()
     while True:
-        try:
-            plane.reconcile()
-        except NOT_NOW as error:
-            log.warning("pass given up: %r", error)
+        plane.reconcile()
         pause.wait(POLL_S)
 
 

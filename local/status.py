@@ -12,6 +12,7 @@ from local.faults.nodes import NodeHandle, node_of
 from local.faults.slots import aliases, slots_by_cluster
 from local.faults.targets import GONE
 from local.node import is_frozen
+from local.troubles import read_troubles
 from local.watchers import lack_of_watchers
 
 COLUMNS = ("INSTANCE", "NAME", "SLOT", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
@@ -74,6 +75,11 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
     return "".join("  ".join(map(str.ljust, line, widths)).rstrip() + "\n" for line in lines)
 
 
+def trouble_lines(run_dir: Path) -> str:
+    """What the data plane cannot do now, and why: a node that is not there otherwise waits unexplained."""
+    return "".join(f"{name} is left as it is: {why}\n" for name, why in sorted(read_troubles(run_dir).items()))
+
+
 def status_text(run_dir: Path, now: datetime) -> str:
     """The status of the local AWS that this process is in."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
@@ -85,7 +91,7 @@ def status_text(run_dir: Path, now: datetime) -> str:
     ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)
     lack = lack_of_watchers(waiting) if waiting else None
-    return table(rows) + (f"nodes wait: {lack}\n" if lack else "")
+    return table(rows) + (f"nodes wait: {lack}\n" if lack else "") + trouble_lines(run_dir)
 
 
 def print_status() -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local import dataplane, fabric, notices, reboots
+from local import dataplane, fabric, notices, reboots, status
 from local.inventory import Instance, Inventory
 from tests.local.test_firewall import instance
 
@@ -110,6 +110,38 @@ def test_instance_that_cannot_be_described_does_not_hold_up_the_others(world: Wo
     unknown.clear()
     world.see(ONE, TWO)
     assert sorted(world.running) == [ONE.instance_id, TWO.instance_id]
+
+
+def test_error_that_comes_again_is_logged_once_and_shown_until_it_is_over(
+    world: World, unknown: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown.add(ONE.instance_id)
+    for _ in range(3):
+        world.see(ONE, TWO)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == 1
+    assert told[0].startswith(f"{ONE.instance_id} left as it is: ClientError(")
+    shown = status.trouble_lines(tmp_path)
+    assert shown.startswith(f"{ONE.instance_id} is left as it is: ClientError(")
+    assert shown.count("\n") == 1
+    unknown.clear()
+    world.see(ONE, TWO)
+    assert status.trouble_lines(tmp_path) == ""
+    unknown.add(ONE.instance_id)
+    world.see(TWO)
+    world.see(ONE, TWO)
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 2
+
+
+def test_pass_that_is_given_up_leaves_all_nodes_as_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.see(ONE)
+
+    def refuse(*_clients: Any) -> Inventory:
+        raise LookupError("subnet-1")
+
+    monkeypatch.setattr(dataplane, "read_inventory", refuse)
+    world.see(TWO)
+    assert world.running == [ONE.instance_id]
 
 
 def test_node_whose_record_is_half_gone_is_left_as_it_is(world: World) -> None:

@@ -1,0 +1,51 @@
+"""What the data plane cannot do now: logged when it begins, not in each pass, and shown by ``local-aws status``."""
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+log = logging.getLogger(__name__)
+FILE: Final = "troubles.json"
+NOT_NOW = (ClientError, BotoCoreError, LookupError)
+"""What a read between two writes of the control plane meets (a subnet just deleted): the next pass sees the rest."""
+
+
+class Troubles:
+    """The errors of this pass and of the last one, by what was left as it is because of them."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._file = run_dir / FILE
+        self._last: dict[str, str] = {}
+        self._now: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def left(self, name: str) -> Iterator[None]:
+        """Go on after an error; the next pass tries again."""
+        try:
+            yield
+        except NOT_NOW as error:
+            self._now[name] = repr(error)
+            if self._last.get(name) != self._now[name]:
+                log.warning("%s left as it is: %r", name, error)
+
+    def end_pass(self) -> None:
+        """What did not come again is over."""
+        if self._now != self._last:
+            partial = self._file.with_name(f"{FILE}.partial")
+            partial.write_text(json.dumps(self._now))
+            partial.rename(self._file)
+        self._last, self._now = self._now, {}
+
+
+def read_troubles(run_dir: Path) -> Mapping[str, str]:
+    """The errors of the last pass."""
+    try:
+        found: dict[str, Any] = json.loads((run_dir / FILE).read_text())
+    except FileNotFoundError:
+        return {}
+    return found
