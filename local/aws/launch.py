@@ -35,21 +35,23 @@ def install() -> None:
 def _set_launch_configuration(
     original: Any, group: FakeAutoScalingGroup, configuration: str, template: _Data, *others: Any, **named: Any
 ) -> None:
-    """A group that is made or changed with a template that cannot be launched is refused, also one of size 0."""
+    """A group is refused a template that cannot be launched, also at size 0; the one that it has is not looked at."""
     if template:
-        try:
-            _verify(group.ec2_backend, template)
-        except EC2ClientError as error:
-            raise ValidationError(f"You must use a valid fully-formed launch template. {error.message}") from error
+        version = group.ec2_backend._get_template_from_args(template)
+        current = group.ec2_launch_template
+        if current is None or current.get_version(group.launch_template_version) is not version:
+            _verify(group.ec2_backend, version)
     original(group, configuration, template, *others, **named)
 
 
-def _verify(backend: EC2Backend, template: _Data) -> None:
-    version = backend._get_template_from_args(template)
-    if version.image_id:
-        backend.describe_images(ami_ids=[version.image_id])
-    data = version.data
-    refusals.check_launch(backend, key_name=data.get("KeyName"), instance_type=data.get("InstanceType"))
+def _verify(backend: EC2Backend, version: LaunchTemplateVersion) -> None:
+    key_name, instance_type = (version.data.get(key) for key in ("KeyName", "InstanceType"))
+    try:
+        if version.image_id:
+            backend.describe_images(ami_ids=[version.image_id])
+        refusals.check_launch(backend, key_name=key_name, instance_type=instance_type)
+    except EC2ClientError as error:
+        raise ValidationError(f"You must use a valid fully-formed launch template. {error.message}") from error
 
 
 def _launch(original: Any, group: FakeAutoScalingGroup, count: int, propagated_tags: dict[str, str]) -> None:

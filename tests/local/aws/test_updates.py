@@ -145,7 +145,8 @@ def test_refused_update_goes_back_to_what_was(aws: Aws, stacks: Stacks) -> None:
     refused["Resources"]["Template"] = launch_template(KeyName="nobodys")
     stacks.update(refused)
     assert stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
-    assert ("UPDATE_FAILED", "The key pair 'nobodys' does not exist") in stacks.events("Group")
+    why = "You must use a valid fully-formed launch template. The key pair 'nobodys' does not exist"
+    assert ("UPDATE_FAILED", why) in stacks.events("Group")
     assert members(aws).keys() == before.keys()
     assert aws.client("logs").describe_log_groups()["logGroups"] == []
     stacks.update(cluster(Group=group(2)))
