@@ -9,8 +9,9 @@ from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
 from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
-from moto.ec2.models.instances import Instance, InstanceBackend
+from moto.ec2.models.instances import InstanceBackend
 
+from local.aws import suspensions
 from local.aws.patching import around
 
 _KEPT = 1000
@@ -68,6 +69,16 @@ def begin_termination(group: str, instance_id: str, cause: str, *, waits: bool) 
     _record(Activity(group=group, instance_id=instance_id, description=description, cause=cause, status=status))
 
 
+def finish_termination(group: str, instance_id: str) -> None:
+    """EC2 has ended an instance; if it did so without the group, there is no activity yet."""
+    if not (activity := _unfinished(instance_id)):
+        lost = "an EC2 health check indicating it has been terminated or stopped"
+        begin_termination(group, instance_id, lost, waits=False)
+        activity = _ACTIVITIES[0]
+    activity.status = "Successful"
+    activity.finish()
+
+
 def _record(activity: Activity) -> None:
     _ACTIVITIES.insert(0, activity)
     del _ACTIVITIES[_KEPT:]
@@ -105,29 +116,16 @@ def _launch(original: Any, group: FakeAutoScalingGroup, count: int, tags: dict[s
 
 def _terminate(original: Any, backend: Any, instance_ids: list[str]) -> Any:
     for instance in backend.get_multi_instances_by_id(instance_ids):
-        group = _group_of(instance)
-        if group and instance.state != "terminated":
-            _finish_termination(group, instance.id)
+        group: FakeAutoScalingGroup | None = getattr(instance, "autoscaling_group", None)
+        if not group or instance.state == "terminated":
+            continue
+        if _unfinished(instance.id) or suspensions.replaces_unhealthy(group):
+            finish_termination(group.name, instance.id)
     return original(backend, instance_ids)
-
-
-def _finish_termination(group: str, instance_id: str) -> None:
-    """Of an instance that ended without its group there is no activity yet."""
-    if not (activity := _unfinished(instance_id)):
-        lost = "an EC2 health check indicating it has been terminated or stopped"
-        begin_termination(group, instance_id, lost, waits=False)
-        activity = _ACTIVITIES[0]
-    activity.status = "Successful"
-    activity.finish()
 
 
 def _unfinished(instance_id: str) -> Activity | None:
     return next((a for a in _ACTIVITIES if a.instance_id == instance_id and not a.end), None)
-
-
-def _group_of(instance: Instance) -> str | None:
-    group = getattr(instance, "autoscaling_group", None)
-    return group.name if group else None
 
 
 def _describe(_original: Any, response: AutoScalingResponse) -> ActionResult:

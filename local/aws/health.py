@@ -34,9 +34,10 @@ def _set_instance_health(_original: Any, response: AutoScalingResponse) -> Empty
         raise ValidationError(f"The instance {member.instance_id} is not in InService.")
     if response._get_bool_param("ShouldRespectGracePeriod", True) and _in_grace_period(group, member):
         return EmptyResult()
-    member.health_status = status
     if status == "Unhealthy":
-        lifecycle.replace(group, member, "a user health-check")
+        lifecycle.mark_unhealthy(group, member, "a user health-check")
+    else:
+        member.health_status = status
     return EmptyResult()
 
 

@@ -24,7 +24,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.exceptions import ServiceException
 from moto.ec2.models.instances import InstanceBackend
 
-from local.aws import activities, scale_in
+from local.aws import activities, scale_in, suspensions
 from local.aws.patching import around
 from local.aws.serial import LOCK
 
@@ -65,6 +65,7 @@ def install() -> None:
     around(FakeAutoScalingGroup, "set_desired_capacity", _set_desired_capacity)
     around(AutoScalingBackend, "terminate_instance", _terminate_instance)
     around(AutoScalingBackend, "notify_terminate_instances", _lose)
+    around(AutoScalingBackend, "resume_processes", _resume)
     around(AutoScalingResponse, "delete_auto_scaling_group", _delete_group)
     around(InstanceBackend, "stop_instances", _stop_instances)
 
@@ -82,6 +83,13 @@ def replace(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> N
     """End a member; the group launches another if its desired capacity asks for one."""
     _end(group, member, cause)
     _fill(group)
+
+
+def mark_unhealthy(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> None:
+    """A group replaces an unhealthy member; while that is suspended, the member stays as it is."""
+    member.health_status = "Unhealthy"
+    if suspensions.replaces_unhealthy(group):
+        replace(group, member, cause)
 
 
 def waiting_for(backend: AutoScalingBackend, group_name: str, hook_name: str) -> list[str]:
@@ -129,6 +137,11 @@ def empty(group: FakeAutoScalingGroup, emptied: Callable[[], None]) -> None:
 
 def _end(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> None:
     if member.lifecycle_state != "InService":
+        return
+    if member.instance.state == "terminated":
+        # it stayed while replacing was suspended, and has nothing to wait for
+        activities.finish_termination(group.name, member.instance_id)
+        group.instance_states.remove(member)
         return
     backend: AutoScalingBackend = group.autoscaling_backend
     hooks = [h for h in backend.describe_lifecycle_hooks(group.name) if h.lifecycle_transition == TERMINATING]
@@ -181,13 +194,15 @@ def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capaci
     """Those that leave already do not count, and moto would end them again."""
     wanted = (group.min_size if new_capacity is None else new_capacity) or 0
     active, order = group.active_instances(), scale_in.order(group)
-    if len(active) <= wanted:
+    if len(active) <= wanted and suspensions.launches(group):
         original(group, new_capacity)
         return
     group.desired_capacity = wanted
+    if not suspensions.terminates(group):
+        return
     shrinks = f"a difference between desired and actual capacity, shrinking the capacity from {len(active)} to {wanted}"
     candidates = [m for m in order if m in active and not m.protected_from_scale_in]
-    for member in candidates[: len(active) - wanted]:
+    for member in candidates[: max(len(active) - wanted, 0)]:
         _end(group, member, shrinks)
 
 
@@ -220,20 +235,39 @@ def _lose(_original: Any, backend: AutoScalingBackend, instance_ids: list[str]) 
         lost = [member for member in group.instance_states if member.instance_id in instance_ids]
         for member in lost:
             _forget(member)
-            group.instance_states.remove(member)
+            if member.lifecycle_state == "InService" and not suspensions.replaces_unhealthy(group):
+                member.health_status = "Unhealthy"
+            else:
+                group.instance_states.remove(member)
         if lost:
             _fill(group)
             _tell_when_empty(group)
+
+
+def _resume(original: Any, backend: AutoScalingBackend, group_name: str, scaling_processes: list[str]) -> None:
+    """What was left undone meanwhile is done."""
+    original(backend, group_name, scaling_processes)
+    group = backend.autoscaling_groups[group_name]
+    if suspensions.replaces_unhealthy(group):
+        for member in [m for m in group.active_instances() if m.health_status == "Unhealthy"]:
+            _end(group, member, "a health check that found it unhealthy while replacing was suspended")
+    _fill(group)
 
 
 def _stop_instances(original: Any, backend: Any, instance_ids: list[str]) -> Any:
     """A group terminates and replaces a member that is stopped, also in its grace period."""
     stopped = original(backend, instance_ids)
     autoscaling = autoscaling_backends[backend.account_id][backend.region_name]
-    members = {m.instance_id for g in autoscaling.autoscaling_groups.values() for m in g.instance_states}
-    if lost := [instance_id for instance_id in instance_ids if instance_id in members]:
-        backend.terminate_instances(lost)
-        autoscaling.notify_terminate_instances(lost)
+    replaced = []
+    for group in autoscaling.autoscaling_groups.values():
+        for member in [m for m in group.instance_states if m.instance_id in instance_ids]:
+            if suspensions.replaces_unhealthy(group):
+                replaced.append(member.instance_id)
+            else:
+                member.health_status = "Unhealthy"
+    if replaced:
+        backend.terminate_instances(replaced)
+        autoscaling.notify_terminate_instances(replaced)
     return stopped
 
 
