@@ -52,7 +52,7 @@ class Agent:
         self._health = Health(
             root=world.root,
             expected_gpus=config.gpu_count,
-            count_gpus=self._gpus.count,
+            count_gpus=self._gpus.known,
             resolve=world.resolve,
             answers=world.answers_ssh,
         )
@@ -61,6 +61,7 @@ class Agent:
         self._published: NodeRecord | None = None
         self._next_record = 0.0
         self._membership: Membership = EMPTY
+        self._has_looked = False
         self._next_look = 0.0
         self._next_give_up = 0.0
         self._next_health = 0.0
@@ -97,8 +98,11 @@ class Agent:
     def _make_right(self) -> None:
         links = self._join()
         self._outlook = self._look_ahead()
+        if self._outlook.ending:
+            self._attempt(links.leaving.hold)  # what follows may take long
         self._publish(links)
         self._membership = self._look(links)
+        self._has_looked = True
         member = self._membership.member(links.identity.instance_id)
         if member is not None:
             self._phases.done("membership")
@@ -127,7 +131,7 @@ class Agent:
         """What a node does for itself, whatever came of the pass: a broken one may not get to its end."""
         duties: list[Callable[[], None]] = []
         if self._outlook.leaving:
-            duties.append(lambda: links.leaving.follow(self._outlook, self._membership))
+            duties.append(lambda: links.leaving.follow(self._outlook, self._membership if self._has_looked else None))
         elif links.signals.sent:
             duties.append(lambda: self._watch_health(links))
             if self._is_listed(links):
@@ -293,6 +297,8 @@ class Agent:
         self._trouble = trouble
 
     def _delay(self) -> float:
+        if self._outlook.ending:
+            return BOOTSTRAP_S
         if self._failed_passes:
             return min(LONGEST_S, BOOTSTRAP_S * 2.0 ** min(self._failed_passes - 1, 8))
         now = self._world.monotonic()

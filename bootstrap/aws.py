@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
 
 PATIENT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=5, read_timeout=10)
+PROMPT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4)
+"""For the table, which answers in milliseconds: a node that leaves must not be held up by it for half a minute."""
 HASTY: Final = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=2, read_timeout=5)
 """For what the agent can do without: it must not wait long for it."""
 
@@ -30,7 +32,7 @@ class Clients:
     @cached_property
     def dynamodb(self) -> "DynamoDBClient":
         """The cluster's table."""
-        return self._session.client("dynamodb", config=PATIENT)
+        return self._session.client("dynamodb", config=PROMPT)
 
     @cached_property
     def cloudformation(self) -> "CloudFormationClient":

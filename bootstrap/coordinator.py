@@ -48,7 +48,7 @@ class Coordinator:
         return self._last
 
     def _reconcile(self, current: Membership) -> Membership:
-        # The table was emptied or restored from a backup: slots and the generation go on from what we know.
+        # Somebody emptied the table: slots and the generation go on from what we know.
         base = current if current.generation >= self._last.generation else self._last
         groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
         grouped = {

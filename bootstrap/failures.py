@@ -11,7 +11,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from bootstrap.errors import BootstrapError, CommandError, ConfigError, HostKeyError
+from bootstrap.errors import BootstrapError, CommandError, HostKeyError
 
 Delay = BootstrapError | BotoCoreError | ClientError | OSError
 DELAYS: Final = (BootstrapError, BotoCoreError, ClientError, OSError)
@@ -44,4 +44,4 @@ def is_own(error: Delay) -> bool:
     """Whether another machine in this one's place would help; AWS's troubles are everybody's."""
     if isinstance(error, OSError):
         return error.errno in BROKEN_DISK
-    return isinstance(error, (ConfigError, HostKeyError, CommandError))
+    return isinstance(error, (HostKeyError, CommandError))

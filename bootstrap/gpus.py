@@ -37,14 +37,18 @@ class GpuCounter:
         self._trouble: str | None = None
 
     def count(self) -> int:
-        """GPUs that this node has now, as far as it was asked lately."""
-        if self._count is None or self._monotonic() >= self._next_ask:
+        """GPUs that this node has now, as far as it was asked lately; 0 while nobody can say."""
+        return self.known() or 0
+
+    def known(self) -> int | None:
+        """The same; None while nobody can say."""
+        if self._monotonic() >= self._next_ask:
             self._count = self._ask()
-            wrong = self._count == 0 if self._expected is None else self._count != self._expected
+            wrong = not self._count if self._expected is None else self._count != self._expected
             self._next_ask = self._monotonic() + (ASK_AGAIN_S if wrong else STEADY_S)
         return self._count
 
-    def _ask(self) -> int:
+    def _ask(self) -> int | None:
         """Ask the driver, which also loads it; without nvidia-smi count what the kernel shows.
 
         Never both: the kernel goes on showing a GPU that does not answer any more.
@@ -55,7 +59,7 @@ class GpuCounter:
             if str(error) != self._trouble:
                 log.warning("%s", error)
             self._trouble = str(error)
-            return self._count or 0
+            return self._count
         return _listed_by_driver(self._root / DRIVER_LIST) if listing is None else count_listed(listing)
 
 

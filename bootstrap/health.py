@@ -40,7 +40,8 @@ class Health:
     root: Path
     expected_gpus: int | None
     """What the instance type has; None when nobody knows."""
-    count_gpus: Callable[[], int]
+    count_gpus: Callable[[], int | None]
+    """None while nobody can say."""
     resolve: Callable[[str], str]
     """Address of a host name, or OSError."""
     answers: Callable[[str], bool]
@@ -61,7 +62,8 @@ class Health:
         count = self.count_gpus()
         if count == self.expected_gpus:
             return None
-        return Finding(what=f"gpus {count}/{self.expected_gpus}", defect=True)
+        # A driver that cannot be asked (its update waits for a reboot, say) is no worse on this machine than on others.
+        return Finding(what=f"gpus {'?' if count is None else count}/{self.expected_gpus}", defect=count is not None)
 
     def _scratch(self) -> Finding | None:
         for path in SCRATCH_DIRS:

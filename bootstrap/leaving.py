@@ -48,15 +48,15 @@ class Leaving:
         self._let_go = False
         self._unhealthy = False
 
-    def follow(self, outlook: Outlook, membership: Membership) -> None:
-        """Do what the notice asks for, once."""
+    def follow(self, outlook: Outlook, membership: Membership | None) -> None:
+        """Do what the notice asks for, once. ``membership`` is None while it could not be read."""
         if outlook.at_risk and not outlook.interrupted and not outlook.ending:
             self.replace_me("spot recommends a replacement")
         if outlook.ending and not self._let_go:
             if self._others_know(membership):
                 self._complete()
             else:
-                self._prolong()
+                self.hold()
 
     def replace_me(self, why: str) -> None:
         """Ask the group for another instance in our place, whatever its own checks say."""
@@ -68,18 +68,18 @@ class Leaving:
         log.warning("asked %s to replace this node: %s", self._group, why)
         self._unhealthy = True
 
-    def _others_know(self, membership: Membership) -> bool:
+    def _others_know(self, membership: Membership | None) -> bool:
         now = self._monotonic()
         told_at = self._told_at = now if self._told_at is None else self._told_at
-        if _is_listed(membership.member(self._instance_id)):
+        if membership is None or _is_listed(membership.member(self._instance_id)):
             return now - told_at >= PATIENCE_S
         away_since = self._away_since = now if self._away_since is None else self._away_since
         return not membership.present or now - away_since >= GRACE_S
 
-    def _prolong(self) -> None:
-        """Start the hook's timeout anew, now and then."""
+    def hold(self) -> None:
+        """Let the group wait on: starts the hook's timeout anew, now and then."""
         now = self._monotonic()
-        if now < self._next_heartbeat:
+        if self._let_go or now < self._next_heartbeat:
             return
         self._next_heartbeat = now + HEARTBEAT_S
         with self._unless_too_late():

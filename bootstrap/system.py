@@ -11,6 +11,9 @@ from bootstrap.errors import CommandError
 
 log = logging.getLogger(__name__)
 
+GPUS_LISTED: Final = (0, 6, 15)
+"""Exit codes of nvidia-smi with which its list is right: all are well, there is none, one has fallen off the bus
+(manual of nvidia-smi, "RETURN VALUE")."""
 COMMAND_TIMEOUT_S: Final = 30
 # Debian and Ubuntu call the daemon ssh, Amazon Linux calls it sshd.
 SSH_UNITS: Final = ("ssh.service", "sshd.service")
@@ -57,17 +60,20 @@ class System:
     def nvidia_smi(self) -> str | None:
         """What ``nvidia-smi -L`` lists; nothing where it is not installed.
 
-        Its exit code is not asked: 15 means that one GPU has fallen off the bus (manual of nvidia-smi), and
-        the others are listed all the same; before the driver is there it lists none.
+        Raises CommandError when it cannot say: the driver is not there yet, or is another than its library.
         """
         if shutil.which("nvidia-smi") is None:
             return None
         try:
-            return subprocess.run(
+            done = subprocess.run(
                 ["nvidia-smi", "-L"], check=False, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S
-            ).stdout
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CommandError(f"nvidia-smi -L failed: {error}") from error
+        if done.returncode not in GPUS_LISTED:
+            said = " ".join((done.stdout + done.stderr).split())[:200]
+            raise CommandError(f"nvidia-smi -L exited {done.returncode}: {said}")
+        return done.stdout
 
     def make_key(self, file: Path, *, comment: str) -> None:
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""

@@ -45,7 +45,7 @@ def test_a_defect_is_no_delay() -> None:
         (OSError(errno.EIO, "broken"), True),
         (OSError(errno.ENOSPC, "full"), False),
         (errors.HostKeyError("not there"), True),
-        (errors.ConfigError("bad"), True),
+        (errors.ConfigError("bad"), False),
         (errors.CommandError("systemctl"), True),
         (errors.MetadataError("no answer"), False),
         (errors.GroupsError("no group"), False),

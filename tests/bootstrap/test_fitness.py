@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.agent import DEFECTS, HEALTH_S
 from bootstrap.contract import HOST_KEY_FILE
+from bootstrap.errors import CommandError
 from bootstrap.node import place
 from tests.bootstrap.cluster import Cluster, TestNode
 from tests.bootstrap.forming import all_ready
@@ -114,6 +115,20 @@ def test_node_that_aws_keeps_from_joining_is_kept(
     assert cluster.unhealthy == []
     passes(cluster, master, 5, every=20.0)
     assert cluster.slots() == {1: master.instance_id}
+
+
+def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> None:
+    """After an upgrade of the driver on all nodes, say: each would be replaced."""
+    gpus = Gpus(4)
+    master = ready_master(cluster, gpus)
+
+    def mismatch() -> str:
+        raise CommandError("nvidia-smi -L exited 18: Driver/library version mismatch")
+
+    restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=mismatch)
+    minutes(cluster, restarted, DEFECTS + 2)
+    assert cluster.unhealthy == []
+    assert restarted.instance_id == master.instance_id
 
 
 @pytest.mark.usefixtures("_stack_is_done")

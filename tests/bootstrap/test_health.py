@@ -32,7 +32,7 @@ def resolve(name: str) -> str:
 
 
 def checks(
-    root: Path, *, expected: int | None = None, gpus: int = 0, answers: Callable[[str], bool] = lambda _: True
+    root: Path, *, expected: int | None = None, gpus: int | None = 0, answers: Callable[[str], bool] = lambda _: True
 ) -> Health:
     return Health(root=root, expected_gpus=expected, count_gpus=lambda: gpus, resolve=resolve, answers=answers)
 
@@ -53,6 +53,12 @@ def test_gpus_are_as_many_as_the_type_has(tmp_path: Path, expected: int | None, 
     wanted = None if what is None else Finding(what=what, defect=True)
     assert checks(tmp_path, expected=expected, gpus=gpus).defect() == wanted
     assert checks(tmp_path, expected=expected, gpus=gpus).before_ready([MASTER]) == wanted
+
+
+def test_gpus_that_nobody_can_count_are_no_defect_of_the_machine(tmp_path: Path) -> None:
+    wanted = Finding(what="gpus ?/4", defect=False)
+    assert checks(tmp_path, expected=4, gpus=None).defect() == wanted
+    assert checks(tmp_path, expected=4, gpus=None).before_ready([MASTER]) == wanted
 
 
 @pytest.fixture

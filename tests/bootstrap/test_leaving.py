@@ -242,6 +242,25 @@ def test_node_that_cannot_reach_the_table_is_let_go_all_the_same(
     assert cluster.completed == [nodes[2].instance_id]
 
 
+def test_node_whose_agent_starts_again_without_the_table_is_not_let_go_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaver = formed(cluster)[1]
+
+    def unreachable(*_: object) -> None:
+        raise EndpointConnectionError(endpoint_url="https://dynamodb")
+
+    restarted = cluster.node("worker", 0)
+    assert restarted.instance_id == leaver.instance_id
+    restarted.metadata.outlook = ENDING
+    monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
+    seconds(cluster, [restarted], int(PATIENCE_S))
+    assert cluster.completed == []
+    assert kept_waiting(cluster, restarted)
+    seconds(cluster, [restarted], 2)
+    assert cluster.completed == [restarted.instance_id]
+
+
 def test_metadata_outage_changes_nothing_about_the_outlook(cluster: Cluster) -> None:
     nodes = formed(cluster)
     _, leaver, other = nodes

@@ -111,3 +111,13 @@ def test_fails_when_a_program_is_missing_or_slow(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("subprocess.run", missing)
     with pytest.raises(CommandError, match=r"systemctl restart failed: .*No such file"):
         system.run(["systemctl", "restart"])
+
+
+@pytest.mark.allow_subprocess
+def test_fails_when_the_driver_is_another_than_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho Failed to initialize NVML: Driver/library version mismatch\nexit 18\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(CommandError, match="nvidia-smi -L exited 18: Failed to initialize NVML"):
+        system.System(tmp_path).nvidia_smi()

@@ -74,6 +74,7 @@ def test_a_shell_has_what_a_user_needs(shell: Terminal) -> None:
     shell.type("aws --version; aws ec2 describe-key-pairs --query 'KeyPairs[].KeyName' --output text\n")
     shell.expect(r"aws-cli/1\.\S+ ")
     shell.expect("\ndemo\n")
+    shell.expect(PROMPT)
     shell.type(CTRL_D)
     shell.expect("code 0")
 

@@ -81,7 +81,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
     def start(instance: Instance, *, gpu_models: tuple[str, ...], **_places: Any) -> Any:
         world.running.append(instance.instance_id)
         world.gpus[instance.instance_id] = gpu_models
-        return SimpleNamespace(instance=instance, disk=tmp_path / "disk", has_ended=lambda: None)
+        return SimpleNamespace(
+            instance=instance, disk=tmp_path / "disk", cgroup=tmp_path / "cgroup", has_ended=lambda: None
+        )
 
     replacements: dict[str, Callable[..., Any]] = {
         "read_inventory": lambda *_clients: world.inventory,
