@@ -14,11 +14,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test lint unit e2e soak bench clean local-aws enter end status
+.PHONY: root help setup demo test lint unit e2e e2e-cluster e2e-healing e2e-failing soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
 ALONE := $(wildcard tests/local/test_*.py) tests/test_machine.py
+HEALING := $(wildcard tests/e2e/test_zw_*.py tests/e2e/test_zx_*.py)
+FAILING := $(wildcard tests/e2e/test_zzz_*.py)
 FAULTS ?= 65
 SEED ?= 1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
@@ -64,8 +66,18 @@ unit:
 	@$(ENTER) export TMPDIR=$(CACHE)/tmp; \
 	python -m pytest -n auto --dist loadfile tests --ignore tests/e2e $(ALONE:%=--ignore %) && python -m pytest $(ALONE)
 
+# Each part in a local AWS of its own, side by side: they mostly wait.
 e2e:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e
+	@$(MAKE) --no-print-directory -j3 e2e-cluster e2e-healing e2e-failing
+
+e2e-cluster:
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e $(HEALING:%=--ignore %) $(FAILING:%=--ignore %)
+
+e2e-healing:
+	@$(ENTER) python -m local run -- python -m pytest $(HEALING) tests/e2e/test_zy_calls.py tests/e2e/test_zz_destroy.py
+
+e2e-failing:
+	@$(ENTER) python -m local run -- python -m pytest $(FAILING)
 
 soak: root
 	@$(ENTER) python -m local run -- python -m local.faults.chaos --faults $(FAULTS) --seed $(SEED)

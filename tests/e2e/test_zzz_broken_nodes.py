@@ -1,7 +1,7 @@
 """Nodes that cannot come up: the deploy fails in time and says why, and so does ``dlcluster why`` afterwards.
 
-Each fault is planted in a copy of the project, which is then deployed as users deploy theirs. Runs last: the copies
-want the addresses of the main cluster.
+Each fault is planted in a copy of the project, which is then deployed as users deploy theirs. No cluster may be up
+besides: `make e2e` gives these tests a local AWS of their own.
 """
 
 import re

@@ -1,6 +1,6 @@
 """A cluster that may start with fewer workers than asked: the others come when they can.
 
-Runs last: its own cluster wants the addresses of the main one.
+No cluster may be up besides: `make e2e` gives this test another local AWS than most.
 """
 
 import subprocess
