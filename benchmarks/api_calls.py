@@ -21,7 +21,8 @@ from local.user import deploy_arguments
 SIZES = (2, 8)
 SETTLE_S = 20.0
 """After all agree nobody is eager any more."""
-WINDOW_S = 180.0
+WINDOW_S = 90.0
+"""Twice as long as the longest rhythm of an agent, every third look of the master at EC2."""
 CONTROL = frozenset({"ec2", "autoscaling", "cloudformation"})
 READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan", "TransactGetItems"})
 
