@@ -219,7 +219,8 @@ NEEDS = [
 def names(calls: list[Call]) -> dict[str, str]:
     """What the capitals of wishes stand for."""
     outputs, formation = stack_outputs(), boto3.client("cloudformation")
-    resources = {r.resource for call in calls for r in call.requests}
+    # The first is that of the settings with which the cluster ends; a newer release may have come between.
+    resources = (request.resource for call in calls for request in call.requests)
     bundle = next(each for each in resources if each.startswith("arn:aws:s3:::cdk-"))
     return {
         "TABLE": f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/{outputs['ClusterTable']}",
