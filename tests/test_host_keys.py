@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-NOT_OURS = {".git", ".venv", "cdk.out", "node_modules"}
+NOT_OURS = {".git", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".venv", "cdk.out", "node_modules"}
 UNCHECKED = re.compile(
     r"StrictHostKeyChecking\W+(no|off|ask|accept-new)\b|AutoAddPolicy|WarningPolicy|KnownHostsFile\W+/dev/null", re.I
 )
