@@ -99,7 +99,7 @@ class Agent:
         links = self._join()
         self._outlook = self._look_ahead()
         if self._outlook.ending:
-            self._attempt(links.leaving.hold)  # what follows may take long
+            self._try(links.leaving.hold)  # what follows may take long
         self._publish(links)
         self._membership = self._look(links)
         self._has_looked = True
@@ -107,7 +107,7 @@ class Agent:
         if member is not None:
             self._phases.done("membership")
             self._write_files(member)
-        if self._is_listed(links) and not self._outlook.leaving and not links.signals.sent:
+        if self._membership.lists(links.identity.instance_id) and not self._outlook.leaving and not links.signals.sent:
             self._become_ready(links)
 
     def _become_ready(self, links: Links) -> None:
@@ -134,15 +134,14 @@ class Agent:
             duties.append(lambda: links.leaving.follow(self._outlook, self._membership if self._has_looked else None))
         elif links.signals.sent:
             duties.append(lambda: self._watch_health(links))
-            if self._is_listed(links):
+            if self._membership.lists(links.identity.instance_id):
                 duties.append(lambda: self._take_address(links))
         for duty in duties:
-            if error := self._attempt(duty):
-                log.warning("%s", error)
+            self._try(duty)
 
-    def _is_listed(self, links: Links) -> bool:
-        member = self._membership.member(links.identity.instance_id)
-        return member is not None and not member.away
+    def _try(self, duty: Callable[[], None]) -> None:
+        if error := self._attempt(duty):
+            log.warning("%s", error)
 
     def _watch_health(self, links: Links) -> None:
         """Ask for a replacement when this machine stays broken."""
@@ -194,7 +193,9 @@ class Agent:
         )
         now = self._world.monotonic()
         # Who is not in the lists says so again: the table may have lost its record.
-        if record != self._published or (now >= self._next_record and not self._is_listed(links)):
+        if record != self._published or (
+            now >= self._next_record and not self._membership.lists(links.identity.instance_id)
+        ):
             self._doing = "table"
             links.table.write_node(record)
             self._published = record
@@ -218,7 +219,7 @@ class Agent:
             return links.table.read_membership()
         now = self._world.monotonic()
         # A master that only might go has no more hurry than others, once they have heard of it.
-        urgent = self._outlook.ending or (self._outlook.leaving and self._is_listed(links))
+        urgent = self._outlook.ending or (self._outlook.leaving and self._membership.lists(links.identity.instance_id))
         if now < self._next_look and not urgent:
             return self._membership
         current = links.table.read_membership()

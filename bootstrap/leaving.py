@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.contract import LEAVING_HOOK
 from bootstrap.imds import Outlook
-from bootstrap.membership import Member, Membership
+from bootstrap.membership import Membership
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -52,11 +52,8 @@ class Leaving:
         """Do what the notice asks for, once. ``membership`` is None while it could not be read."""
         if outlook.at_risk and not outlook.interrupted and not outlook.ending:
             self.replace_me("spot recommends a replacement")
-        if outlook.ending and not self._let_go:
-            if self._others_know(membership):
-                self._complete()
-            else:
-                self.hold()
+        if outlook.ending and not self._let_go and self._others_know(membership):
+            self._complete()
 
     def replace_me(self, why: str) -> None:
         """Ask the group for another instance in our place, whatever its own checks say."""
@@ -71,7 +68,7 @@ class Leaving:
     def _others_know(self, membership: Membership | None) -> bool:
         now = self._monotonic()
         told_at = self._told_at = now if self._told_at is None else self._told_at
-        if membership is None or _is_listed(membership.member(self._instance_id)):
+        if membership is None or membership.lists(self._instance_id):
             return now - told_at >= PATIENCE_S
         away_since = self._away_since = now if self._away_since is None else self._away_since
         return not membership.present or now - away_since >= GRACE_S
@@ -108,7 +105,3 @@ class Leaving:
             if TOO_LATE not in error.response["Error"].get("Message", ""):
                 raise
             self._let_go = True
-
-
-def _is_listed(member: Member | None) -> bool:
-    return member is not None and not member.away

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.command == "install":
             # A bundle that the service cannot import must fail the user data, which signals; the service could not.
-            import bootstrap.service  # noqa: F401
+            import bootstrap.service  # noqa: F401  (to see whether it can be)
 
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))

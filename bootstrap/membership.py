@@ -75,6 +75,10 @@ class Membership:
         """The slot of an instance, if it has one."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
+    def lists(self, instance_id: str) -> bool:
+        """Whether the lists name the instance."""
+        return any(member.instance_id == instance_id for member in self.present)
+
 
 EMPTY = Membership(generation=0, expected=0, members=())
 """Before the first coordinator pass."""

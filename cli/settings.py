@@ -21,7 +21,7 @@ def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
     in this order, and puts together the objects that several of them give (aws-cdk, user-configuration).
     """
     # Not Path.expanduser: it fails where no home is known, and then there is no file of the user's.
-    user = _context(Path(os.path.expanduser(USER_FILE)), needed=False)  # noqa: PTH111
+    user = _context(Path(os.path.expanduser(USER_FILE)), needed=False)  # noqa: PTH111  (see above)
     looked_up = _read(directory / LOOKED_UP_FILE, needed=False)
     app = _context(directory / APP_FILE, needed=True)
     return {**_merged(_merged(user, looked_up), app), **dict(map(_pair, words))}

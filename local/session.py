@@ -117,7 +117,7 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     environment = without_foreign(os.environ) | variables
     requests = run_dir / "log" / "requests.jsonl"
     # Every address of the sandbox's own network namespace: users come by loopback, nodes through the router.
-    serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104
+    serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--failures", str(run_dir / failures.FILE)]
     fabric.create_router()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)

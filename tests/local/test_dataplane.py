@@ -31,16 +31,16 @@ class Refusing:
     def get_caller_identity(self) -> dict[str, str]:
         return {"Account": "123456789012"}
 
-    def describe_instance_attribute(self, InstanceId: str, Attribute: str) -> dict[str, Any]:  # noqa: N803
+    def describe_instance_attribute(self, InstanceId: str, Attribute: str) -> dict[str, Any]:  # noqa: N803  (AWS's name)
         if InstanceId in self.unknown:
             error = {"Error": {"Code": "InvalidInstanceID.NotFound", "Message": "gone"}}
-            raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]
+            raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]  # its type wants all fields
         return {Attribute: {}, "UserData": {}}
 
-    def terminate_instances(self, InstanceIds: list[str]) -> None:  # noqa: N803
+    def terminate_instances(self, InstanceIds: list[str]) -> None:  # noqa: N803  (AWS's name)
         self.terminated += InstanceIds
 
-    def describe_instance_types(self, InstanceTypes: list[str]) -> dict[str, Any]:  # noqa: N803
+    def describe_instance_types(self, InstanceTypes: list[str]) -> dict[str, Any]:  # noqa: N803  (AWS's name)
         gpus = [{"Manufacturer": "NVIDIA", "Name": "L4", "Count": 4}] if InstanceTypes == ["g6.12xlarge"] else []
         return {"InstanceTypes": [{"GpuInfo": {"Gpus": gpus}}]}
 
