@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from bootstrap.contract import node_record_id
+from bootstrap.contract import TABLE_KEY, node_record_id
 from bootstrap.coordinator import Coordinator
 from bootstrap.discovery import Instance
 from bootstrap.membership import Membership
@@ -197,6 +197,25 @@ def test_member_that_ec2_forgets_for_a_moment_stays(
     before = look(coordinator, table)
     monkeypatch.setattr("bootstrap.sightings.describe_instances", lambda *_: {})
     assert look(new_coordinator(cluster, table), table) == before
+
+
+def test_slots_and_generation_go_on_when_the_table_was_emptied(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    publish(cluster, table, "master")
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.terminate(before[2])
+    look(coordinator, table)
+    publish(cluster, table, "worker")
+    replaced = look(coordinator, table)
+    # Numbered anew, the survivor would come before the younger replacement.
+    assert replaced.members[-1].instance_id == before[3]
+    for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
+        cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={TABLE_KEY: item[TABLE_KEY]})
+    found = look(coordinator, table)
+    assert slots(found) == slots(replaced)
+    assert found.generation == replaced.generation + 1
 
 
 def test_ec2_is_asked_when_instances_change_and_now_and_then(
