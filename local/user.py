@@ -6,6 +6,7 @@ The demo and the end-to-end tests act through this, so that both do what the REA
 import logging
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,14 +82,14 @@ def new_user() -> Iterator[User]:
     """Make a key pair and an agent for it, import the public half; the agent ends with the block."""
     directory = Path("/run/user-of-the-demo")
     directory.mkdir(mode=0o700)
-    key, socket = directory / "id_ed25519", directory / "agent.sock"
+    key, agent_socket = directory / "id_ed25519", directory / "agent.sock"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", KEY_NAME, "-f", key], check=True)
     ec2 = boto3.client("ec2")
     ec2.import_key_pair(KeyName=KEY_NAME, PublicKeyMaterial=key.with_suffix(".pub").read_bytes())
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", agent_socket], stdout=subprocess.DEVNULL)
     try:
-        environment = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
-        _add_key(key, environment=environment, socket=socket)
+        environment = {**os.environ, "SSH_AUTH_SOCK": str(agent_socket)}
+        _add_key(key, environment=environment, agent_socket=agent_socket)
         yield User(environment=environment, ssh_config=directory / "config")
     finally:
         agent.terminate()
@@ -97,10 +98,20 @@ def new_user() -> Iterator[User]:
         shutil.rmtree(directory)
 
 
-def _add_key(key: Path, *, environment: Mapping[str, str], socket: Path) -> None:
+def _add_key(key: Path, *, environment: Mapping[str, str], agent_socket: Path) -> None:
     deadline = time.monotonic() + 10
-    while not socket.exists():
+    while not _is_listened_to(agent_socket):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited 10 s for ssh-agent to listen at {socket}")
+            raise TimeoutError(f"waited 10 s for ssh-agent to listen at {agent_socket}")
         time.sleep(0.02)
     subprocess.run(["ssh-add", "-q", key], env=dict(environment), check=True)
+
+
+def _is_listened_to(path: Path) -> bool:
+    """Whether a connection is taken: the file is there before that."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
