@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from launcher.errors import LaunchError
 from launcher.frames import HEADER, LONGEST_PAYLOAD, PREAMBLE, Frame, Kind, NodeSpec
+from launcher.hosts import Host
 
 READ_LIMIT = 1 << 20
 STDERR_LINES = 20
@@ -18,11 +19,13 @@ STDERR_LINES = 20
 class Connection:
     """A runner that answers. Closing it ends the ranks of its node."""
 
-    def __init__(self, host: str, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, host: Host, process: asyncio.subprocess.Process) -> None:
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise ValueError("a runner is started with pipes")
         self.host = host
         self.free_port = 0
+        self.address: str | None = None
+        """Where the node's sshd took the connection."""
         self._process = process
         self._stdin = process.stdin
         self._stdout = process.stdout
@@ -30,7 +33,7 @@ class Connection:
         self._complaining = asyncio.create_task(self._collect_complaints(process.stderr))
 
     @classmethod
-    async def open(cls, host: str, command: Sequence[str], *, deadline_s: float) -> "Connection":
+    async def open(cls, host: Host, command: Sequence[str], *, deadline_s: float) -> "Connection":
         """Start a runner and wait until it says that it is ready."""
         process = await _spawn(host, command)
         connection = cls(host, process)
@@ -50,7 +53,8 @@ class Connection:
             ready = await self._read_frame()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error
-        self.free_port = int(json.loads(ready.payload)["port"])
+        values = json.loads(ready.payload)
+        self.free_port, self.address = int(values["port"]), values["address"]
 
     async def start(self, spec: NodeSpec) -> None:
         """Tell the runner what to run."""
@@ -101,7 +105,7 @@ class Connection:
                 self._complaints.append(text)
 
 
-async def _spawn(host: str, command: Sequence[str]) -> asyncio.subprocess.Process:
+async def _spawn(host: Host, command: Sequence[str]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
             *command,

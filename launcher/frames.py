@@ -20,7 +20,7 @@ class Kind(enum.IntEnum):
     """What a frame's payload is."""
 
     READY = 0
-    """JSON object: {"port": a port that is free on the node}."""
+    """JSON object: {"port": a port that is free on the node, "address": where its sshd took the connection or null}."""
     STDOUT = 1
     STDERR = 2
     EXIT = 3

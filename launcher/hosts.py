@@ -1,28 +1,65 @@
-"""The hosts file, and where its names lead."""
+"""The hosts file: which machines a job may use, in the forms that launch.py and mpirun take.
 
-import socket
+One host a line: ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (ranks on it);
+blank lines and ``#`` comments do not count.
+"""
+
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.errors import LaunchError, UsageError
+from launcher.errors import UsageError
+from launcher.numbers import whole_number
+
+FORMS = "HOST, HOST:PORT or HOST slots=N"
+MOST_SLOTS = 256
+"""Ranks on a machine: more than any has GPUs; stops a slip of the keyboard from starting thousands."""
+HIGHEST_PORT = 65535
 
 
-def parse_hosts(text: str, *, source: str) -> tuple[str, ...]:
-    """Host names in order, one a line; blank lines and ``#`` comments do not count."""
-    hosts = tuple(name for line in text.splitlines() if (name := line.partition("#")[0].strip()))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Host:
+    """A machine of a job."""
+
+    name: str
+    """What ssh is given: a host name, an address or an alias of ssh's configuration."""
+    port: int | None = None
+    """Of its sshd. Left out: what ssh's configuration says."""
+    slots: int = 0
+    """Ranks on it. Left out: what the command line says."""
+
+    def __str__(self) -> str:
+        return self.name if self.port is None else f"{self.name}:{self.port}"
+
+
+def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:
+    """The hosts in order; UsageError names `source` and what in it is wrong."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    hosts = tuple(_parse_line(line, source=source) for line in lines if line)
     if not hosts:
         raise UsageError(f"{source} names no host")
-    for host in hosts:
-        # A name that starts with a dash would be an option of ssh.
-        if len(host.split()) > 1 or host.startswith("-"):
-            raise UsageError(f"{source} must hold one host name a line, got {host!r}")
-    twice = [host for host, count in Counter(hosts).items() if count > 1]
+    twice = [host for host, count in Counter(map(str, hosts)).items() if count > 1]
     if twice:
         raise UsageError(f"{source} must name each host once, got {', '.join(twice)} more than once")
     return hosts
 
 
-def read_hosts(path: Path) -> tuple[str, ...]:
+def _parse_line(line: str, *, source: str) -> Host:
+    place, *settings = line.split()
+    name, colon, port = place.partition(":")
+    keys = [setting.partition("=")[0] for setting in settings]
+    # A name that starts with a dash would be an option of ssh.
+    if not name or name.startswith("-") or ":" in port or keys not in ([], ["slots"]):
+        raise UsageError(f"{source} must hold {FORMS} a line, got {line!r}")
+    slots = settings[0].partition("=")[2] if settings else ""
+    return Host(
+        name=name,
+        port=whole_number(port, name=f"{source}: port of {name}", most=HIGHEST_PORT) if colon else None,
+        slots=whole_number(slots, name=f"{source}: slots of {name}", most=MOST_SLOTS) if settings else 0,
+    )
+
+
+def read_hosts(path: Path) -> tuple[Host, ...]:
     """The hosts that the file at `path` names."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -30,29 +67,3 @@ def read_hosts(path: Path) -> tuple[str, ...]:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise UsageError(f"cannot read the hosts file {path}: {reason}") from error
     return parse_hosts(text, source=str(path))
-
-
-def address_of(host: str) -> str:
-    """IPv4 address of a host name, the first that is not loopback when there is one."""
-    try:
-        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # the latter for a name that DNS could never hold
-        reason = error.strerror if isinstance(error, OSError) else "not a valid host name"
-        raise LaunchError(f"{host}: {reason or error}") from error
-    addresses = [str(item[4][0]) for item in found]
-    return next((address for address in addresses if not is_loopback(address)), addresses[0])
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach the address."""
-    return address.startswith("127.")
-
-
-def is_here(address: str) -> bool:
-    """Whether the address is one of this machine's: only then can a socket be bound to it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-    return True

@@ -11,11 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from launcher.addresses import address_for_peers, address_of, check_reachable, is_here
 from launcher.channel import Channel
 from launcher.connection import Connection
 from launcher.errors import LaunchError
 from launcher.frames import Kind, NodeSpec
-from launcher.hosts import address_of, is_here, is_loopback
+from launcher.hosts import Host
 from launcher.options import Job
 from launcher.output import RankOutput, Streams
 from launcher.ranks import rank_plan
@@ -43,30 +44,50 @@ OUTPUT_CLOSED = Failure(exit_code=128 + signal.SIGPIPE, reason="nobody reads the
 
 async def run_job(job: Job, *, cwd: str, streams: Streams) -> Failure | None:
     """Run `job` to its end; None when every rank ended with 0. Cancelling it ends the ranks."""
-    addresses = peer_addresses(job.hosts)
-    connections = await connect(job.hosts, local=is_here(addresses[0]))
+    here = job.local or is_this_machine(job.hosts[0])
+    connections = await connect(job.hosts, here=here)
+    try:
+        addresses = peer_addresses(connections, here=here)
+    except LaunchError:
+        await asyncio.gather(*(connection.kill() for connection in connections))
+        raise
     specs = node_specs(job, addresses=addresses, port=connections[0].free_port, cwd=cwd)
     nodes = [Node(connection, streams) for connection in connections]
     return await supervise(nodes, specs, stdout=streams[Kind.STDOUT])
 
 
-def peer_addresses(hosts: Sequence[str]) -> tuple[str, str]:
-    """Addresses of the first host, where rank 0 is, and of one that it talks to."""
-    first, other = address_of(hosts[0]), address_of(hosts[min(1, len(hosts) - 1)])
-    if is_loopback(first) and not is_loopback(other):
-        raise LaunchError(f"{hosts[0]} is {first} here, which {hosts[1]} cannot reach")
-    return first, other
+def is_this_machine(host: Host) -> bool:
+    """Whether `host` needs no ssh; a port may lead to a container or through a tunnel."""
+    try:
+        return host.port is None and is_here(address_of(host.name))
+    except LaunchError:
+        # An alias of ssh's configuration, or a name that ssh will complain of.
+        return False
 
 
-async def connect(hosts: Sequence[str], *, local: bool) -> list[Connection]:
-    """A runner on each host, or an error that names every host without one."""
+def peer_addresses(connections: Sequence[Connection], *, here: bool) -> list[str]:
+    """Each node's address as the others can reach it."""
+    seen = [one.address for one in connections]
+    if here:
+        # There sshd took another connection: the user's, if any.
+        seen[0] = None
+    names = [one.host.name for one in connections]
+    addresses = [address_for_peers(*pair) for pair in zip(names, seen, strict=True)]
+    check_reachable(names, addresses)
+    return addresses
+
+
+async def connect(hosts: Sequence[Host], *, here: bool) -> list[Connection]:
+    """A runner on each host, the first on this machine if `here`; or an error that names every host without one."""
     at_once = asyncio.Semaphore(CONNECTIONS_AT_ONCE)
 
-    async def reach(host: str, command: Sequence[str]) -> Connection:
+    async def reach(host: Host, command: Sequence[str]) -> Connection:
         async with at_once:
             return await Connection.open(host, command, deadline_s=READY_DEADLINE_S)
 
-    commands = [runner_command() if local and host == hosts[0] else ssh_command(host) for host in hosts]
+    commands = [ssh_command(host) for host in hosts]
+    if here:
+        commands[0] = runner_command()
     tasks = [asyncio.create_task(reach(*pair)) for pair in zip(hosts, commands, strict=True)]
     try:
         await asyncio.wait(tasks)
@@ -86,10 +107,10 @@ async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:
     await asyncio.gather(*(one.kill() for one in opened if isinstance(one, Connection)))
 
 
-def node_specs(job: Job, *, addresses: tuple[str, str], port: int, cwd: str) -> list[NodeSpec]:
+def node_specs(job: Job, *, addresses: Sequence[str], port: int, cwd: str) -> list[NodeSpec]:
     """What each node has to run."""
-    first, other = addresses
-    plan = rank_plan(len(job.hosts), job.nproc_per_node, master_addr=first, master_port=port)
+    first, other = addresses[0], addresses[min(1, len(addresses) - 1)]
+    plan = rank_plan([host.slots for host in job.hosts], master_addr=first, master_port=port)
     return [
         NodeSpec(
             command=job.command,

@@ -3,6 +3,9 @@
 See "Environment Variables" of torchrun: https://docs.pytorch.org/docs/stable/elastic/run.html
 """
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 RANK_VARIABLES = (
     "RANK",
     "LOCAL_RANK",
@@ -16,22 +19,21 @@ RANK_VARIABLES = (
 )
 
 
-def rank_plan(
-    nnodes: int, nproc_per_node: int, *, master_addr: str, master_port: int
-) -> tuple[tuple[dict[str, str], ...], ...]:
-    """For each node, in order, the variables of each of its ranks."""
+def rank_plan(slots: Sequence[int], *, master_addr: str, master_port: int) -> tuple[tuple[dict[str, str], ...], ...]:
+    """For each node, in order, the variables of each of its ranks; `slots` is their number on each node."""
+    offsets = [0, *accumulate(slots)]
 
     def variables(node_rank: int, local_rank: int) -> dict[str, str]:
         return {
-            "RANK": str(node_rank * nproc_per_node + local_rank),
+            "RANK": str(offsets[node_rank] + local_rank),
             "LOCAL_RANK": str(local_rank),
-            "WORLD_SIZE": str(nnodes * nproc_per_node),
-            "LOCAL_WORLD_SIZE": str(nproc_per_node),
+            "WORLD_SIZE": str(offsets[-1]),
+            "LOCAL_WORLD_SIZE": str(slots[node_rank]),
             "GROUP_RANK": str(node_rank),
-            "GROUP_WORLD_SIZE": str(nnodes),
+            "GROUP_WORLD_SIZE": str(len(slots)),
             "NODE_RANK": str(node_rank),
             "MASTER_ADDR": master_addr,
             "MASTER_PORT": str(master_port),
         }
 
-    return tuple(tuple(variables(node, local) for local in range(nproc_per_node)) for node in range(nnodes))
+    return tuple(tuple(variables(node, local) for local in range(count)) for node, count in enumerate(slots))

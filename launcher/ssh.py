@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from bootstrap.contract import CLUSTER_KEY_FILE, WORKER_HOST_PREFIX
+from launcher.hosts import Host
 
 CONNECT_TIMEOUT_S = 10
 ALIVE_INTERVAL_S = 5
@@ -32,16 +33,17 @@ def runner_command() -> list[str]:
     return ["python3", "-I", "-S", "-X", "utf8", str(RUNNER)]
 
 
-def ssh_command(host: str) -> list[str]:
+def ssh_command(host: Host) -> list[str]:
     """The command line that starts the runner on `host`."""
     options = [word for name, value in _options(host).items() for word in ("-o", f"{name}={value}")]
-    return ["ssh", "-T", *options, "--", host, shlex.join(runner_command())]
+    return ["ssh", "-T", *options, "--", host.name, shlex.join(runner_command())]
 
 
-def _options(host: str) -> dict[str, str]:
+def _options(host: Host) -> dict[str, str]:
     """Among the cluster's nodes the cluster's own key, where there is one that we may read: a job must not
     depend on a person's agent, which may be gone tomorrow or offer more keys than sshd lets anybody try.
     """
-    if host.startswith(WORKER_HOST_PREFIX) and os.access(CLUSTER_KEY_FILE, os.R_OK):
-        return {**OPTIONS, "IdentityFile": CLUSTER_KEY_FILE, "IdentitiesOnly": "yes"}
-    return OPTIONS
+    options = OPTIONS if host.port is None else {**OPTIONS, "Port": str(host.port)}
+    if host.name.startswith(WORKER_HOST_PREFIX) and os.access(CLUSTER_KEY_FILE, os.R_OK):
+        return {**options, "IdentityFile": CLUSTER_KEY_FILE, "IdentitiesOnly": "yes"}
+    return options

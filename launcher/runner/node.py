@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.channel import Channel
@@ -23,7 +24,8 @@ PORTS_TRIED = 16
 def main() -> int:
     """Run this node's part of a job; 0 whatever the ranks' exit codes are."""
     channel = Channel(sys.stdout.fileno())
-    channel.send(PREAMBLE + encode(Kind.READY, json.dumps({"port": free_port()}).encode("ascii")))
+    ready = {"port": free_port(), "address": own_address(os.environ)}
+    channel.send(PREAMBLE + encode(Kind.READY, json.dumps(ready).encode("ascii")))
     line = read_line(sys.stdin.fileno())
     if not line:
         return 0
@@ -53,6 +55,13 @@ def free_port() -> int:
             probe.bind(("", port))
             return int(probe.getsockname()[1])
     raise OSError("no TCP port is free")
+
+
+def own_address(environ: Mapping[str, str]) -> str | None:
+    """Get this node's IPv4 address as sshd was reached by it; None without sshd. See SSH_CONNECTION in ssh(1)."""
+    words = environ.get("SSH_CONNECTION", "").split()
+    address = words[2] if len(words) == 4 else ":"
+    return None if ":" in address else address
 
 
 def read_line(fd: int) -> bytes:

@@ -29,7 +29,7 @@ class Cluster:
     """Carried by every rank's environment, so that strays can be found from outside."""
 
     def hosts_file(self, hosts: Sequence[str]) -> Path:
-        path = self.directory / f"hosts-{'-'.join(hosts)}"
+        path = self.directory / f"hosts-{'-'.join(host.replace(' ', '_') for host in hosts)}"
         path.write_text("".join(f"{host}\n" for host in hosts))
         return path
 

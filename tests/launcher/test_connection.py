@@ -10,8 +10,9 @@ import pytest
 
 from launcher.connection import Connection
 from launcher.frames import HEADER, PREAMBLE, Kind
+from launcher.hosts import Host
 
-READY = json.dumps({"port": 1}).encode()
+READY = json.dumps({"port": 1, "address": None}).encode()
 ANSWERS = PREAMBLE + HEADER.pack(Kind.READY, 0, len(READY)) + READY
 RUNNER = f"import sys; sys.stdout.buffer.write({ANSWERS!r}); sys.stdout.flush(); sys.stdin.read(); sys.exit(3)"
 
@@ -22,7 +23,7 @@ def test_a_runner_that_has_just_ended_is_killed_without_a_word(caplog: pytest.Lo
         with asyncio.PidfdChildWatcher() as watcher:
             watcher.attach_loop(asyncio.get_running_loop())
             asyncio.set_child_watcher(watcher)
-            connection = await Connection.open("node", [sys.executable, "-c", RUNNER], deadline_s=20)
+            connection = await Connection.open(Host(name="node"), [sys.executable, "-c", RUNNER], deadline_s=20)
             connection.close()
             await asyncio.sleep(0)
             time.sleep(0.5)

@@ -1,14 +1,22 @@
-import socket
-
 import pytest
 
 from launcher.errors import UsageError
-from launcher.hosts import is_here, parse_hosts
+from launcher.hosts import Host, parse_hosts
 
 
 def test_hosts_keep_their_order_without_blanks_and_comments() -> None:
     text = "# ours\n\ndeeplearning-worker10\n deeplearning-worker2 # the second\n"
-    assert parse_hosts(text, source="f") == ("deeplearning-worker10", "deeplearning-worker2")
+    assert parse_hosts(text, source="f") == (Host(name="deeplearning-worker10"), Host(name="deeplearning-worker2"))
+
+
+def test_a_host_may_have_a_port_and_slots() -> None:
+    text = "a:2222\nb slots=4\nc:22 slots=8 # both\na:2223\n"
+    assert parse_hosts(text, source="f") == (
+        Host(name="a", port=2222),
+        Host(name="b", slots=4),
+        Host(name="c", port=22, slots=8),
+        Host(name="a", port=2223),
+    )
 
 
 @pytest.mark.parametrize(
@@ -17,18 +25,21 @@ def test_hosts_keep_their_order_without_blanks_and_comments() -> None:
         ("", "f names no host"),
         ("# only\n", "f names no host"),
         ("a\nb\na\n", "f must name each host once, got a more than once"),
-        ("a b\n", "f must hold one host name a line, got 'a b'"),
-        ("-oProxyCommand=x\n", "f must hold one host name a line, got '-oProxyCommand=x'"),
+        ("a:22\na:22\n", "f must name each host once, got a:22 more than once"),
+        ("a b\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got 'a b'"),
+        ("-oProxyCommand=x\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got '-oProxyCommand=x'"),
+        (":22\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got ':22'"),
+        ("fe80::1\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got 'fe80::1'"),
+        ("a slots=1 slots=2\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got 'a slots=1 slots=2'"),
+        ("a max-slots=2\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got 'a max-slots=2'"),
+        ("a:ssh\n", "f: port of a must be a whole number from 1 to 65535, got 'ssh'"),
+        ("a:\n", "f: port of a must be a whole number from 1 to 65535, got ''"),
+        ("a:65536\n", "f: port of a must be a whole number from 1 to 65535, got '65536'"),
+        ("a slots=0\n", "f: slots of a must be a whole number from 1 to 256, got '0'"),
+        ("a slots=\n", "f: slots of a must be a whole number from 1 to 256, got ''"),
     ],
 )
 def test_fails_when_the_file_is_wrong(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_hosts(text, source="f")
     assert str(caught.value) == message
-
-
-def test_an_address_is_here_when_the_machine_has_it() -> None:
-    assert is_here("127.0.0.1")
-    # 192.0.2.0/24 is kept for documentation: RFC 5737; take one that is nobody's here.
-    own = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
-    assert not is_here(next(a for a in ("192.0.2.201", "198.51.100.7") if a not in own))

@@ -117,6 +117,45 @@ def test_what_shell_startup_files_print_does_not_disturb(cluster: Cluster, nodes
     assert result.lines == [f"{host} [0] hello" for host in ADDRESSES]
 
 
+# ---- hosts ----
+
+
+def test_a_port_in_the_hosts_file_is_the_one_that_is_tried(cluster: Cluster, nodes: Path) -> None:
+    port = next(line.split()[1] for line in (nodes / "ssh_config").read_text().splitlines() if "Port" in line)
+    assert cluster.run("echo $RANK", hosts=[FIRST, f"{SECOND}:{port}"]).lines == [
+        f"{FIRST} [0] 0",
+        f"{SECOND}:{port} [0] 1",
+    ]
+    refused = cluster.run("true", hosts=[FIRST, f"{SECOND}:1"])
+    assert refused.code == 1
+    assert refused.reason.startswith(f"launch: nothing started, 1 of 2 nodes: {SECOND}:1: ssh: connect to host")
+
+
+def test_slots_in_the_hosts_file_are_ranks(cluster: Cluster) -> None:
+    result = cluster.run("echo $RANK of $WORLD_SIZE", hosts=[f"{FIRST} slots=2", SECOND])
+    assert result.lines == [f"{FIRST} [0] 0 of 3", f"{FIRST} [1] 1 of 3", f"{SECOND} [0] 2 of 3"]
+
+
+def test_a_host_may_be_an_alias_of_sshs_configuration(cluster: Cluster, nodes: Path) -> None:
+    config, ssh = cluster.directory / "config", cluster.directory / "bin" / "ssh"
+    settings = (nodes / "ssh_config").read_text()
+    config.write_text(settings.replace("Host 127.*", "Host d1 127.*\n  HostName 127.0.0.2"))
+    ssh.parent.mkdir()
+    ssh.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {config} "$@"\n')
+    ssh.chmod(0o755)
+    path = f"{ssh.parent}:{cluster.environment['PATH']}"
+    result = cluster.run("echo $MASTER_ADDR", hosts=["d1"], environment={"PATH": path})
+    assert result.lines == ["d1 [0] 127.0.0.2"]
+
+
+def test_local_needs_no_hosts_file_and_no_ssh(cluster: Cluster) -> None:
+    launch = [sys.executable, str(LAUNCHER), "--launcher", "local", "-n", "2", "echo $RANK $MASTER_ADDR"]
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(cluster.directory)}
+    ended = subprocess.run(launch, env=environment, capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert sorted(ended.stdout.splitlines()) == [b"localhost [0] 0 127.0.0.1", b"localhost [1] 1 127.0.0.1"]
+
+
 # ---- failures ----
 
 
@@ -170,7 +209,7 @@ def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None
 def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
     result = cluster.run("true", hosts=["no-such-host.invalid", SECOND])
     assert result.code == 1
-    assert result.reason.startswith("launch: no-such-host.invalid: ")
+    assert result.reason.startswith("launch: nothing started, 1 of 2 nodes: no-such-host.invalid: ssh: Could not ")
     assert result.stderr.count(b"\n") == 1
 
 
@@ -282,7 +321,7 @@ def test_fails_when_the_command_line_is_wrong(cluster: Cluster) -> None:
         timeout=30,
     )
     assert result.returncode == 2
-    assert result.stderr.startswith(b"launch: unknown option --sync-dst-dir, supported: ")
+    assert result.stderr.startswith(b"launch: --sync-dst-dir is not supported yet: ")
     assert result.stderr.count(b"\n") == 1
 
 

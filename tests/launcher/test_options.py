@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import UsageError
+from launcher.hosts import Host
 from launcher.options import Job, parse_options
 
 GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
@@ -21,21 +22,45 @@ def parse(line: str, environ: dict[str, str]) -> Job:
     return parse_options(line.split(), environ=environ)
 
 
+def slots(line: str, environ: dict[str, str]) -> list[int]:
+    return [host.slots for host in parse(line, environ).hosts]
+
+
 def test_the_nodes_variables_fill_in_what_is_left_out(environ: dict[str, str]) -> None:
     job = parse("python train.py", environ)
-    assert job.hosts == ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
-    assert job.nproc_per_node == 1
+    assert job.hosts == tuple(Host(name=f"deeplearning-worker{slot}", slots=1) for slot in (1, 2, 3))
+    assert not job.local
     assert job.command == ("python", "train.py")
 
 
 def test_one_rank_a_gpu(environ: dict[str, str]) -> None:
-    assert parse("python x", environ | {GPUS: "8"}).nproc_per_node == 8
-    assert parse("--nproc-per-node 2 python x", environ | {GPUS: "8"}).nproc_per_node == 2
+    assert slots("python x", environ | {GPUS: "8"}) == [8, 8, 8]
+    assert slots("--nproc-per-node 2 python x", environ | {GPUS: "8"}) == [2, 2, 2]
+
+
+def test_slots_of_the_hosts_file_come_before_gpus_and_after_the_command_line(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.write_text("one slots=4\ntwo\n")
+    assert slots(f"-H {own} python x", environ | {GPUS: "2"}) == [4, 2]
+    assert slots(f"-H {own} --nproc-per-node 3 python x", environ) == [3, 3]
+
+
+def test_local_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> None:
+    assert parse("--launcher local -n 4 python x", environ).hosts == (Host(name="localhost", slots=4),)
+    assert parse("--launcher local python x", {GPUS: "2"}).hosts == (Host(name="localhost", slots=2),)
+    assert parse("--launcher local python x", {}).local
+
+
+def test_assignments_before_the_command_are_variables_as_in_a_shell(environ: dict[str, str]) -> None:
+    assert parse("A=1 python x", environ).command == ("env", "A=1", "python", "x")
+    assert parse("./a=b x", environ).command == ("./a=b", "x")
 
 
 def test_options_after_the_command_are_the_commands(environ: dict[str, str]) -> None:
     job = parse(f"-n 2 -H {environ[PATH]} python train.py --gpus -n 7 --network lenet -- --env", environ)
-    assert job.hosts == ("deeplearning-worker1", "deeplearning-worker2")
+    assert [host.name for host in job.hosts] == ["deeplearning-worker1", "deeplearning-worker2"]
     assert job.command == ("python", "train.py", "--gpus", "-n", "7", "--network", "lenet", "--", "--env")
 
 
@@ -46,7 +71,7 @@ def test_two_dashes_end_our_options(environ: dict[str, str]) -> None:
 def test_an_own_hosts_file_is_used_whole(environ: dict[str, str], tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("one\ntwo\n")
-    assert parse(f"-H {own} hostname x", environ).hosts == ("one", "two")
+    assert [host.name for host in parse(f"-H {own} hostname x", environ).hosts] == ["one", "two"]
 
 
 def test_without_the_variables_the_clusters_hosts_file_counts(environ: dict[str, str]) -> None:
@@ -62,17 +87,24 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
     ("line", "message"),
     [
         ("--bogus python x", "unknown option --bogus, supported: --env, "),
-        ("-s 2 python x", "unknown option -s, supported: "),
-        ("--sync-dst-dir /x python x", "unknown option --sync-dst-dir, supported: "),
+        ("--p3 python x", "unknown option --p3, supported: --env, "),
+        ("--env-worker A:1 x y", "unknown option --env-worker, supported: --env, "),
+        ("-SH x python x", "unknown option -SH, supported: --env, "),
+        ("--sync-dst-dir /x python x", "--sync-dst-dir is not supported yet: put the files on every node first"),
         ("--num python x", "unknown option --num, supported: "),
-        ("--launcher sge python x", "--launcher must be ssh, got 'sge'"),
+        ("--launcher sge python x", "--launcher must be ssh or local, got 'sge'"),
+        ("--launcher yarn python x", "--launcher must be ssh or local, got 'yarn'"),
+        ("--launcher slurm python x", "--launcher must be ssh or local, got 'slurm'"),
+        ("--launcher local -H f python x", "-H names machines, of which --launcher local uses none, got 'f'"),
+        ("--launcher local -n 2 --nproc-per-node 2 x y", "-n and --nproc-per-node are the same with --launcher local"),
+        ("--launcher local -n 257 x y", "-n must be a whole number from 1 to 256, got '257'"),
         ("-n 4 python x", "-n must be at most 3, the hosts in the hosts file, got 4"),
         ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
         ("-n two python x", "-n must be a whole number of at least 1, got 'two'"),
-        (f"-n {'7' * 5000} python x", "-n must have at most 9 digits, got '777777777777...7777777777777'"),
-        (f"--nproc-per-node {'7' * 5000} x y", "--nproc-per-node must have at most 9 digits, got '7777"),
+        (f"-n {'7' * 5000} python x", "-n must be a whole number of at least 1, got '777777777777...7777777777777'"),
+        (f"--nproc-per-node {'7' * 5000} x y", "--nproc-per-node must be a whole number from 1 to 256, got '7777"),
         ("-n", "argument -n/--num-workers: expected one argument"),
-        ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number of at least 1, got '0'"),
+        ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number from 1 to 256, got '0'"),
         ("--env =b x y", "--env must be KEY:VALUE or KEY, got '=b'"),
         ("--env NOT_SET x y", "--env NOT_SET passes on a variable that is not set here"),
         ("--env RANK:1 x y", "--env must not set RANK, which differs from rank to rank"),

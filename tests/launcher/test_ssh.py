@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from launcher import ssh
+from launcher.hosts import Host
 
 
 @pytest.fixture
@@ -16,22 +17,27 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_job_takes_the_clusters_own_key_and_no_agent(key: Path) -> None:
-    command = ssh.ssh_command("deeplearning-worker2")
+    command = ssh.ssh_command(Host(name="deeplearning-worker2"))
     assert f"IdentityFile={key}" in command
     assert "IdentitiesOnly=yes" in command
 
 
 def test_a_host_outside_of_the_cluster_is_for_the_users_own_keys(key: Path) -> None:
     assert key.exists()
-    assert not any("Identit" in word for word in ssh.ssh_command("gpu-box"))
+    assert not any("Identit" in word for word in ssh.ssh_command(Host(name="gpu-box")))
 
 
 def test_without_a_readable_key_the_agent_decides(key: Path) -> None:
     key.unlink()
-    assert not any("Identit" in word for word in ssh.ssh_command("deeplearning-worker2"))
+    assert not any("Identit" in word for word in ssh.ssh_command(Host(name="deeplearning-worker2")))
 
 
 @pytest.mark.parametrize("host", ["deeplearning-worker2", "gpu-box"])
 def test_host_keys_are_checked_whatever_the_key(key: Path, host: str) -> None:
     assert key.exists()
-    assert "StrictHostKeyChecking=yes" in ssh.ssh_command(host)
+    assert "StrictHostKeyChecking=yes" in ssh.ssh_command(Host(name=host))
+
+
+def test_a_port_of_the_hosts_file_is_sshs() -> None:
+    assert "Port=2222" in ssh.ssh_command(Host(name="gpu-box", port=2222))
+    assert not any("Port" in word for word in ssh.ssh_command(Host(name="gpu-box")))

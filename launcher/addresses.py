@@ -1,0 +1,53 @@
+"""Where host names lead."""
+
+import socket
+from collections.abc import Sequence
+
+from launcher.errors import LaunchError
+
+
+def check_reachable(names: Sequence[str], addresses: Sequence[str]) -> None:
+    """LaunchError when one of the job's addresses is of no use to the job's other nodes."""
+    places = tuple(zip(names, addresses, strict=True))
+    elsewhere = [name for name, address in places if not is_loopback(address)]
+    for name, address in places:
+        if elsewhere and is_loopback(address):
+            raise LaunchError(f"{name} is {address} here, which {elsewhere[0]} cannot reach")
+
+
+def address_for_peers(name: str, seen: str | None) -> str:
+    """Address of a node: where its sshd took the connection (`seen`), as its name may be an alias of ssh's."""
+    if seen is not None and not is_loopback(seen):
+        return seen
+    try:
+        return address_of(name)
+    except LaunchError:
+        if seen is None:
+            raise
+        return seen
+
+
+def address_of(host: str) -> str:
+    """IPv4 address of a host name, the first that is not loopback when there is one."""
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # the latter for a name that DNS could never hold
+        reason = error.strerror if isinstance(error, OSError) else "not a valid host name"
+        raise LaunchError(f"{host}: {reason or error}") from error
+    addresses = [str(item[4][0]) for item in found]
+    return next((address for address in addresses if not is_loopback(address)), addresses[0])
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach the address."""
+    return address.startswith("127.")
+
+
+def is_here(address: str) -> bool:
+    """Whether the address is one of this machine's: only then can a socket be bound to it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,39 @@
+import socket
+
+import pytest
+
+from launcher.addresses import address_for_peers, check_reachable, is_here
+from launcher.errors import LaunchError
+
+
+def test_an_address_is_here_when_the_machine_has_it() -> None:
+    assert is_here("127.0.0.1")
+    # 192.0.2.0/24 is kept for documentation: RFC 5737; take one that is nobody's here.
+    own = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
+    assert not is_here(next(a for a in ("192.0.2.201", "198.51.100.7") if a not in own))
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "address"),
+    [
+        ("no-such-host.invalid", "192.0.2.1", "192.0.2.1"),
+        ("192.0.2.2", "192.0.2.1", "192.0.2.1"),
+        ("192.0.2.2", None, "192.0.2.2"),
+        ("192.0.2.2", "127.0.0.1", "192.0.2.2"),
+        ("no-such-host.invalid", "127.0.0.2", "127.0.0.2"),
+    ],
+)
+def test_where_sshd_was_reached_counts_unless_through_a_tunnel(name: str, seen: str | None, address: str) -> None:
+    assert address_for_peers(name, seen) == address
+
+
+def test_fails_when_nothing_tells_the_address() -> None:
+    with pytest.raises(LaunchError, match=r"no-such-host\.invalid: "):
+        address_for_peers("no-such-host.invalid", None)
+
+
+def test_fails_when_a_node_has_an_address_that_the_others_cannot_reach() -> None:
+    check_reachable(["a", "b"], ["127.0.0.1", "127.0.0.2"])
+    with pytest.raises(LaunchError) as caught:
+        check_reachable(["a", "b", "c"], ["192.0.2.1", "127.0.1.1", "192.0.2.3"])
+    assert str(caught.value) == "b is 127.0.1.1 here, which a cannot reach"
