@@ -38,6 +38,16 @@ def address_of(host: str) -> str:
     return next((address for address in addresses if not is_loopback(address)), addresses[0])
 
 
+def own_address_towards(peer: str) -> str:
+    """Get this machine's address on the route to `peer`; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((peer, 1))
+        except OSError as error:
+            raise LaunchError(f"{peer}: {error.strerror}") from error
+        return str(probe.getsockname()[0])
+
+
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach the address."""
     return address.startswith("127.")

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from launcher.errors import LaunchError
-from launcher.frames import HEADER, LONGEST_PAYLOAD, PREAMBLE, Frame, Kind, NodeSpec
+from launcher.frames import HEADER, LONGEST_PAYLOAD, PREAMBLE, Frame, Kind
 from launcher.hosts import Host
+from launcher.spec import NodeSpec
 
 READ_LIMIT = 1 << 20
 STDERR_LINES = 20
@@ -73,11 +74,11 @@ class Connection:
             return
 
     async def _read_frame(self) -> Frame:
-        kind, local_rank, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))
+        kind, process, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))
         if kind not in set(Kind) or size > LONGEST_PAYLOAD:
             raise LaunchError(f"{self.host}: sent what is not a runner's frame (kind {kind}, {size} bytes)")
         payload = await self._stdout.readexactly(size)
-        return Frame(kind=Kind(kind), local_rank=local_rank, payload=payload)
+        return Frame(kind=Kind(kind), process=process, payload=payload)
 
     def close(self) -> None:
         """Tell the runner to end its ranks. Its frames go on until they have ended."""

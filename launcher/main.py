@@ -10,8 +10,10 @@ from pathlib import Path
 from launcher.channel import Channel
 from launcher.errors import LaunchError
 from launcher.frames import Kind
-from launcher.job import Failure, run_job
-from launcher.options import Job, parse_options
+from launcher.job import run_job
+from launcher.node import Failure
+from launcher.options import parse_options
+from launcher.spec import Job
 
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -3,7 +3,7 @@
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,28 +12,19 @@ from bootstrap.contract import (
     WORKERS_FILE,
     WORKERS_PATH_VARIABLE,
 )
+from launcher.engines import ENGINES, LAUNCHED_BY_MPI
 from launcher.errors import UsageError
 from launcher.hosts import FORMS, MOST_SLOTS, Host, read_hosts
 from launcher.numbers import whole_number
-from launcher.ranks import RANK_VARIABLES
+from launcher.spec import Job
 
-LAUNCHERS = ("ssh", "local")
+LAUNCHERS = ("ssh", "local", "mpi")
+ASKED_ENGINES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
+NOT_YET = {"--sync-dst-dir"}
 LOCAL_HOST = "localhost"
+MOST_SERVERS = 1024
+"""More than any cluster has use for; stops a slip of the keyboard."""
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What to run, and where."""
-
-    hosts: tuple[Host, ...]
-    """The nodes of the job, in rank order, each with its slots filled in."""
-    local: bool
-    """Whether the one node is this machine, reached without ssh."""
-    environment: Mapping[str, str]
-    """Variables that every rank gets on top of its node's."""
-    command: tuple[str, ...]
-    """The argument list that each rank runs."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,7 +42,11 @@ def _parser() -> _Parser:
     )
     parser.add_argument("-n", "--num-workers", metavar="N", help="nodes (all of the hosts file); ranks with local")
     parser.add_argument("-H", "--hostfile", metavar="FILE", help=f"{FORMS} a line (${WORKERS_PATH_VARIABLE})")
-    parser.add_argument("--launcher", default="ssh", help="ssh: on the hosts; local: all ranks on this machine (ssh)")
+    parser.add_argument("-s", "--num-servers", metavar="S", help="MXNet's parameter servers (as many as workers)")
+    parser.add_argument(
+        "--launcher", default="ssh", help="ssh: on the hosts; local: all on this machine; mpi: by mpirun (ssh)"
+    )
+    parser.add_argument("--engine", help=f"whose variables: {', '.join(ASKED_ENGINES)} (torch; mxnet with -s)")
     parser.add_argument("--nproc-per-node", metavar="K", help=f"ranks on a node (slots, ${GPU_COUNT_VARIABLE}, 1)")
     parser.add_argument("--sync-dst-dir", metavar="DIR", help="not supported yet")
     parser.add_argument(
@@ -69,14 +64,20 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     """The job that the command line asks for, with the node's variables for what is left out."""
     options = _known_options(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
-        raise UsageError(f"--launcher must be {' or '.join(LAUNCHERS)}, got {options.launcher!r}")
+        raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
     if options.sync_dst_dir is not None:
         raise UsageError("--sync-dst-dir is not supported yet: put the files on every node first, as with rsync")
+    engine = _engine(options)
     local = options.launcher == "local"
+    hosts = (_this_machine(options, environ, engine=engine),) if local else _hosts(options, environ, engine=engine)
+    passed_on = {name: environ[name] for name in ENGINES[engine].passed_on if name in environ}
+    asked = dict(_variable(item, environ, engine=engine) for item in options.env)
     return Job(
-        hosts=(_this_machine(options, environ),) if local else _hosts(options, environ),
+        hosts=hosts,
         local=local,
-        environment=dict(_variable(item, environ) for item in options.env),
+        engine=engine,
+        servers=_servers(options, workers=sum(host.slots for host in hosts)) if ENGINES[engine].has_servers else 0,
+        environment=passed_on | asked,
         command=_command(options.command),
     )
 
@@ -84,30 +85,65 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 def _known_options(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        known = sorted({action.option_strings[-1] for action in parser._actions if action.option_strings})
-        raise UsageError(f"unknown option {unknown[0]}, supported: {', '.join(known)}")
+        known = {action.option_strings[-1] for action in parser._actions if action.option_strings}
+        raise UsageError(f"unknown option {unknown[0]}, supported: {', '.join(sorted(known - NOT_YET))}")
     return options
 
 
-def _hosts(options: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Host, ...]:
+def _engine(options: argparse.Namespace) -> str:
+    asked = options.engine
+    if asked is not None and asked not in ASKED_ENGINES:
+        raise UsageError(f"--engine must be one of {', '.join(ASKED_ENGINES)}, got {asked!r}")
+    engine: str = asked or ("torch" if options.num_servers is None else "mxnet")
+    if options.num_servers is not None and not ENGINES[engine].has_servers:
+        raise UsageError(f"-s is for --engine mxnet, which has parameter servers, got --engine {engine}")
+    if options.launcher != "mpi":
+        return engine
+    if asked is not None or options.num_servers is not None:
+        raise UsageError("--engine and -s need --launcher ssh or local: mpirun sets variables of its own")
+    return LAUNCHED_BY_MPI
+
+
+def _servers(options: argparse.Namespace, *, workers: int) -> int:
+    if options.num_servers is None:
+        return workers
+    return whole_number(options.num_servers, name="-s", most=MOST_SERVERS)
+
+
+def _hosts(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> tuple[Host, ...]:
     hosts = read_hosts(Path(options.hostfile or environ.get(WORKERS_PATH_VARIABLE) or WORKERS_FILE))
     # Not $DEEPLEARNING_WORKERS_COUNT: in a shell from before a node came or went it is out of date.
     wanted = len(hosts) if options.num_workers is None else whole_number(options.num_workers, name="-n")
     if wanted > len(hosts):
         raise UsageError(f"-n must be at most {len(hosts)}, the hosts in the hosts file, got {wanted}")
+    hosts = hosts[:wanted]
+    if engine == LAUNCHED_BY_MPI and (ports := [str(host) for host in hosts if host.port is not None]):
+        raise UsageError(f"--launcher mpi takes ports from ssh's configuration alone, got {ports[0]}")
     asked = _ranks_asked(options)
+    if ENGINES[engine].has_servers:
+        return tuple(replace(host, slots=_one_worker(asked)) for host in hosts)
     otherwise = _gpus_or_one(environ)
-    return tuple(replace(host, slots=asked or host.slots or otherwise) for host in hosts[:wanted])
+    return tuple(replace(host, slots=asked or host.slots or otherwise) for host in hosts)
 
 
-def _this_machine(options: argparse.Namespace, environ: Mapping[str, str]) -> Host:
+def _one_worker(asked: int | None) -> int:
+    """A worker of MXNet drives all GPUs of its machine."""
+    if asked not in (None, 1):
+        raise UsageError(f"--nproc-per-node must be 1 with --engine mxnet, got {asked}")
+    return 1
+
+
+def _this_machine(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> Host:
     if options.hostfile is not None:
         raise UsageError(f"-H names machines, of which --launcher local uses none, got {options.hostfile!r}")
     if options.num_workers is not None and options.nproc_per_node is not None:
         raise UsageError("-n and --nproc-per-node are the same with --launcher local: give one of them")
     if options.num_workers is not None:
         return Host(name=LOCAL_HOST, slots=whole_number(options.num_workers, name="-n", most=MOST_SLOTS))
-    return Host(name=LOCAL_HOST, slots=_ranks_asked(options) or _gpus_or_one(environ))
+    asked = _ranks_asked(options)
+    return Host(
+        name=LOCAL_HOST, slots=_one_worker(asked) if ENGINES[engine].has_servers else asked or _gpus_or_one(environ)
+    )
 
 
 def _ranks_asked(options: argparse.Namespace) -> int | None:
@@ -120,12 +156,12 @@ def _gpus_or_one(environ: Mapping[str, str]) -> int:
     return max(1, whole_number(gpus, name=f"${GPU_COUNT_VARIABLE}", least=0, most=MOST_SLOTS))
 
 
-def _variable(item: str, environ: Mapping[str, str]) -> tuple[str, str]:
+def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[str, str]:
     key, colon, value = item.partition(":")
     if not key or "=" in key:
         raise UsageError(f"--env must be KEY:VALUE or KEY, got {item!r}")
-    if key in RANK_VARIABLES:
-        raise UsageError(f"--env must not set {key}, which differs from rank to rank")
+    if key in ENGINES[engine].own_variables:
+        raise UsageError(f"--env must not set {key}, which the launcher sets for --engine {engine}")
     if not colon and key not in environ:
         raise UsageError(f"--env {key} passes on a variable that is not set here")
     return key, value if colon else environ[key]

@@ -1,4 +1,4 @@
-"""The ranks' output on the launcher's own: whole lines, each with node and local rank in front."""
+"""The processes' output on the launcher's own: whole lines, each with node and process in front."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ Streams = Mapping[Kind, Channel]
 """Where standard output and standard error go."""
 
 
-class RankOutput:
-    """Both streams of one rank, and the last lines of the two."""
+class ProcessOutput:
+    """Both streams of one process, and the last lines of the two."""
 
     def __init__(self, prefix: str, streams: Streams) -> None:
         self._prefix = prefix.encode()

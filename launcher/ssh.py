@@ -35,8 +35,12 @@ def runner_command() -> list[str]:
 
 def ssh_command(host: Host) -> list[str]:
     """The command line that starts the runner on `host`."""
-    options = [word for name, value in _options(host).items() for word in ("-o", f"{name}={value}")]
-    return ["ssh", "-T", *options, "--", host.name, shlex.join(runner_command())]
+    return [*client_command(host), "--", host.name, shlex.join(runner_command())]
+
+
+def client_command(host: Host) -> list[str]:
+    """Ssh and the options for a node such as `host`."""
+    return ["ssh", "-T", *(word for name, value in _options(host).items() for word in ("-o", f"{name}={value}"))]
 
 
 def _options(host: Host) -> dict[str, str]:

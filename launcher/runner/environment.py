@@ -1,32 +1,43 @@
-"""The environment and directory of a rank."""
+"""The environment and directory of a process."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bootstrap.contract import PYTORCH_PYTHON
-from launcher.frames import NodeSpec
+from launcher.errors import LaunchError
+from launcher.spec import NodeSpec, ProcessSpec
 
 AGENT_VARIABLE = "SSH_AUTH_SOCK"
-INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
-def rank_environment(
+def process_environment(
     spec: NodeSpec,
-    local_rank: int,
+    process: ProcessSpec,
     *,
     base: Mapping[str, str],
     interface: str | None,
     pytorch_bin: Path = Path(PYTORCH_PYTHON).parent,
 ) -> dict[str, str]:
-    """The node's variables, the route's interface, the job's variables, the rank's: later ones win."""
+    """Defaults, the node's variables, the route's interface, the job's variables, the process's: later ones win."""
     # A job must not be able to sign as the user who started it.
-    environment = {name: value for name, value in base.items() if name != AGENT_VARIABLE}
+    environment = spec.defaults | {name: value for name, value in base.items() if name != AGENT_VARIABLE}
     if pytorch_bin.is_dir():
         environment["PATH"] = f"{pytorch_bin}:{base.get('PATH', os.defpath)}"
     if interface is not None:
-        environment |= dict.fromkeys(INTERFACE_VARIABLES, interface)
-    return environment | spec.environment | spec.ranks[local_rank]
+        environment |= dict.fromkeys(spec.interface_variables, interface)
+    return environment | spec.environment | process.environment
+
+
+def check_interfaces(environment: Mapping[str, str], names: Sequence[str], *, present: Sequence[str]) -> None:
+    """LaunchError when a variable names no interface of this node: engines wait for ever for one.
+
+    Takes NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them.
+    """
+    for name in names:
+        wanted = [one for one in environment.get(name, "").lstrip("^=").split(",") if one]
+        if wanted and not any(interface.startswith(one) for one in wanted for interface in present):
+            raise LaunchError(f"{name} must name an interface of {', '.join(present)}, got {environment[name]!r}")
 
 
 def working_directory(wanted: str, *, home: str) -> str:

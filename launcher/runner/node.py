@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.channel import Channel
-from launcher.frames import PREAMBLE, Kind, NodeSpec, encode
-from launcher.runner.environment import rank_environment, working_directory
+from launcher.errors import LaunchError
+from launcher.frames import PREAMBLE, Kind, encode
+from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.processes import adopt_orphans, end_orphans
 from launcher.runner.route import interface_to
 from launcher.runner.supervisor import Supervisor
+from launcher.spec import NodeSpec
 
 ORPHANS_DEADLINE_S = 5.0
 PORTS = 8192
@@ -40,9 +42,15 @@ def run(spec: NodeSpec, channel: Channel) -> None:
     supervisor = Supervisor(channel, stop_fd=sys.stdin.fileno(), grace_s=spec.grace_s)
     interface = interface_to(spec.peer)
     cwd = working_directory(spec.cwd, home=str(Path.home()))
-    for local_rank in range(len(spec.ranks)):
-        environment = rank_environment(spec, local_rank, base=os.environ, interface=interface)
-        supervisor.start(spec.command, local_rank=local_rank, environment=environment, cwd=cwd)
+    present = [name for _, name in socket.if_nameindex()]
+    for index, process in enumerate(spec.processes):
+        environment = process_environment(spec, process, base=os.environ, interface=interface)
+        try:
+            check_interfaces(environment, spec.interface_variables, present=present)
+        except LaunchError as error:
+            supervisor.refuse(index, reason=str(error), code=error.exit_code)
+        else:
+            supervisor.start(process.command, index=index, environment=environment, cwd=cwd)
     supervisor.run()
 
 

@@ -27,7 +27,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass(kw_only=True, slots=True)
 class _Rank:
-    local_rank: int
+    index: int
     process: subprocess.Popen[bytes]
     streams: dict[int, Kind] = field(default_factory=dict)
     code: int | None = None
@@ -54,19 +54,23 @@ class Supervisor:
         self._watch(stop_fd, lambda: self._stop_if_closed(stop_fd))
         self._watch_signals()
 
-    def start(self, command: Sequence[str], *, local_rank: int, environment: Mapping[str, str], cwd: str) -> None:
+    def start(self, command: Sequence[str], *, index: int, environment: Mapping[str, str], cwd: str) -> None:
         """Start one rank; one that cannot start is reported with the exit code of a shell."""
         try:
             process = processes.start(command, environment=environment, cwd=cwd)
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             reason = "command not found" if missing else (error.strerror or str(error))
-            self._send(Kind.STDERR, f"{command[0]}: {reason}\n".encode(errors="surrogateescape"), local_rank)
-            self._send(Kind.EXIT, b"127" if missing else b"126", local_rank)
+            self.refuse(index, reason=f"{command[0]}: {reason}", code=127 if missing else 126)
             return
-        rank = _Rank(local_rank=local_rank, process=process)
+        rank = _Rank(index=index, process=process)
         self._alive.append(rank)
         self._watch_rank(rank)
+
+    def refuse(self, index: int, *, reason: str, code: int) -> None:
+        """Report a process that was not started."""
+        self._send(Kind.STDERR, f"{reason}\n".encode(errors="surrogateescape"), index)
+        self._send(Kind.EXIT, str(code).encode("ascii"), index)
 
     def run(self) -> None:
         """Return when every rank has ended and nobody is left in its process group."""
@@ -140,7 +144,7 @@ class Supervisor:
     def _forward(self, rank: _Rank, fd: int, kind: Kind) -> None:
         data = os.read(fd, READ_SIZE)
         if data:
-            self._send(kind, data, rank.local_rank)
+            self._send(kind, data, rank.index)
             rank.drain_until = self._clock() + DRAIN_S
         else:
             self._close_stream(rank, fd)
@@ -160,7 +164,7 @@ class Supervisor:
     def _report_if_ended(self, rank: _Rank) -> None:
         if not rank.reported and rank.code is not None and self._is_drained(rank):
             rank.reported = True
-            self._send(Kind.EXIT, str(rank.code).encode("ascii"), rank.local_rank)
+            self._send(Kind.EXIT, str(rank.code).encode("ascii"), rank.index)
 
     def _stop_if_closed(self, fd: int) -> None:
         if not os.read(fd, READ_SIZE):
@@ -176,5 +180,5 @@ class Supervisor:
             rank.kill_at = self._clock() + self._grace_s
             processes.signal_group(rank.group, signal.SIGTERM)
 
-    def _send(self, kind: Kind, payload: bytes, local_rank: int) -> None:
-        self._channel.send(encode(kind, payload, local_rank=local_rank))
+    def _send(self, kind: Kind, payload: bytes, index: int) -> None:
+        self._channel.send(encode(kind, payload, process=index))

@@ -4,7 +4,8 @@ import pytest
 
 from launcher.errors import UsageError
 from launcher.hosts import Host
-from launcher.options import Job, parse_options
+from launcher.options import parse_options
+from launcher.spec import Job
 
 GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
 COUNT = "DEEPLEARNING_WORKERS_COUNT"
@@ -53,6 +54,37 @@ def test_local_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> None:
     assert parse("--launcher local python x", {}).local
 
 
+def test_servers_make_it_a_job_of_mxnets_with_one_worker_a_machine(environ: dict[str, str]) -> None:
+    job = parse("-n 2 -s 4 python x", environ | {GPUS: "8"})
+    assert (job.engine, job.servers, [host.slots for host in job.hosts]) == ("mxnet", 4, [1, 1])
+    asked = parse("--engine mxnet python x", environ | {GPUS: "8"})
+    assert (asked.engine, asked.servers) == ("mxnet", 3)
+    here = parse("--launcher local -n 2 -s 1 python x", environ)
+    assert (here.engine, here.servers, here.hosts) == ("mxnet", 1, (Host(name="localhost", slots=2),))
+
+
+def test_without_servers_it_is_a_job_of_pytorchs(environ: dict[str, str]) -> None:
+    assert parse("python x", environ).engine == "torch"
+    assert parse("--engine horovod python x", environ | {GPUS: "4"}).engine == "horovod"
+
+
+def test_mxnets_variables_are_passed_on_to_mxnet_alone(environ: dict[str, str]) -> None:
+    exported = environ | {"PS_VERBOSE": "1", "DMLC_INTERFACE": "eth0", "OMP_NUM_THREADS": "2", "AWS_SECRET": "s"}
+    mxnet = parse("-s 1 python x", exported).environment
+    assert mxnet == {"PS_VERBOSE": "1", "DMLC_INTERFACE": "eth0", "OMP_NUM_THREADS": "2"}
+    assert parse("--env OMP_NUM_THREADS:4 python x", exported).environment == {"OMP_NUM_THREADS": "4"}
+
+
+def test_mpirun_starts_as_many_ranks_as_there_are_slots(environ: dict[str, str], tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("one slots=4\ntwo slots=4\n")
+    job = parse(f"--launcher mpi -H {own} python x", environ)
+    assert (job.engine, [host.slots for host in job.hosts]) == ("mpi", [4, 4])
+    own.write_text("one:2222\n")
+    with pytest.raises(UsageError, match="ports from ssh's configuration alone, got one:2222"):
+        parse(f"--launcher mpi -H {own} python x", environ)
+
+
 def test_assignments_before_the_command_are_variables_as_in_a_shell(environ: dict[str, str]) -> None:
     assert parse("A=1 python x", environ).command == ("env", "A=1", "python", "x")
     assert parse("./a=b x", environ).command == ("./a=b", "x")
@@ -86,17 +118,24 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--bogus python x", "unknown option --bogus, supported: --env, "),
-        ("--p3 python x", "unknown option --p3, supported: --env, "),
-        ("--env-worker A:1 x y", "unknown option --env-worker, supported: --env, "),
-        ("-SH x python x", "unknown option -SH, supported: --env, "),
+        ("--bogus python x", "unknown option --bogus, supported: --engine, --env, "),
+        ("--p3 python x", "unknown option --p3, supported: --engine, --env, "),
+        ("--env-worker A:1 x y", "unknown option --env-worker, supported: --engine, --env, "),
+        ("-SH x python x", "unknown option -SH, supported: --engine, --env, "),
         ("--sync-dst-dir /x python x", "--sync-dst-dir is not supported yet: put the files on every node first"),
         ("--num python x", "unknown option --num, supported: "),
-        ("--launcher sge python x", "--launcher must be ssh or local, got 'sge'"),
-        ("--launcher yarn python x", "--launcher must be ssh or local, got 'yarn'"),
-        ("--launcher slurm python x", "--launcher must be ssh or local, got 'slurm'"),
+        ("--launcher sge python x", "--launcher must be one of ssh, local, mpi, got 'sge'"),
+        ("--launcher yarn python x", "--launcher must be one of ssh, local, mpi, got 'yarn'"),
+        ("--launcher slurm python x", "--launcher must be one of ssh, local, mpi, got 'slurm'"),
         ("--launcher local -H f python x", "-H names machines, of which --launcher local uses none, got 'f'"),
         ("--launcher local -n 2 --nproc-per-node 2 x y", "-n and --nproc-per-node are the same with --launcher local"),
+        ("-s 0 x y", "-s must be a whole number from 1 to 1024, got '0'"),
+        ("-s 2 --engine torch x y", "-s is for --engine mxnet, which has parameter servers, got --engine torch"),
+        ("--engine caffe x y", "--engine must be one of torch, mxnet, horovod, got 'caffe'"),
+        ("--engine mpi x y", "--engine must be one of torch, mxnet, horovod, got 'mpi'"),
+        ("--engine mxnet --nproc-per-node 2 x y", "--nproc-per-node must be 1 with --engine mxnet, got 2"),
+        ("--launcher mpi -s 2 x y", "--engine and -s need --launcher ssh or local: mpirun sets variables of its own"),
+        ("--engine mxnet --env DMLC_ROLE:worker x y", "--env must not set DMLC_ROLE, which the launcher sets for"),
         ("--launcher local -n 257 x y", "-n must be a whole number from 1 to 256, got '257'"),
         ("-n 4 python x", "-n must be at most 3, the hosts in the hosts file, got 4"),
         ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
@@ -107,7 +146,7 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number from 1 to 256, got '0'"),
         ("--env =b x y", "--env must be KEY:VALUE or KEY, got '=b'"),
         ("--env NOT_SET x y", "--env NOT_SET passes on a variable that is not set here"),
-        ("--env RANK:1 x y", "--env must not set RANK, which differs from rank to rank"),
+        ("--env RANK:1 x y", "--env must not set RANK, which the launcher sets for --engine torch"),
         ("-H /no/such/file x y", "cannot read the hosts file /no/such/file: No such file or directory"),
         ("-H / x y", "cannot read the hosts file /: Is a directory"),
         ("-n 2", "no command given, as in: launch python train.py"),

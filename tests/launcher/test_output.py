@@ -6,20 +6,20 @@ import pytest
 
 from launcher.channel import Channel
 from launcher.frames import Kind
-from launcher.output import LONGEST_LINE, TAIL_LINES, RankOutput
+from launcher.output import LONGEST_LINE, TAIL_LINES, ProcessOutput
 
 Read = Callable[[], bytes]
 
 
 @pytest.fixture
-def sink(tmp_path: Path) -> Iterator[tuple[RankOutput, Read]]:
+def sink(tmp_path: Path) -> Iterator[tuple[ProcessOutput, Read]]:
     path = tmp_path / "out"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
-    yield RankOutput("n [0] ", {Kind.STDOUT: Channel(fd), Kind.STDERR: Channel(fd)}), path.read_bytes
+    yield ProcessOutput("n [0] ", {Kind.STDOUT: Channel(fd), Kind.STDERR: Channel(fd)}), path.read_bytes
     os.close(fd)
 
 
-def test_lines_are_whole_and_streams_do_not_mix(sink: tuple[RankOutput, Read]) -> None:
+def test_lines_are_whole_and_streams_do_not_mix(sink: tuple[ProcessOutput, Read]) -> None:
     output, read = sink
     output.write(Kind.STDOUT, b"half")
     output.write(Kind.STDERR, b"other\n")
@@ -30,13 +30,13 @@ def test_lines_are_whole_and_streams_do_not_mix(sink: tuple[RankOutput, Read]) -
     assert read().endswith(b"n [0] \nn [0] next\n")
 
 
-def test_a_line_without_end_does_not_pile_up(sink: tuple[RankOutput, Read]) -> None:
+def test_a_line_without_end_does_not_pile_up(sink: tuple[ProcessOutput, Read]) -> None:
     output, read = sink
     output.write(Kind.STDOUT, b"x" * (LONGEST_LINE + 1))
     assert read() == b"n [0] " + b"x" * (LONGEST_LINE + 1) + b"\n"
 
 
-def test_the_tail_holds_the_last_lines(sink: tuple[RankOutput, Read]) -> None:
+def test_the_tail_holds_the_last_lines(sink: tuple[ProcessOutput, Read]) -> None:
     output, _ = sink
     output.write(Kind.STDOUT, b"".join(b"%d\n" % number for number in range(100)))
     assert list(output.tail) == [b"%d" % number for number in range(100 - TAIL_LINES, 100)]

@@ -5,15 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from launcher.frames import NodeSpec
-from launcher.runner.environment import rank_environment, working_directory
+from launcher.errors import LaunchError
+from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.route import interface_to
+from launcher.spec import NodeSpec, ProcessSpec
 
+RANK = ProcessSpec(name="rank 1", label="1", command=("python", "x"), environment={"RANK": "1"})
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 SPEC = NodeSpec(
-    command=("python", "x"),
+    processes=(RANK,),
     cwd="/",
     environment={"USER_SET": "1"},
-    ranks=({"RANK": "0"}, {"RANK": "1"}),
+    defaults={"OMP_NUM_THREADS": "1", "KEPT": "d"},
+    interface_variables=INTERFACES,
     peer="10.0.0.1",
 )
 
@@ -35,14 +39,16 @@ def test_no_route_is_no_interface() -> None:
 
 
 def test_a_spec_survives_its_line() -> None:
-    odd = NodeSpec(command=("\udcff\n", "ü"), cwd="/a b", environment={"K": ""}, ranks=SPEC.ranks, peer="::")
+    process = ProcessSpec(name="n", label="l", command=("\udcff\n", "ü"), environment={}, decisive=False)
+    odd = NodeSpec(processes=(process, RANK), cwd="/a b", environment={"K": ""}, peer="::")
+    assert NodeSpec.from_line(SPEC.to_line()) == SPEC
     assert NodeSpec.from_line(odd.to_line()) == odd
     assert odd.to_line().count(b"\n") == 1
 
 
 def test_later_variables_win(tmp_path: Path) -> None:
     base = {"PATH": "/bin", "RANK": "9", "USER_SET": "0", "GLOO_SOCKET_IFNAME": "docker0", "KEPT": "k"}
-    environment = rank_environment(SPEC, 1, base=base, interface="ens5", pytorch_bin=tmp_path)
+    environment = process_environment(SPEC, RANK, base=base, interface="ens5", pytorch_bin=tmp_path)
     assert environment == {
         "PATH": f"{tmp_path}:/bin",
         "RANK": "1",
@@ -50,12 +56,12 @@ def test_later_variables_win(tmp_path: Path) -> None:
         "KEPT": "k",
         "GLOO_SOCKET_IFNAME": "ens5",
         "NCCL_SOCKET_IFNAME": "ens5",
-        "TP_SOCKET_IFNAME": "ens5",
+        "OMP_NUM_THREADS": "1",
     }
 
 
 def test_a_node_without_pytorch_keeps_its_path(tmp_path: Path) -> None:
-    environment = rank_environment(SPEC, 0, base={"PATH": "/bin"}, interface=None, pytorch_bin=tmp_path / "no")
+    environment = process_environment(SPEC, RANK, base={"PATH": "/bin"}, interface=None, pytorch_bin=tmp_path / "no")
     assert environment["PATH"] == "/bin"
     assert "GLOO_SOCKET_IFNAME" not in environment
 
@@ -67,4 +73,15 @@ def test_ranks_fall_back_to_the_home_directory(tmp_path: Path) -> None:
 
 def test_a_rank_cannot_reach_the_users_ssh_agent(tmp_path: Path) -> None:
     base = {"PATH": "/bin", "SSH_AUTH_SOCK": "/run/agent"}
-    assert "SSH_AUTH_SOCK" not in rank_environment(SPEC, 0, base=base, interface=None, pytorch_bin=tmp_path)
+    assert "SSH_AUTH_SOCK" not in process_environment(SPEC, RANK, base=base, interface=None, pytorch_bin=tmp_path)
+
+
+@pytest.mark.parametrize("value", ["", "ens5", "ens", "^docker0,lo", "=ens5", "eth0,ens5"])
+def test_an_interface_in_one_of_the_engines_forms_is_let_through(value: str) -> None:
+    check_interfaces({"NCCL_SOCKET_IFNAME": value}, INTERFACES, present=["lo", "ens5"])
+
+
+def test_fails_when_an_interface_is_not_there() -> None:
+    with pytest.raises(LaunchError) as caught:
+        check_interfaces({"GLOO_SOCKET_IFNAME": "eth0"}, INTERFACES, present=["lo", "ens5"])
+    assert str(caught.value) == "GLOO_SOCKET_IFNAME must name an interface of lo, ens5, got 'eth0'"

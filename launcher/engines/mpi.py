@@ -1,0 +1,45 @@
+"""Open MPI's mpirun, on the first node, with the options that Horovod's authors give for it.
+
+The options are those of https://horovod.readthedocs.io/en/stable/mpi.html. mpirun itself reaches the
+other nodes, by ssh under the options of launcher.ssh, and passes variables on by name.
+"""
+
+import shlex
+from collections.abc import Sequence
+
+from launcher.engines.engine import Engine, Site
+from launcher.spec import Job, ProcessSpec
+from launcher.ssh import client_command
+
+OPTIONS = ("-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib")
+ALWAYS_PASSED = ("PATH",)
+"""So that the other nodes find the same Python."""
+REMOTE_SHELL = "OMPI_MCA_plm_rsh_agent"
+INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "NCCL_SOCKET_IFNAME")
+
+
+def mpirun_command(job: Job) -> tuple[str, ...]:
+    """The command line of mpirun for `job`; values of variables are never in it."""
+    places = ",".join(f"{host.name}:{host.slots}" for host in job.hosts)
+    passed = sorted({*ALWAYS_PASSED, INTERFACES[-1], *job.environment})
+    exports = [word for name in passed for word in ("-x", name)]
+    return ("mpirun", "-np", str(sum(host.slots for host in job.hosts)), "-H", places, *OPTIONS, *exports, *job.command)
+
+
+def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
+    """Mpirun on the first node; on the others nothing that the launcher starts."""
+    mpirun = ProcessSpec(
+        name="mpirun",
+        label="mpirun",
+        command=mpirun_command(job),
+        environment={REMOTE_SHELL: shlex.join(client_command(job.hosts[0]))},
+    )
+    return [(mpirun,), *(() for _ in site.addresses[1:])]
+
+
+ENGINE = Engine(
+    plan=plan,
+    own_variables=(REMOTE_SHELL,),
+    passed_on=("OMP_NUM_THREADS",),
+    interface_variables=INTERFACES,
+)

@@ -1,0 +1,77 @@
+"""One node's part of a running job, as the launcher sees it."""
+
+import asyncio
+from dataclasses import dataclass
+
+from launcher.connection import Connection
+from launcher.errors import LaunchError
+from launcher.frames import Frame, Kind
+from launcher.output import ProcessOutput, Streams
+from launcher.spec import NodeSpec
+
+LOST = 1
+"""Exit code of a job that lost a node."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Why a job failed: its exit code, one line, and what the process said last."""
+
+    exit_code: int
+    reason: str
+    tail: tuple[bytes, ...] = ()
+
+
+def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:
+    """Set the job's failure; the first one stays."""
+    if not failure.done():
+        failure.set_result(value)
+
+
+class Node:
+    """A connection with what runs behind it."""
+
+    def __init__(self, connection: Connection, spec: NodeSpec, streams: Streams) -> None:
+        self.connection = connection
+        self._spec = spec
+        self._outputs = [ProcessOutput(f"{connection.host} [{one.label}] ", streams) for one in spec.processes]
+        self._running = set(range(len(spec.processes)))
+        self.decided = asyncio.Event()
+        """Set when every process that the job waits for has ended."""
+        self._check_decided()
+
+    async def start(self) -> None:
+        """Tell the runner what to run."""
+        await self.connection.start(self._spec)
+
+    async def follow(self, failure: "asyncio.Future[Failure]") -> None:
+        """Pass on output until the runner ends; tell of the first thing that goes wrong."""
+        try:
+            async for frame in self.connection.frames():
+                self._take(frame, failure)
+        except LaunchError as error:
+            settle(failure, Failure(exit_code=error.exit_code, reason=str(error)))
+        for output in self._outputs:
+            output.finish()
+        if self._running:
+            reason = f"{self.connection.host}: lost: {await self.connection.complaint()}"
+            settle(failure, Failure(exit_code=LOST, reason=reason))
+
+    def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
+        output = self._outputs[frame.process]
+        if frame.kind in (Kind.STDOUT, Kind.STDERR):
+            output.write(frame.kind, frame.payload)
+        elif frame.kind is Kind.EXIT:
+            output.finish()
+            self._ended(frame.process, int(frame.payload), failure)
+
+    def _ended(self, process: int, code: int, failure: "asyncio.Future[Failure]") -> None:
+        self._running.discard(process)
+        if code:
+            reason = f"{self.connection.host}: {self._spec.processes[process].name} ended with exit code {code}"
+            settle(failure, Failure(exit_code=code, reason=reason, tail=tuple(self._outputs[process].tail)))
+        self._check_decided()
+
+    def _check_decided(self) -> None:
+        if not any(self._spec.processes[process].decisive for process in self._running):
+            self.decided.set()

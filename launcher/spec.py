@@ -1,0 +1,72 @@
+"""What is to run: the job as it was asked for, and what of it each node gets."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from launcher.hosts import Host
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What to run, and where."""
+
+    hosts: tuple[Host, ...]
+    """The nodes of the job, in rank order, each with its slots filled in."""
+    local: bool
+    """Whether the one node is this machine, reached without ssh."""
+    engine: str
+    """A name of launcher.engines.ENGINES."""
+    servers: int
+    """Parameter servers, for the engine that has them."""
+    environment: Mapping[str, str]
+    """Variables that every process gets on top of its node's."""
+    command: tuple[str, ...]
+    """The argument list that each process runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessSpec:
+    """One process of a job."""
+
+    name: str
+    """What it is called when it fails, such as ``rank 3``."""
+    label: str
+    """What stands in front of its lines."""
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    """Its own variables."""
+    decisive: bool = True
+    """Whether the job waits for it: it is over when all that are have ended with 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeSpec:
+    """What one node has to run. Travels on the runner's standard input, never on a command line."""
+
+    processes: tuple[ProcessSpec, ...]
+    environment: dict[str, str]
+    """Variables of all processes."""
+    defaults: dict[str, str] = field(default_factory=dict)
+    """Variables that give way to the node's own."""
+    interface_variables: tuple[str, ...] = ()
+    """Variables that get the name of the network interface on the route to the peer."""
+    peer: str
+    """Address of another node of the job."""
+    cwd: str
+    """Used where it exists; the home directory elsewhere."""
+    grace_s: float = 10.0
+    """Time between TERM and KILL."""
+
+    def to_line(self) -> bytes:
+        """One line of JSON."""
+        return json.dumps(asdict(self)).encode("ascii") + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "NodeSpec":
+        """The spec that `to_line` wrote."""
+        values = json.loads(line)
+        values["processes"] = tuple(
+            ProcessSpec(**{**process, "command": tuple(process["command"])}) for process in values["processes"]
+        )
+        return cls(**{**values, "interface_variables": tuple(values["interface_variables"])})
