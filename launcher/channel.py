@@ -1,30 +1,82 @@
-"""A file descriptor that takes everything, also once its reader has gone."""
+"""The launcher's own output: takes everything, and lets the rest of the launcher go on while a reader is slow."""
 
+import asyncio
+import errno
 import os
 import select
+import stat
+import time
+
+CHUNK = 4096
+"""PIPE_BUF of Linux (pipe(7)): what a pipe that poll(2) calls writable takes without waiting."""
+GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
+"""A terminal that was hung up answers EIO."""
 
 
 class Channel:
-    """Writes whole pieces; waits for a slow reader and swallows all once there is none."""
+    """Writes whole pieces to a file descriptor; swallows all once it cannot be written any more."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.lost = False
+        self._fd = _own_description(fd)
+        self._turn = asyncio.Lock()
+        self._poller = select.poll()
+        self._poller.register(self._fd, select.POLLOUT)
+        self.lost: str | None = None
+        """Why it takes nothing any more."""
 
-    def send(self, data: bytes) -> None:
-        """Write all of `data`."""
+    async def send(self, data: bytes) -> None:
+        """Write all of `data`, nothing of another piece in between."""
         view = memoryview(data)
-        while view and not self.lost:
-            try:
-                view = view[os.write(self._fd, view) :]
-            except BlockingIOError:
-                # Another program may have made a shared terminal non-blocking.
-                select.select([], [self._fd], [])
-            except (BrokenPipeError, ConnectionResetError):
-                self.lost = True
+        async with self._turn:
+            while view and not self.lost:
+                view = view[self._write_some(view) :]
+                if view and not self._poller.poll(0):
+                    await self._writable()
+
+    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+        """Write `data` when nothing else goes on; give up on a reader that takes nothing until the deadline."""
+        view = memoryview(data)
+        until = time.monotonic() + deadline_s
+        while view and not self.lost and time.monotonic() < until:
+            self._poller.poll(1000 * max(0.0, until - time.monotonic()))
+            view = view[self._write_some(view) :]
 
     def reader_has_gone(self) -> bool:
         """Whether a pipe, socket or terminal has nobody at its other end; asked without writing."""
-        poller = select.poll()
-        poller.register(self._fd, 0)
-        return self.lost or bool(poller.poll(0))
+        events = dict(self._poller.poll(0)).get(self._fd, 0)
+        if events & (select.POLLERR | select.POLLHUP) and not self.lost:
+            self.lost = os.strerror(errno.EPIPE)
+        return self.lost is not None
+
+    def _write_some(self, view: memoryview) -> int:
+        if not self._poller.poll(0):
+            return 0
+        try:
+            return os.write(self._fd, view[:CHUNK])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self.lost = os.strerror(errno.EPIPE if error.errno in GONE else error.errno or 0)
+            return 0
+
+    async def _writable(self) -> None:
+        loop, writable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(self._fd, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            loop.remove_writer(self._fd)
+
+
+def _own_description(fd: int) -> int:
+    """A descriptor for the same pipe or terminal that is non-blocking without its other users noticing.
+
+    A file keeps its descriptor, and so its position; a socket too, which poll(2) must do for.
+    """
+    mode = os.fstat(fd).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        return fd
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return fd  # such as another user's terminal, under su

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from launcher.errors import LaunchError
-from launcher.frames import HEADER, LONGEST_PAYLOAD, PREAMBLE, Frame, Kind
+from launcher.frames import HEADER, LONGEST_PAYLOAD, PREAMBLE, SIGN_OF_LIFE, SIGN_OF_LIFE_S, SILENCE_S, Frame, Kind
 from launcher.hosts import Host
 from launcher.spec import NodeSpec
 
 READ_LIMIT = 1 << 20
 STDERR_LINES = 20
+LAST_WORDS_S = 5.0
 
 
 class Connection:
@@ -32,6 +33,9 @@ class Connection:
         self._stdout = process.stdout
         self._complaints: deque[str] = deque(maxlen=STDERR_LINES)
         self._complaining = asyncio.create_task(self._collect_complaints(process.stderr))
+        self._waiting_since: float | None = None
+        self._silent = False
+        self._watching: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, host: Host, command: Sequence[str], *, deadline_s: float) -> "Connection":
@@ -54,6 +58,7 @@ class Connection:
             ready = await self._read_frame()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+        self._watching = asyncio.create_task(self._keep_alive())
         values = json.loads(ready.payload)
         self.free_port, self.address = int(values["port"]), values["address"]
 
@@ -73,7 +78,26 @@ class Connection:
         except asyncio.IncompleteReadError:
             return
 
+    async def _keep_alive(self) -> None:
+        """Give signs of life, and end the connection when the runner gives none while it is waited for."""
+        while self._process.returncode is None:
+            if not self._stdin.is_closing():
+                self._stdin.write(SIGN_OF_LIFE)
+            await asyncio.sleep(SIGN_OF_LIFE_S)
+            since = self._waiting_since
+            if since is not None and asyncio.get_running_loop().time() - since > SILENCE_S:
+                self._silent = True
+                self._kill_process()
+
     async def _read_frame(self) -> Frame:
+        # Not counted is the time in which a slow reader of our own output keeps us from reading.
+        self._waiting_since = asyncio.get_running_loop().time()
+        try:
+            return await self._receive_frame()
+        finally:
+            self._waiting_since = None
+
+    async def _receive_frame(self) -> Frame:
         kind, process, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))
         if kind not in set(Kind) or size > LONGEST_PAYLOAD:
             raise LaunchError(f"{self.host}: sent what is not a runner's frame (kind {kind}, {size} bytes)")
@@ -86,19 +110,33 @@ class Connection:
 
     async def kill(self) -> None:
         """Give up waiting: end the connection itself, which also tells the runner."""
+        self._kill_process()
+        await self._process.wait()
+        self._complaining.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _kill_process(self) -> None:
         if self._process.returncode is None:
             # Not Process.kill(): it reaps a process that has just ended, and asyncio, which then cannot,
             # warns on the user's terminal and takes its exit code for 255.
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
-        self._complaining.cancel()
 
     async def complaint(self) -> str:
         """Why the connection ended, in ssh's or the runner's own last words."""
-        code = await self._process.wait()
-        await self._complaining
-        return self._complaints[-1] if self._complaints else f"connection ended with code {code}"
+        if self._silent:
+            return f"silent for {SILENCE_S:g} s"
+        # A program that ssh has started may hold its standard error open.
+        ended = asyncio.create_task(self._process.wait())
+        await asyncio.wait({ended, self._complaining}, timeout=LAST_WORDS_S)
+        if self._complaints:
+            return self._complaints[-1]
+        return (
+            "connection ended"
+            if self._process.returncode is None
+            else f"connection ended with code {self._process.returncode}"
+        )
 
     async def _collect_complaints(self, stderr: asyncio.StreamReader) -> None:
         async for line in stderr:

@@ -1,6 +1,7 @@
 """What a runner writes to its standard output: frames with a fixed header.
 
-Length-prefixed, so that binary output and unfinished lines arrive as they left.
+Length-prefixed, so that binary output and unfinished lines arrive as they left. On its standard input
+it reads the node's spec, one line of JSON, and empty lines, which say that the launcher is alive.
 """
 
 import enum
@@ -15,6 +16,14 @@ LONGEST_PAYLOAD = 1 << 20
 """A runner sends what one read gave it; a longer frame is none of a runner's."""
 
 
+SIGN_OF_LIFE_S = 5.0
+"""How often each side says something when it has nothing to say."""
+SILENCE_S = 20.0
+"""Who has said nothing for so long is hung, or the network between is cut: each side then ends its part.
+Four signs of life: a machine under full load may miss some."""
+SIGN_OF_LIFE = b"\n"
+
+
 class Kind(enum.IntEnum):
     """What a frame's payload is."""
 
@@ -24,6 +33,8 @@ class Kind(enum.IntEnum):
     STDERR = 2
     EXIT = 3
     """The process's exit code in decimal digits."""
+    ALIVE = 4
+    """Empty: the runner is there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

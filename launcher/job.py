@@ -29,7 +29,8 @@ LINGER_S = 5.0
 """How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
 READER_CHECK_S = 1.0
 
-OUTPUT_CLOSED = Failure(exit_code=128 + signal.SIGPIPE, reason="nobody reads the output any more")
+OUTPUT_LOST = 128 + signal.SIGPIPE
+"""Exit code of a job whose output nobody takes any more."""
 
 
 async def run_job(job: Job, *, cwd: str, streams: Streams) -> Failure | None:
@@ -113,7 +114,7 @@ async def _watch_reader(stdout: Channel, failure: "asyncio.Future[Failure]") -> 
     """Notice a dropped session, also while the job is silent."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
-    settle(failure, OUTPUT_CLOSED)
+    settle(failure, Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}"))
 
 
 async def end(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"]) -> None:

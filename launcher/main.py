@@ -16,6 +16,7 @@ from launcher.options import parse_options
 from launcher.spec import Job
 
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2
+LAST_WORDS_DEADLINE_S = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -32,7 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     if failure is None:
         return 0
     tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
-    stderr.send(tail + f"launch: {failure.reason}\n".encode(errors="surrogateescape"))
+    said = tail + f"launch: {failure.reason}\n".encode(errors="surrogateescape")
+    stderr.send_at_the_end(said, deadline_s=LAST_WORDS_DEADLINE_S)
     return failure.exit_code
 
 
@@ -75,6 +77,8 @@ async def run_until_signal(job: Job, *, cwd: str, stderr: Channel) -> Failure | 
         # Under nohup the job outlives its terminal.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    # Suspended, it would give no sign of life, and its nodes would end the job.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, lambda: None)
     try:
         return await running
     except asyncio.CancelledError:

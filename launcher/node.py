@@ -48,21 +48,23 @@ class Node:
         """Pass on output until the runner ends; tell of the first thing that goes wrong."""
         try:
             async for frame in self.connection.frames():
-                self._take(frame, failure)
+                await self._take(frame, failure)
         except LaunchError as error:
             settle(failure, Failure(exit_code=error.exit_code, reason=str(error)))
         for output in self._outputs:
-            output.finish()
+            await output.finish()
         if self._running:
             reason = f"{self.connection.host}: lost: {await self.connection.complaint()}"
             settle(failure, Failure(exit_code=LOST, reason=reason))
 
-    def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
+    async def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
+        if frame.kind is Kind.ALIVE:
+            return
         output = self._outputs[frame.process]
         if frame.kind in (Kind.STDOUT, Kind.STDERR):
-            output.write(frame.kind, frame.payload)
+            await output.write(frame.kind, frame.payload)
         elif frame.kind is Kind.EXIT:
-            output.finish()
+            await output.finish()
             self._ended(frame.process, int(frame.payload), failure)
 
     def _ended(self, process: int, code: int, failure: "asyncio.Future[Failure]") -> None:

@@ -23,29 +23,31 @@ class ProcessOutput:
         self._pending = {kind: bytearray() for kind in streams}
         self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
 
-    def write(self, kind: Kind, data: bytes) -> None:
+    async def write(self, kind: Kind, data: bytes) -> None:
         """Pass on the lines that `data` completes; keep the rest."""
         pending = self._pending[kind]
         end = data.rfind(b"\n") + 1
         if end:
-            self._emit(kind, bytes(pending) + data[:end])
+            whole = bytes(pending) + data[:end]
             pending.clear()
+            await self._emit(kind, whole)
         pending += data[end:]
         if len(pending) > LONGEST_LINE:
-            self._finish(kind)
+            await self._finish(kind)
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         """Pass on unfinished last lines."""
         for kind in self._streams:
-            self._finish(kind)
+            await self._finish(kind)
 
-    def _finish(self, kind: Kind) -> None:
+    async def _finish(self, kind: Kind) -> None:
         pending = self._pending[kind]
         if pending:
-            self._emit(kind, bytes(pending) + b"\n")
+            whole = bytes(pending) + b"\n"
             pending.clear()
+            await self._emit(kind, whole)
 
-    def _emit(self, kind: Kind, lines: bytes) -> None:
+    async def _emit(self, kind: Kind, lines: bytes) -> None:
         split = lines.removesuffix(b"\n").split(b"\n")
         self.tail.extend(split[-TAIL_LINES:])
-        self._streams[kind].send(b"".join(self._prefix + line + b"\n" for line in split))
+        await self._streams[kind].send(b"".join(self._prefix + line + b"\n" for line in split))

@@ -4,15 +4,16 @@ import contextlib
 import json
 import os
 import random
+import select
 import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.channel import Channel
 from launcher.errors import LaunchError
-from launcher.frames import PREAMBLE, Kind, encode
+from launcher.frames import PREAMBLE, SIGN_OF_LIFE, Kind, encode
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
+from launcher.runner.link import Link
 from launcher.runner.processes import adopt_orphans, end_orphans
 from launcher.runner.route import interface_to
 from launcher.runner.supervisor import Supervisor
@@ -24,22 +25,35 @@ PORTS_TRIED = 16
 
 
 def main() -> int:
-    """Run this node's part of a job; 0 whatever the ranks' exit codes are."""
-    channel = Channel(sys.stdout.fileno())
+    """Run this node's part of a job; 0 whatever the processes' exit codes are."""
+    link = Link(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
     ready = {"port": free_port(), "address": own_address(os.environ)}
-    channel.send(PREAMBLE + encode(Kind.READY, json.dumps(ready).encode("ascii")))
-    line = read_line(sys.stdin.fileno())
-    if not line:
-        return 0
-    adopt_orphans()
-    run(NodeSpec.from_line(line), channel)
-    end_orphans(deadline_s=ORPHANS_DEADLINE_S)
+    link.send_bytes(PREAMBLE + encode(Kind.READY, json.dumps(ready).encode("ascii")))
+    spec = receive_spec(link)
+    if spec is not None:
+        adopt_orphans()
+        run(spec, link)
+        end_orphans(deadline_s=ORPHANS_DEADLINE_S)
     return 0
 
 
-def run(spec: NodeSpec, channel: Channel) -> None:
-    """Start the ranks that `spec` names and see them to their end."""
-    supervisor = Supervisor(channel, stop_fd=sys.stdin.fileno(), grace_s=spec.grace_s)
+def receive_spec(link: Link) -> NodeSpec | None:
+    """What the launcher wants to be run; None when it is gone instead."""
+    received = b""
+    while not link.over:
+        timeout = link.keep_alive()
+        select.select([link.source], [link.sink] if link.pending else [], [], timeout)
+        link.flush()
+        # Empty lines before the spec are signs of life.
+        received = (received + link.receive()).lstrip(SIGN_OF_LIFE)
+        if b"\n" in received:
+            return NodeSpec.from_line(received)
+    return None
+
+
+def run(spec: NodeSpec, link: Link) -> None:
+    """Start the processes that `spec` names and see them to their end."""
+    supervisor = Supervisor(link, grace_s=spec.grace_s)
     interface = interface_to(spec.peer)
     cwd = working_directory(spec.cwd, home=str(Path.home()))
     present = [name for _, name in socket.if_nameindex()]
@@ -70,14 +84,3 @@ def own_address(environ: Mapping[str, str]) -> str | None:
     words = environ.get("SSH_CONNECTION", "").split()
     address = words[2] if len(words) == 4 else ":"
     return None if ":" in address else address
-
-
-def read_line(fd: int) -> bytes:
-    """The one line that the launcher sends; empty when it closed its end instead."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        piece = os.read(fd, 65536)
-        if not piece:
-            return b""
-        line += piece
-    return bytes(line)

@@ -1,9 +1,10 @@
-"""Sees a node's ranks to their end: forwards output, reports exits, stops all when told to.
+"""Sees a node's processes to their end: forwards output, reports exits, stops all when told to.
 
-One thread around one selector. Told to stop is: standard input closed, the launcher's side of
-the output gone, or TERM, INT or HUP. Ranks then get TERM, and after the grace KILL.
+One thread around one selector, which waits for nothing but its selector. It is told to stop by the
+end of the link to the launcher, and by TERM, INT or HUP. Processes then get TERM, and after the grace KILL.
 """
 
+import math
 import os
 import selectors
 import signal
@@ -13,22 +14,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
-from launcher.channel import Channel
-from launcher.frames import Kind, encode
+from launcher.frames import Kind
 from launcher.runner import processes
+from launcher.runner.link import Link
 
 READ_SIZE = 1 << 16
+"""What a pipe holds: one read empties it."""
 DRAIN_S = 0.5
-"""How long an ended rank's output may be silent before it counts as read."""
+"""How long an ended process's output may be silent before it counts as read."""
 POLL_S = 0.05
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(kw_only=True, slots=True)
-class _Rank:
+class _Process:
     index: int
-    process: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes]
     streams: dict[int, Kind] = field(default_factory=dict)
     code: int | None = None
     drain_until: float = 0.0
@@ -37,75 +40,79 @@ class _Rank:
 
     @property
     def group(self) -> int:
-        return self.process.pid
+        return self.popen.pid
 
 
 class Supervisor:
-    """The ranks of one node."""
+    """The processes of one node."""
 
-    def __init__(
-        self, channel: Channel, *, stop_fd: int, grace_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._channel = channel
+    def __init__(self, link: Link, *, grace_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._link = link
         self._grace_s = grace_s
         self._clock = clock
-        self._alive: list[_Rank] = []
+        self._alive: list[_Process] = []
+        self._paused = False
         self._selector = selectors.DefaultSelector()
-        self._watch(stop_fd, lambda: self._stop_if_closed(stop_fd))
+        self._watch(link.source, self._hear)
         self._watch_signals()
 
     def start(self, command: Sequence[str], *, index: int, environment: Mapping[str, str], cwd: str) -> None:
-        """Start one rank; one that cannot start is reported with the exit code of a shell."""
+        """Start one process; one that cannot start is reported with the exit code of a shell."""
         try:
-            process = processes.start(command, environment=environment, cwd=cwd)
+            popen = processes.start(command, environment=environment, cwd=cwd)
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             reason = "command not found" if missing else (error.strerror or str(error))
             self.refuse(index, reason=f"{command[0]}: {reason}", code=127 if missing else 126)
             return
-        rank = _Rank(index=index, process=process)
-        self._alive.append(rank)
-        self._watch_rank(rank)
+        process = _Process(index=index, popen=popen)
+        self._alive.append(process)
+        self._watch_process(process)
 
     def refuse(self, index: int, *, reason: str, code: int) -> None:
         """Report a process that was not started."""
-        self._send(Kind.STDERR, f"{reason}\n".encode(errors="surrogateescape"), index)
-        self._send(Kind.EXIT, str(code).encode("ascii"), index)
+        self._link.send(Kind.STDERR, f"{reason}\n".encode(errors="surrogateescape"), process=index)
+        self._link.send(Kind.EXIT, str(code).encode("ascii"), process=index)
 
     def run(self) -> None:
-        """Return when every rank has ended and nobody is left in its process group."""
-        while self._alive:
-            for key, _ in self._selector.select(self._timeout()):
-                key.data()
-            if self._channel.lost:
+        """Return when every process has ended, nobody is left in its group, and all is told that can be."""
+        while self._alive or self._link.pending:
+            timeout = self._link.keep_alive()
+            if self._link.over:
                 self._stop()
-            for rank in self._alive:
-                self._kill_if_due(rank)
-                self._report_if_ended(rank)
-            self._alive = [rank for rank in self._alive if not self._is_over(rank)]
+            self._throttle()
+            for key, _ in self._selector.select(min(timeout, self._poll_s())):
+                key.data()
+            self._link.flush()
+            self._settle()
 
-    def _timeout(self) -> float | None:
+    def _poll_s(self) -> float:
         # The kernel tells when a leader ends, but not when its group is empty.
-        return POLL_S if any(rank.kill_at is not None for rank in self._alive) else None
+        return POLL_S if any(process.kill_at is not None for process in self._alive) else math.inf
 
-    def _kill_if_due(self, rank: _Rank) -> None:
-        if rank.kill_at is not None and self._clock() >= rank.kill_at:
-            processes.signal_group(rank.group, signal.SIGKILL)
+    def _settle(self) -> None:
+        for process in self._alive:
+            if process.kill_at is not None and self._clock() >= process.kill_at:
+                processes.signal_group(process.group, signal.SIGKILL)
+            if not self._paused:
+                self._report_if_ended(process)
+        if not self._paused:
+            self._alive = [process for process in self._alive if not self._is_over(process)]
 
-    def _is_over(self, rank: _Rank) -> bool:
-        if not rank.reported or not processes.group_is_gone(rank.group) or not self._is_drained(rank):
+    def _is_over(self, process: _Process) -> bool:
+        if not (process.reported and processes.group_is_gone(process.group) and self._is_drained(process)):
             return False
-        for fd, kind in tuple(rank.streams.items()):
+        for fd, kind in tuple(process.streams.items()):
             os.set_blocking(fd, False)
             with suppress(BlockingIOError):
-                self._forward(rank, fd, kind)
-            self._close_stream(rank, fd)
+                self._forward(process, fd, kind)
+            self._close_stream(process, fd)
         return True
 
-    def _is_drained(self, rank: _Rank) -> bool:
+    def _is_drained(self, process: _Process) -> bool:
         """Whether all that matters was read: a process that got away can hold a stream open for ever."""
-        until = min(rank.drain_until, rank.kill_at or rank.drain_until)
-        return not rank.streams or self._clock() >= until
+        until = min(process.drain_until, process.kill_at or process.drain_until)
+        return not process.streams or self._clock() >= until
 
     # ---- what the selector watches ----
 
@@ -126,59 +133,79 @@ class Supervisor:
 
         self._watch(reader.fileno(), woken)
 
-    def _watch_rank(self, rank: _Rank) -> None:
-        process = rank.process
-        if process.stdout is None or process.stderr is None:
-            raise ValueError("a rank is started with pipes")
-        self._watch_stream(rank, process.stdout.fileno(), Kind.STDOUT)
-        self._watch_stream(rank, process.stderr.fileno(), Kind.STDERR)
-        ended = os.pidfd_open(process.pid)
-        self._watch(ended, lambda: self._leader_ended(rank, ended))
+    def _watch_process(self, process: _Process) -> None:
+        popen = process.popen
+        if popen.stdout is None or popen.stderr is None:
+            raise ValueError("a process is started with pipes")
+        process.streams = {popen.stdout.fileno(): Kind.STDOUT, popen.stderr.fileno(): Kind.STDERR}
+        if not self._paused:
+            self._watch_streams(process)
+        ended = os.pidfd_open(popen.pid)
+        self._watch(ended, lambda: self._leader_ended(process, ended))
 
-    def _watch_stream(self, rank: _Rank, fd: int, kind: Kind) -> None:
-        rank.streams[fd] = kind
-        self._watch(fd, lambda: self._forward(rank, fd, kind))
+    def _watch_streams(self, process: _Process) -> None:
+        for fd, kind in process.streams.items():
+            self._watch(fd, partial(self._forward, process, fd, kind))
+
+    def _throttle(self) -> None:
+        """While the launcher reads slowly the processes wait, and nothing else does."""
+        if self._link.pending:
+            self._watch_sink()
+        elif self._link.sink in self._selector.get_map():
+            self._selector.unregister(self._link.sink)
+        if self._link.full == self._paused:
+            return
+        self._paused = self._link.full
+        for process in self._alive:
+            # It could say nothing in the meantime.
+            process.drain_until = self._clock() + DRAIN_S
+            if self._paused:
+                for fd in process.streams:
+                    self._selector.unregister(fd)
+            else:
+                self._watch_streams(process)
+
+    def _watch_sink(self) -> None:
+        if self._link.sink not in self._selector.get_map():
+            self._selector.register(self._link.sink, selectors.EVENT_WRITE, self._link.flush)
 
     # ---- what happens ----
 
-    def _forward(self, rank: _Rank, fd: int, kind: Kind) -> None:
+    def _hear(self) -> None:
+        self._link.receive()
+        if self._link.over:
+            self._selector.unregister(self._link.source)
+
+    def _forward(self, process: _Process, fd: int, kind: Kind) -> None:
         data = os.read(fd, READ_SIZE)
         if data:
-            self._send(kind, data, rank.index)
-            rank.drain_until = self._clock() + DRAIN_S
+            self._link.send(kind, data, process=process.index)
+            process.drain_until = self._clock() + DRAIN_S
         else:
-            self._close_stream(rank, fd)
+            self._close_stream(process, fd)
 
-    def _close_stream(self, rank: _Rank, fd: int) -> None:
-        if rank.streams.pop(fd, None) is not None:
+    def _close_stream(self, process: _Process, fd: int) -> None:
+        if process.streams.pop(fd, None) is not None and fd in self._selector.get_map():
             self._selector.unregister(fd)
 
-    def _leader_ended(self, rank: _Rank, pidfd: int) -> None:
+    def _leader_ended(self, process: _Process, pidfd: int) -> None:
         self._selector.unregister(pidfd)
         os.close(pidfd)
-        rank.code = processes.exit_code(rank.process.wait())
-        rank.drain_until = self._clock() + DRAIN_S
-        # What a rank left running has no job any more; the node's other ranks go on.
-        self._end(rank)
+        process.code = processes.exit_code(process.popen.wait())
+        process.drain_until = self._clock() + DRAIN_S
+        # What a process left running has no job any more; the node's other processes go on.
+        self._end(process)
 
-    def _report_if_ended(self, rank: _Rank) -> None:
-        if not rank.reported and rank.code is not None and self._is_drained(rank):
-            rank.reported = True
-            self._send(Kind.EXIT, str(rank.code).encode("ascii"), rank.index)
-
-    def _stop_if_closed(self, fd: int) -> None:
-        if not os.read(fd, READ_SIZE):
-            self._selector.unregister(fd)
-            self._stop()
+    def _report_if_ended(self, process: _Process) -> None:
+        if not process.reported and process.code is not None and self._is_drained(process):
+            process.reported = True
+            self._link.send(Kind.EXIT, str(process.code).encode("ascii"), process=process.index)
 
     def _stop(self) -> None:
-        for rank in self._alive:
-            self._end(rank)
+        for process in self._alive:
+            self._end(process)
 
-    def _end(self, rank: _Rank) -> None:
-        if rank.kill_at is None:
-            rank.kill_at = self._clock() + self._grace_s
-            processes.signal_group(rank.group, signal.SIGTERM)
-
-    def _send(self, kind: Kind, payload: bytes, index: int) -> None:
-        self._channel.send(encode(kind, payload, process=index))
+    def _end(self, process: _Process) -> None:
+        if process.kill_at is None:
+            process.kill_at = self._clock() + self._grace_s
+            processes.signal_group(process.group, signal.SIGTERM)

@@ -1,5 +1,7 @@
 import os
+import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -25,6 +28,7 @@ class Cluster:
 
     directory: Path
     environment: dict[str, str]
+    launcher: Path = LAUNCHER
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Carried by every rank's environment, so that strays can be found from outside."""
 
@@ -37,7 +41,7 @@ class Cluster:
         options = ["-H", str(self.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.token}"]
         # Also where the tests themselves run under nohup or in the background.
         defaults = ["env", "--default-signal=HUP,INT"]
-        return [*defaults, sys.executable, str(LAUNCHER), *options, *arguments]
+        return [*defaults, sys.executable, str(self.launcher), *options, *arguments]
 
     @contextmanager
     def start(
@@ -99,6 +103,12 @@ class Result:
         return self.stderr.decode().splitlines()[-1]
 
 
+def read_lines(stream: IO[bytes] | None, count: int) -> list[str]:
+    """The next lines, sorted: nodes answer in any order."""
+    assert stream is not None
+    return sorted(stream.readline().decode().rstrip("\n") for _ in range(count))
+
+
 def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
     """Return when every one of the processes has ended; fail at the deadline."""
     until = time.monotonic() + seconds
@@ -110,6 +120,21 @@ def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
         readable, _, _ = select.select([ended], [], [], max(0.0, until - time.monotonic()))
         os.close(ended)
         assert readable, f"process {pid} still runs after {seconds} s"
+
+
+@pytest.fixture(scope="session")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the launcher whose deadlines pass in a tenth of the time."""
+    copy = tmp_path_factory.mktemp("impatient")
+    for room in ("launcher", "bootstrap"):
+        shutil.copytree(LAUNCHER.parent / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for file, constant in (("frames", "SIGN_OF_LIFE_S"), ("frames", "SILENCE_S"), ("job", "GRACE_S")):
+        path = copy / "launcher" / f"{file}.py"
+        text = path.read_text()
+        (line,) = re.findall(rf"^{constant} = .*$", text, re.MULTILINE)
+        seconds = float(line.partition("=")[2]) / 10
+        path.write_text(text.replace(line, f"{constant} = {seconds}"))
+    return copy / "launcher"
 
 
 @pytest.fixture(scope="session")

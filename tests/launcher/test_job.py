@@ -5,18 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, wait_until_gone
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
-
-
-def read_lines(stream: IO[bytes] | None, count: int) -> list[str]:
-    assert stream is not None
-    return sorted(stream.readline().decode().rstrip("\n") for _ in range(count))
 
 
 def test_every_rank_runs_with_torchruns_variables_and_its_node_in_front(cluster: Cluster) -> None:
@@ -294,8 +288,24 @@ def test_the_job_ends_when_nobody_reads_its_output(cluster: Cluster, command: st
         launcher.stdout.close()
         assert launcher.wait(20) == 128 + signal.SIGPIPE
         assert launcher.stderr is not None
-        assert launcher.stderr.read() == b"launch: nobody reads the output any more\n"
+        assert launcher.stderr.read() == b"launch: cannot write the output any more: Broken pipe\n"
     assert cluster.ranks() == []
+
+
+def test_fails_when_the_output_cannot_be_written(cluster: Cluster) -> None:
+    hosts = cluster.hosts_file(ADDRESSES[:1])
+    launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "--env", f"STRAY_TOKEN:{cluster.token}"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [*launch, "echo hello; sleep 1000"],
+            env=cluster.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 128 + signal.SIGPIPE
+    assert ended.stderr == b"launch: cannot write the output any more: No space left on device\n"
 
 
 def test_two_jobs_run_side_by_side(cluster: Cluster) -> None:

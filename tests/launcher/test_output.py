@@ -1,3 +1,4 @@
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,22 +22,22 @@ def sink(tmp_path: Path) -> Iterator[tuple[ProcessOutput, Read]]:
 
 def test_lines_are_whole_and_streams_do_not_mix(sink: tuple[ProcessOutput, Read]) -> None:
     output, read = sink
-    output.write(Kind.STDOUT, b"half")
-    output.write(Kind.STDERR, b"other\n")
+    asyncio.run(output.write(Kind.STDOUT, b"half"))
+    asyncio.run(output.write(Kind.STDERR, b"other\n"))
     assert read() == b"n [0] other\n"
-    output.write(Kind.STDOUT, b" line\n\nnext")
+    asyncio.run(output.write(Kind.STDOUT, b" line\n\nnext"))
     assert read() == b"n [0] other\nn [0] half line\nn [0] \n"
-    output.finish()
+    asyncio.run(output.finish())
     assert read().endswith(b"n [0] \nn [0] next\n")
 
 
 def test_a_line_without_end_does_not_pile_up(sink: tuple[ProcessOutput, Read]) -> None:
     output, read = sink
-    output.write(Kind.STDOUT, b"x" * (LONGEST_LINE + 1))
+    asyncio.run(output.write(Kind.STDOUT, b"x" * (LONGEST_LINE + 1)))
     assert read() == b"n [0] " + b"x" * (LONGEST_LINE + 1) + b"\n"
 
 
 def test_the_tail_holds_the_last_lines(sink: tuple[ProcessOutput, Read]) -> None:
     output, _ = sink
-    output.write(Kind.STDOUT, b"".join(b"%d\n" % number for number in range(100)))
+    asyncio.run(output.write(Kind.STDOUT, b"".join(b"%d\n" % number for number in range(100))))
     assert list(output.tail) == [b"%d" % number for number in range(100 - TAIL_LINES, 100)]
