@@ -111,7 +111,12 @@ class Connection:
     async def kill(self) -> None:
         """Give up waiting: end the connection itself, which also tells the runner."""
         self._kill_process()
-        await self._process.wait()
+        # A program that ssh has started may hold its standard error open, for which asyncio waits too.
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
+        # asyncio prints what a write to a process that had just ended came to, unless somebody asks.
+        with suppress(OSError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._stdin.wait_closed(), LAST_WORDS_S)
         self._complaining.cancel()
         if self._watching is not None:
             self._watching.cancel()
@@ -127,7 +132,6 @@ class Connection:
         """Why the connection ended, in ssh's or the runner's own last words."""
         if self._silent:
             return f"silent for {SILENCE_S:g} s"
-        # A program that ssh has started may hold its standard error open.
         ended = asyncio.create_task(self._process.wait())
         await asyncio.wait({ended, self._complaining}, timeout=LAST_WORDS_S)
         if self._complaints:

@@ -10,7 +10,8 @@ from pathlib import Path
 if not __package__:
     sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
+from launcher.runner.guard import guarded
 from launcher.runner.node import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

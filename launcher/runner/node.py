@@ -14,12 +14,11 @@ from launcher.errors import LaunchError
 from launcher.frames import PREAMBLE, SIGN_OF_LIFE, Kind, encode
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.link import Link
-from launcher.runner.processes import adopt_orphans, end_orphans
+from launcher.runner.processes import adopt_orphans
 from launcher.runner.route import interface_to
 from launcher.runner.supervisor import Supervisor
 from launcher.spec import NodeSpec
 
-ORPHANS_DEADLINE_S = 5.0
 PORTS = 8192
 PORTS_TRIED = 16
 
@@ -33,7 +32,6 @@ def main() -> int:
     if spec is not None:
         adopt_orphans()
         run(spec, link)
-        end_orphans(deadline_s=ORPHANS_DEADLINE_S)
     return 0
 
 

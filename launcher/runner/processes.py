@@ -18,9 +18,9 @@ def adopt_orphans() -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _die_with_parent() -> None:
-    # Should the runner itself be killed, its ranks go too.
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Get a signal when the parent ends."""
+    _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> subprocess.Popen[bytes]:
@@ -34,7 +34,7 @@ def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -
         stderr=subprocess.PIPE,
         bufsize=0,
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
     )
 
 
@@ -63,7 +63,7 @@ def group_is_gone(group: int) -> bool:
 
 
 def end_orphans(*, deadline_s: float) -> None:
-    """Kill what left its rank's session and outlived it. Only for when all ranks are gone."""
+    """Kill what is left below this process: what left its rank's session, or outlived the runner."""
     until = time.monotonic() + deadline_s
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while (pids := children.read_text().split()) and time.monotonic() < until:

@@ -109,6 +109,10 @@ def read_lines(stream: IO[bytes] | None, count: int) -> list[str]:
     return sorted(stream.readline().decode().rstrip("\n") for _ in range(count))
 
 
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
     """Return when every one of the processes has ended; fail at the deadline."""
     until = time.monotonic() + seconds

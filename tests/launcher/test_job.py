@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines, wait_until_gone
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, parent, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 
@@ -215,6 +215,33 @@ def test_fails_when_a_connection_is_lost(cluster: Cluster) -> None:
 
 
 # ---- nothing stays behind ----
+
+
+@pytest.mark.parametrize(("levels", "code"), [(1, 1), (2, 143)])
+def test_nothing_is_left_when_a_part_of_the_runner_is_killed(cluster: Cluster, levels: int, code: int) -> None:
+    with cluster.start(CALM) as launcher:
+        read_lines(launcher.stdout, 3)
+        ranks = cluster.ranks()
+        runner = next(pid for pid in map(parent, ranks) if pid not in ranks)
+        os.kill(runner if levels == 1 else parent(runner), signal.SIGKILL)
+        launcher.communicate(timeout=30)
+        # Without its guard the runner stops its rank in order.
+        assert launcher.returncode == code
+        wait_until_gone(ranks, seconds=15)
+
+
+def test_the_articles_pkill_on_every_host_ends_the_job(cluster: Cluster) -> None:
+    with cluster.start("echo $$ $PPID; exec python -c 'import time; time.sleep(1000)'") as launcher:
+        lines = [line.split() for line in read_lines(launcher.stdout, 3)]
+        ranks = cluster.ranks()
+        # As `pkill -f python` on each host: the rank, its runner and the runner's guard get TERM.
+        for _, _, rank, runner in lines:
+            for pid in (int(rank), int(runner), parent(int(runner))):
+                os.kill(pid, signal.SIGTERM)
+        launcher.communicate(timeout=30)
+        assert launcher.returncode == 143
+        wait_until_gone(ranks, seconds=15)
+
 
 STUBBORN = "trap '' TERM; sleep 1000 & setsid sleep 1000 & echo up; wait; sleep 1000"
 CALM = "sleep 1000 & setsid sleep 1000 & echo up; wait"
