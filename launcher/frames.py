@@ -35,6 +35,8 @@ class Kind(enum.IntEnum):
     """The process's exit code in decimal digits."""
     ALIVE = 4
     """Empty: the runner is there."""
+    NOTE = 5
+    """A line for the user about the node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

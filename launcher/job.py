@@ -71,6 +71,7 @@ def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str) -> list[NodeSp
     first, other = site.addresses[0], site.addresses[min(1, len(site.addresses) - 1)]
     return [
         NodeSpec(
+            job_id=site.job_id,
             processes=processes,
             environment=dict(job.environment),
             defaults=dict(engine.shared_defaults) if len(processes) > 1 else {},

@@ -33,7 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     if failure is None:
         return 0
     tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
-    said = tail + f"launch: {failure.reason}\n".encode(errors="surrogateescape")
+    where = f"launch: all that it said: {failure.log}\n" if failure.log else ""
+    said = tail + f"{where}launch: {failure.reason}\n".encode(errors="surrogateescape")
     stderr.send_at_the_end(said, deadline_s=LAST_WORDS_DEADLINE_S)
     return failure.exit_code
 

@@ -7,7 +7,7 @@ from launcher.connection import Connection
 from launcher.errors import LaunchError
 from launcher.frames import Frame, Kind
 from launcher.output import ProcessOutput, Streams
-from launcher.spec import NodeSpec
+from launcher.spec import JOBS_DIR, NodeSpec
 
 LOST = 1
 """Exit code of a job that lost a node."""
@@ -20,6 +20,8 @@ class Failure:
     exit_code: int
     reason: str
     tail: tuple[bytes, ...] = ()
+    log: str | None = None
+    """Where all of it is."""
 
 
 def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:
@@ -35,6 +37,7 @@ class Node:
         self.connection = connection
         self._spec = spec
         self._outputs = [ProcessOutput(f"{connection.host} [{one.label}] ", streams) for one in spec.processes]
+        self._notes = streams[Kind.STDERR]
         self._running = set(range(len(spec.processes)))
         self.decided = asyncio.Event()
         """Set when every process that the job waits for has ended."""
@@ -60,6 +63,9 @@ class Node:
     async def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
         if frame.kind is Kind.ALIVE:
             return
+        if frame.kind is Kind.NOTE:
+            await self._notes.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
+            return
         output = self._outputs[frame.process]
         if frame.kind in (Kind.STDOUT, Kind.STDERR):
             await output.write(frame.kind, frame.payload)
@@ -71,7 +77,9 @@ class Node:
         self._running.discard(process)
         if code:
             reason = f"{self.connection.host}: {self._spec.processes[process].name} ended with exit code {code}"
-            settle(failure, Failure(exit_code=code, reason=reason, tail=tuple(self._outputs[process].tail)))
+            log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{self._spec.processes[process].log}"
+            tail = tuple(self._outputs[process].tail)
+            settle(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log))
         self._check_decided()
 
     def _check_decided(self) -> None:

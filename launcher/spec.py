@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass, field
 
 from launcher.hosts import Host
 
+JOBS_DIR = ".local/state/deeplearning/jobs"
+"""Logs, below each node's home directory; where, see the XDG Base Directory Specification (XDG_STATE_HOME)."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
@@ -39,11 +42,17 @@ class ProcessSpec:
     decisive: bool = True
     """Whether the job waits for it: it is over when all that are have ended with 0."""
 
+    @property
+    def log(self) -> str:
+        """Name of the file that keeps what it says."""
+        return f"{self.name.replace(' ', '-')}.log"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeSpec:
     """What one node has to run. Travels on the runner's standard input, never on a command line."""
 
+    job_id: str
     processes: tuple[ProcessSpec, ...]
     environment: dict[str, str]
     """Variables of all processes."""

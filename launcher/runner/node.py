@@ -14,6 +14,7 @@ from launcher.errors import LaunchError
 from launcher.frames import PREAMBLE, SIGN_OF_LIFE, Kind, encode
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.link import Link
+from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.processes import adopt_orphans
 from launcher.runner.route import interface_to
 from launcher.runner.supervisor import Supervisor
@@ -52,18 +53,30 @@ def receive_spec(link: Link) -> NodeSpec | None:
 def run(spec: NodeSpec, link: Link) -> None:
     """Start the processes that `spec` names and see them to their end."""
     supervisor = Supervisor(link, grace_s=spec.grace_s)
+    logs = open_logs(spec, link)
     interface = interface_to(spec.peer)
     cwd = working_directory(spec.cwd, home=str(Path.home()))
     present = [name for _, name in socket.if_nameindex()]
     for index, process in enumerate(spec.processes):
+        log = logs[index] if logs else None
         environment = process_environment(spec, process, base=os.environ, interface=interface)
         try:
             check_interfaces(environment, spec.interface_variables, present=present)
         except LaunchError as error:
             supervisor.refuse(index, reason=str(error), code=error.exit_code)
         else:
-            supervisor.start(process.command, index=index, environment=environment, cwd=cwd)
+            supervisor.start(process.command, index=index, environment=environment, cwd=cwd, log=log)
     supervisor.run()
+
+
+def open_logs(spec: NodeSpec, link: Link) -> list[ProcessLog]:
+    """A log for each process; none, and a note, where they cannot be written."""
+    try:
+        logs = JobLogs(Path.home(), spec.job_id)
+        return [logs.open(process) for process in spec.processes]
+    except OSError as error:
+        link.send(Kind.NOTE, f"no logs are kept: {error.filename}: {error.strerror}".encode())
+        return []
 
 
 def free_port() -> int:

@@ -19,6 +19,7 @@ from functools import partial
 from launcher.frames import Kind
 from launcher.runner import processes
 from launcher.runner.link import Link
+from launcher.runner.logs import ProcessLog
 
 READ_SIZE = 1 << 16
 """What a pipe holds: one read empties it."""
@@ -32,6 +33,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class _Process:
     index: int
     popen: subprocess.Popen[bytes]
+    log: ProcessLog | None = None
     streams: dict[int, Kind] = field(default_factory=dict)
     code: int | None = None
     drain_until: float = 0.0
@@ -56,7 +58,15 @@ class Supervisor:
         self._watch(link.source, self._hear)
         self._watch_signals()
 
-    def start(self, command: Sequence[str], *, index: int, environment: Mapping[str, str], cwd: str) -> None:
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        index: int,
+        environment: Mapping[str, str],
+        cwd: str,
+        log: ProcessLog | None = None,
+    ) -> None:
         """Start one process; one that cannot start is reported with the exit code of a shell."""
         try:
             popen = processes.start(command, environment=environment, cwd=cwd)
@@ -65,7 +75,7 @@ class Supervisor:
             reason = "command not found" if missing else (error.strerror or str(error))
             self.refuse(index, reason=f"{command[0]}: {reason}", code=127 if missing else 126)
             return
-        process = _Process(index=index, popen=popen)
+        process = _Process(index=index, popen=popen, log=log)
         self._alive.append(process)
         self._watch_process(process)
 
@@ -179,6 +189,8 @@ class Supervisor:
     def _forward(self, process: _Process, fd: int, kind: Kind) -> None:
         data = os.read(fd, READ_SIZE)
         if data:
+            if process.log is not None:
+                process.log.write(data)
             self._link.send(kind, data, process=process.index)
             process.drain_until = self._clock() + DRAIN_S
         else:

@@ -1,0 +1,88 @@
+"""What every process of a job has said, kept on its node: one file a process, one directory a job.
+
+Kept are the last jobs, and of each process the last output: logs must not fill a disk. That they cannot be
+written is no reason to end a job.
+"""
+
+import fcntl
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from launcher.spec import JOBS_DIR, ProcessSpec
+
+KEPT_JOBS = 20
+LONGEST_LOG = 16 << 20
+"""Bytes, after which a log begins anew; the one before is kept too."""
+
+
+class JobLogs:
+    """The directory of one job, which nobody clears away as long as this process is there."""
+
+    def __init__(self, home: Path, job_id: str) -> None:
+        jobs = home / JOBS_DIR
+        self._directory = jobs / job_id
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
+        clear_away(jobs, keep=KEPT_JOBS)
+
+    def open(self, process: ProcessSpec) -> "ProcessLog":
+        """Begin the log of a process."""
+        return ProcessLog(self._directory / process.log)
+
+
+class ProcessLog:
+    """One process's output, both streams in the order in which they came."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = self._open()
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Keep `data`; nothing more once the disk takes no more."""
+        if self._fd is None:
+            return
+        try:
+            if self._size + len(data) > LONGEST_LOG:
+                self._begin_anew(self._fd)
+            self._size += os.write(self._fd, data)
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+    def _begin_anew(self, fd: int) -> None:
+        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        anew = self._open()
+        os.dup2(anew, fd, inheritable=False)
+        os.close(anew)
+        self._size = 0
+
+
+def clear_away(jobs: Path, *, keep: int) -> None:
+    """Remove all but the newest `keep` jobs; those that still run stay. Names sort by time."""
+    with suppress(OSError):
+        for directory in sorted(jobs.iterdir())[:-keep]:
+            if not _is_running(directory):
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_running(directory: Path) -> bool:
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)

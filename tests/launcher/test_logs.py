@@ -1,0 +1,76 @@
+"""What is kept on the nodes of what ranks said."""
+
+import fcntl
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from launcher.runner import logs
+from launcher.runner.logs import KEPT_JOBS, JobLogs
+from launcher.spec import JOBS_DIR, ProcessSpec
+from tests.launcher.conftest import ADDRESSES, Cluster
+
+FIRST, SECOND, _ = ADDRESSES
+RANK = ProcessSpec(name="rank 3", label="0", command=("x",), environment={})
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_both_streams_of_every_rank_are_kept_on_its_node(cluster: Cluster, nodes: Path) -> None:
+    result = cluster.run("-n", "2", "--nproc-per-node", "2", 'echo out $RANK; echo "err $RANK" >&2; exit 3')
+    assert result.code == 3
+    (where,) = re.findall(rb"launch: all that it said: (\S+):~/(\S+)/(rank-(\d)\.log)", result.stderr)
+    host, directory, log, rank = (word.decode() for word in where)
+    assert host in (FIRST, SECOND)
+    # Two of the nodes are behind sshd, with another home.
+    homes = {FIRST: Path(cluster.environment["HOME"]), SECOND: nodes}
+    assert sorted((homes[host] / directory / log).read_text().split()) == sorted(["out", rank, "err", rank])
+    assert names(homes[FIRST] / directory) == ["rank-0.log", "rank-1.log"]
+    assert names(homes[SECOND] / directory) == ["rank-2.log", "rank-3.log"]
+    assert (homes[FIRST] / directory).stat().st_mode & 0o077 == 0
+
+
+def test_a_job_runs_also_where_no_logs_can_be_kept(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / ".local").write_text("no directory")
+    result = cluster.run("-n", "1", "echo hello")
+    assert (result.code, result.lines) == (0, [f"{FIRST} [0] hello"])
+    assert result.stderr.startswith(f"launch: {FIRST}: no logs are kept: {tmp_path}/.local/".encode())
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_the_oldest_jobs_are_cleared_away_unless_they_run(tmp_path: Path) -> None:
+    jobs = tmp_path / JOBS_DIR
+    for number in range(KEPT_JOBS + 5):
+        (jobs / f"2026{number:04d}").mkdir(parents=True)
+    running = os.open(jobs / "20260001", os.O_RDONLY)
+    fcntl.flock(running, fcntl.LOCK_SH)
+    JobLogs(tmp_path, "20270000").open(RANK).write(b"x")
+    os.close(running)
+    kept = [f"2026{number:04d}" for number in range(6, KEPT_JOBS + 5)]
+    assert names(jobs) == ["20260001", *kept, "20270000"]
+    assert (jobs / "20270000" / "rank-3.log").read_bytes() == b"x"
+
+
+def test_a_log_keeps_the_last_output_and_does_not_grow_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LONGEST_LOG", 10)
+    log = JobLogs(tmp_path, "j").open(RANK)
+    for word in (b"first6", b"second", b"third6", b"last"):
+        log.write(word)
+    directory = tmp_path / JOBS_DIR / "j"
+    assert names(directory) == ["rank-3.log", "rank-3.log.1"]
+    assert (directory / "rank-3.log").read_bytes() == b"third6last"
+    assert (directory / "rank-3.log.1").read_bytes() == b"second"
+
+
+def test_a_full_disk_ends_the_log_and_not_the_job(tmp_path: Path) -> None:
+    (tmp_path / JOBS_DIR / "j").mkdir(parents=True)
+    (tmp_path / JOBS_DIR / "j" / "rank-3.log").symlink_to("/dev/full")
+    log = JobLogs(tmp_path, "j").open(RANK)
+    log.write(b"x")
+    log.write(b"y")
