@@ -217,13 +217,16 @@ def test_fails_when_a_connection_is_lost(cluster: Cluster) -> None:
 # ---- nothing stays behind ----
 
 
-@pytest.mark.parametrize(("levels", "code"), [(1, 1), (2, 143)])
-def test_nothing_is_left_when_a_part_of_the_runner_is_killed(cluster: Cluster, levels: int, code: int) -> None:
-    with cluster.start(CALM) as launcher:
-        read_lines(launcher.stdout, 3)
+@pytest.mark.parametrize("host", [FIRST, SECOND])
+@pytest.mark.parametrize(("guard", "code"), [(False, 1), (True, 143)])
+def test_nothing_is_left_when_a_part_of_the_runner_is_killed(
+    cluster: Cluster, host: str, guard: bool, code: int
+) -> None:
+    with cluster.start(f"echo $PPID; {CALM}", hosts=[FIRST, SECOND]) as launcher:
+        lines = [line.split() for line in read_lines(launcher.stdout, 4)]
         ranks = cluster.ranks()
-        runner = next(pid for pid in map(parent, ranks) if pid not in ranks)
-        os.kill(runner if levels == 1 else parent(runner), signal.SIGKILL)
+        runner = next(int(words[2]) for words in lines if words[0] == host and words[2] != "up")
+        os.kill(parent(runner) if guard else runner, signal.SIGKILL)
         launcher.communicate(timeout=30)
         # Without its guard the runner stops its rank in order.
         assert launcher.returncode == code

@@ -93,6 +93,7 @@ def test_a_reader_that_pauses_holds_the_job_up_and_does_not_end_it(hasty: Cluste
         assert os.read(launcher.stdout.fileno(), 1) == b"1"
         # 10 MB a node are more than all buffers on the way take.
         time.sleep(2 * SILENCE_S)
+        assert len(hasty.ranks()) >= 3, "a rank was done before anybody read: something buffers without end"
         stdout, stderr = launcher.communicate(timeout=60)
     assert (launcher.returncode, stderr) == (0, b"")
     assert stdout.count(b"\n") == 3 * 655361
