@@ -37,6 +37,21 @@ class Cluster:
         path.write_text("".join(f"{host}\n" for host in hosts))
         return path
 
+    def program(self, name: str, script: str) -> Path:
+        """A shell script that may stand before another program of its name."""
+        path = self.directory / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    def path_with_ssh(self, nodes: Path, settings: str) -> str:
+        """A PATH with an ssh whose configuration begins with other settings: of several, ssh takes the first."""
+        config = self.directory / "ssh_config"
+        config.write_text(settings + (nodes / "ssh_config").read_text().replace("Host 127.*", "Host *"))
+        ssh = self.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
+        return f"{ssh.parent}:{self.environment['PATH']}"
+
     def _command(self, arguments: Sequence[str], hosts: Sequence[str]) -> list[str]:
         options = ["-H", str(self.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.token}"]
         # Also where the tests themselves run under nohup or in the background.

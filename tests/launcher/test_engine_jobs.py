@@ -3,12 +3,13 @@
 The engines themselves are not here: the jobs below meet, serve and end as the engines' processes do.
 """
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, Cluster
+from tests.launcher.conftest import ADDRESSES, Cluster, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 
@@ -64,6 +65,17 @@ def test_a_failing_server_ends_the_job(cluster: Cluster) -> None:
 def test_servers_that_outlive_their_workers_are_stopped_and_are_no_failure(cluster: Cluster) -> None:
     result = cluster.run("-n", "2", "-s", "2", '[ "$DMLC_ROLE" = worker ] || sleep 1000')
     assert (result.code, result.stderr) == (0, b"")
+    assert cluster.ranks() == []
+
+
+def test_ctrl_c_leaves_no_server_and_no_scheduler(cluster: Cluster) -> None:
+    with cluster.start("-s", "3", "echo up; sleep 1000") as launcher:
+        read_lines(launcher.stdout, 7)
+        ranks = cluster.ranks()
+        launcher.send_signal(signal.SIGINT)
+        launcher.communicate(timeout=20)
+    assert len(ranks) >= 7
+    assert launcher.returncode == 130
     assert cluster.ranks() == []
 
 

@@ -102,10 +102,7 @@ def test_ten_megabytes_from_every_node_arrive_complete(cluster: Cluster) -> None
 
 def test_what_shell_startup_files_print_does_not_disturb(cluster: Cluster, nodes: Path) -> None:
     # ssh's own standard output is what a noisy ~/.bashrc on the node would write to.
-    noisy = cluster.directory / "bin" / "ssh"
-    noisy.parent.mkdir()
-    noisy.write_text(f'#!/bin/sh\nprintf "welcome\\nto the node"\nexec {nodes}/bin/ssh "$@"\n')
-    noisy.chmod(0o755)
+    noisy = cluster.program("ssh", f'printf "welcome\\nto the node"\nexec {nodes}/bin/ssh "$@"')
     path = f"{noisy.parent}:{cluster.environment['PATH']}"
     result = cluster.run("echo hello", environment={"PATH": path})
     assert result.lines == [f"{host} [0] hello" for host in ADDRESSES]
@@ -131,15 +128,12 @@ def test_slots_in_the_hosts_file_are_ranks(cluster: Cluster) -> None:
 
 
 def test_a_host_may_be_an_alias_of_sshs_configuration(cluster: Cluster, nodes: Path) -> None:
-    config, ssh = cluster.directory / "config", cluster.directory / "bin" / "ssh"
-    settings = (nodes / "ssh_config").read_text()
-    config.write_text(settings.replace("Host 127.*", "Host d1 127.*\n  HostName 127.0.0.2"))
-    ssh.parent.mkdir()
-    ssh.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {config} "$@"\n')
-    ssh.chmod(0o755)
-    path = f"{ssh.parent}:{cluster.environment['PATH']}"
+    path = cluster.path_with_ssh(nodes, "Host d1 127.*\n  HostName 127.0.0.2\n")
     result = cluster.run("echo $MASTER_ADDR", hosts=["d1"], environment={"PATH": path})
     assert result.lines == ["d1 [0] 127.0.0.2"]
+    # ps-lite binds to what it is given: never to a name.
+    servers = cluster.run("-s", "1", "echo $DMLC_NODE_HOST $DMLC_PS_ROOT_URI", hosts=["d1"], environment={"PATH": path})
+    assert {line.split("] ")[1] for line in servers.lines} == {"127.0.0.2 127.0.0.2"}
 
 
 def test_local_needs_no_hosts_file_and_no_ssh(cluster: Cluster) -> None:
@@ -198,6 +192,14 @@ def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None
         known.write_text(kept)
     assert result.code == 1
     assert result.reason == f"launch: nothing started, 1 of 3 nodes: {SECOND}: Host key verification failed."
+
+
+def test_fails_when_the_user_is_wrong(cluster: Cluster, nodes: Path) -> None:
+    path = cluster.path_with_ssh(nodes, "Host 127.*\n  User no-such-user\n")
+    result = cluster.run("true", environment={"PATH": path})
+    assert result.code == 1
+    assert result.reason.startswith("launch: nothing started, 2 of 3 nodes: ")
+    assert f"{SECOND}: no-such-user@{SECOND}: Permission denied (publickey" in result.reason
 
 
 def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
