@@ -9,7 +9,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from launcher.errors import LaunchError
-from launcher.frames import HEADER, LONGEST_PAYLOAD, PREAMBLE, SIGN_OF_LIFE, SIGN_OF_LIFE_S, SILENCE_S, Frame, Kind
+from launcher.frames import (
+    GREETING,
+    HEADER,
+    LONGEST_PAYLOAD,
+    SIGN_OF_LIFE,
+    SIGN_OF_LIFE_S,
+    SILENCE_S,
+    VERSION,
+    Frame,
+    Kind,
+)
 from launcher.hosts import Host
 from launcher.spec import NodeSpec
 
@@ -54,7 +64,11 @@ class Connection:
 
     async def _become_ready(self) -> None:
         try:
-            await self._stdout.readuntil(PREAMBLE)
+            await self._stdout.readuntil(GREETING)
+            version = (await self._stdout.readline()).decode(errors="replace").strip()
+            if version != VERSION:
+                # Nodes that came before and after a deploy of new code may have different releases.
+                raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
             ready = await self._read_frame()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error
@@ -120,6 +134,8 @@ class Connection:
         self._complaining.cancel()
         if self._watching is not None:
             self._watching.cancel()
+        # Pipes that something else holds open too would be closed when the loop no longer runs, which it complains of.
+        self._process._transport.close()  # type: ignore[attr-defined]
 
     def _kill_process(self) -> None:
         if self._process.returncode is None:
@@ -136,11 +152,8 @@ class Connection:
         await asyncio.wait({ended, self._complaining}, timeout=LAST_WORDS_S)
         if self._complaints:
             return self._complaints[-1]
-        return (
-            "connection ended"
-            if self._process.returncode is None
-            else f"connection ended with code {self._process.returncode}"
-        )
+        code = self._process.returncode
+        return "connection ended" if code is None else f"connection ended with code {code}"
 
     async def _collect_complaints(self, stderr: asyncio.StreamReader) -> None:
         async for line in stderr:

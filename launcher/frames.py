@@ -8,8 +8,11 @@ import enum
 import struct
 from dataclasses import dataclass
 
-PREAMBLE = b"\0deeplearning-runner 1\n"
-"""Comes before the first frame; what a node's shell start-up files print comes before it."""
+GREETING = b"\0deeplearning-runner "
+"""Comes before the version and the first frame; what a node's shell start-up files print comes before it."""
+VERSION = "2"
+"""Of frames and spec: raised whenever a runner of another release would misunderstand."""
+PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
 
 HEADER = struct.Struct(">BHI")
 LONGEST_PAYLOAD = 1 << 20

@@ -15,7 +15,6 @@ from typing import Any
 from launcher.addresses import own_address_towards
 from launcher.channel import Channel
 from launcher.engines import ENGINES, Engine, Site
-from launcher.errors import LaunchError
 from launcher.frames import Kind
 from launcher.node import Failure, Node, settle
 from launcher.nodes import connect, is_this_machine, peer_addresses
@@ -45,7 +44,7 @@ async def run_job(job: Job, *, cwd: str, streams: Streams) -> Failure | None:
             specs = node_specs(engine, job, site, cwd=cwd)
             nodes = [Node(*pair, streams) for pair in zip(connections, specs, strict=True)]
             return await supervise(nodes, stdout=streams[Kind.STDOUT])
-    except LaunchError:
+    except BaseException:  # a signal too
         await asyncio.gather(*(connection.kill() for connection in connections))
         raise
 

@@ -1,0 +1,95 @@
+"""How jobs fail: the reason, the exit code, and that nothing starts or goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.launcher.conftest import ADDRESSES, Cluster
+
+FIRST, SECOND, THIRD = ADDRESSES
+
+
+def test_fails_when_a_node_has_another_release(cluster: Cluster) -> None:
+    old = cluster.program("ssh", "printf '\\0deeplearning-runner 1\\n'; exec sleep 1000")
+    path = f"{old.parent}:{cluster.environment['PATH']}"
+    result = cluster.run("true", hosts=[FIRST, SECOND], environment={"PATH": path})
+    assert result.code == 1
+    assert result.reason == (f"launch: nothing started, 1 of 2 nodes: {SECOND}: its runner speaks version 1 and not 2")
+
+
+@pytest.mark.parametrize("code", [1, 2, 77, 255])
+def test_the_first_failing_ranks_exit_code_is_the_jobs(cluster: Cluster, code: int) -> None:
+    result = cluster.run(f"if [ $RANK = 1 ]; then echo broken >&2; exit {code}; fi; sleep 1000")
+    assert result.code == code
+    assert result.reason == f"launch: {SECOND}: rank 1 ended with exit code {code}"
+    assert "  | broken" in result.stderr.decode().splitlines()
+
+
+def test_a_killed_rank_counts_as_a_shell_counts_it(cluster: Cluster) -> None:
+    result = cluster.run("[ $RANK != 2 ] || kill -9 $$; sleep 1000")
+    assert result.code == 137
+    assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137"
+
+
+def test_fails_when_the_command_is_not_there(cluster: Cluster) -> None:
+    result = cluster.run("no-such-program", "--option")
+    assert result.code == 127
+    assert b"no-such-program: command not found" in result.stderr
+    assert "ended with exit code 127" in result.reason
+
+
+def test_fails_when_the_command_is_not_executable(cluster: Cluster) -> None:
+    result = cluster.run("/etc/passwd", "x")
+    assert result.code == 126
+
+
+def test_fails_when_a_node_is_unreachable_before_anything_starts(cluster: Cluster) -> None:
+    touched = cluster.directory / "touched"
+    result = cluster.run(f"touch {touched}", hosts=[FIRST, SECOND, "127.0.0.77"])
+    assert result.code == 1
+    assert "nothing started, 1 of 3 nodes: 127.0.0.77: " in result.reason
+    assert "Connection refused" in result.reason
+    assert not touched.exists()
+
+
+def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None:
+    known = nodes / "known_hosts"
+    kept = known.read_text()
+    known.write_text("".join(line for line in kept.splitlines(True) if SECOND not in line))
+    try:
+        result = cluster.run("true")
+    finally:
+        known.write_text(kept)
+    assert result.code == 1
+    assert result.reason == f"launch: nothing started, 1 of 3 nodes: {SECOND}: Host key verification failed."
+
+
+def test_fails_when_the_user_is_wrong(cluster: Cluster, nodes: Path) -> None:
+    path = cluster.path_with_ssh(nodes, "Host 127.*\n  User no-such-user\n")
+    result = cluster.run("true", environment={"PATH": path})
+    assert result.code == 1
+    assert result.reason.startswith("launch: nothing started, 2 of 3 nodes: ")
+    assert f"{SECOND}: no-such-user@{SECOND}: Permission denied (publickey" in result.reason
+
+
+def test_what_ssh_leaves_in_the_background_holds_nothing_up(cluster: Cluster, nodes: Path) -> None:
+    # As a shared connection does (ControlPersist): it keeps ssh's standard error open.
+    sharing = cluster.program("ssh", f'sleep 20 >/dev/null </dev/null &\nexec {nodes}/bin/ssh "$@"')
+    path = f"{sharing.parent}:{cluster.environment['PATH']}"
+    result = cluster.run("echo hello", hosts=[FIRST, SECOND], environment={"PATH": path})
+    assert result.lines == [f"{host} [0] hello" for host in (FIRST, SECOND)]
+    assert (result.code, result.stderr) == (0, b"")
+
+
+def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
+    result = cluster.run("true", hosts=["no-such-host.invalid", SECOND])
+    assert result.code == 1
+    assert result.reason.startswith("launch: nothing started, 1 of 2 nodes: no-such-host.invalid: ssh: Could not ")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_fails_when_a_connection_is_lost(cluster: Cluster) -> None:
+    # The rank's parent is the runner, whose end looks like a lost node from afar.
+    result = cluster.run("if [ $RANK = 2 ]; then kill -9 $PPID; fi; sleep 1000")
+    assert result.code == 1
+    assert result.reason.startswith(f"launch: {THIRD}: lost: ")

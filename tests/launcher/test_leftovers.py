@@ -1,0 +1,132 @@
+"""Nothing of a job stays behind, however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, parent, read_lines, wait_until_gone
+
+FIRST, SECOND, THIRD = ADDRESSES
+STUBBORN = "trap '' TERM; sleep 1000 & setsid sleep 1000 & echo up; wait; sleep 1000"
+CALM = "sleep 1000 & setsid sleep 1000 & echo up; wait"
+
+
+@pytest.mark.parametrize("host", [FIRST, SECOND])
+@pytest.mark.parametrize(("guard", "code"), [(False, 1), (True, 143)])
+def test_nothing_is_left_when_a_part_of_the_runner_is_killed(
+    cluster: Cluster, host: str, guard: bool, code: int
+) -> None:
+    with cluster.start(f"echo $PPID; {CALM}", hosts=[FIRST, SECOND]) as launcher:
+        lines = [line.split() for line in read_lines(launcher.stdout, 4)]
+        ranks = cluster.ranks()
+        runner = next(int(words[2]) for words in lines if words[0] == host and words[2] != "up")
+        os.kill(parent(runner) if guard else runner, signal.SIGKILL)
+        launcher.communicate(timeout=30)
+        # Without its guard the runner stops its rank in order.
+        assert launcher.returncode == code
+        wait_until_gone(ranks, seconds=15)
+
+
+def test_the_articles_pkill_on_every_host_ends_the_job(cluster: Cluster) -> None:
+    with cluster.start("echo $$ $PPID; exec python -c 'import time; time.sleep(1000)'") as launcher:
+        lines = [line.split() for line in read_lines(launcher.stdout, 3)]
+        ranks = cluster.ranks()
+        # As `pkill -f python` on each host: the rank, its runner and the runner's guard get TERM.
+        for _, _, rank, runner in lines:
+            for pid in (int(rank), int(runner), parent(int(runner))):
+                os.kill(pid, signal.SIGTERM)
+        launcher.communicate(timeout=30)
+        assert launcher.returncode == 143
+        wait_until_gone(ranks, seconds=15)
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(cluster: Cluster) -> None:
+    with cluster.start("--nproc-per-node", "2", CALM) as launcher:
+        read_lines(launcher.stdout, 6)
+        ranks = cluster.ranks()
+        assert len(ranks) >= 6
+        launcher.kill()
+        wait_until_gone(ranks, seconds=5)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_job_everywhere(cluster: Cluster, number: signal.Signals, code: int) -> None:
+    with cluster.start(CALM) as launcher:
+        read_lines(launcher.stdout, 3)
+        launcher.send_signal(number)
+        _, stderr = launcher.communicate(timeout=20)
+    assert launcher.returncode == code
+    assert stderr.decode().splitlines()[-1] == f"launch: stopped by {number.name}"
+    assert cluster.ranks() == []
+
+
+def test_ranks_have_time_to_end_after_term(cluster: Cluster) -> None:
+    save = (
+        "import os, signal, sys, time\n"
+        "def save(*_):\n    time.sleep(0.5); os.write(1, b'saved'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save); os.write(1, b'up\\n'); time.sleep(1000)"
+    )
+    with cluster.start("python", "-c", save) as launcher:
+        read_lines(launcher.stdout, 3)
+        launcher.terminate()
+        stdout, _ = launcher.communicate(timeout=20)
+    assert sorted(stdout.decode().splitlines()) == [f"{host} [0] saved" for host in ADDRESSES]
+    assert launcher.returncode == 143
+
+
+def test_a_shells_child_has_the_grace_too(cluster: Cluster) -> None:
+    # bash dies of TERM at once; the program it waits for must still be able to save.
+    save = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
+    with cluster.start("-n", "1", f'bash -c "{save}"; echo never') as launcher:
+        read_lines(launcher.stdout, 1)
+        launcher.terminate()
+        stdout, _ = launcher.communicate(timeout=20)
+    assert stdout.decode() == f"{FIRST} [0] saved\n"
+
+
+def test_ranks_that_ignore_term_are_killed(cluster: Cluster) -> None:
+    with cluster.start("-n", "2", STUBBORN) as launcher:
+        read_lines(launcher.stdout, 2)
+        launcher.send_signal(signal.SIGINT)
+        launcher.communicate(timeout=30)
+    assert launcher.returncode == 130
+    assert cluster.ranks() == []
+
+
+def test_what_a_finished_rank_left_running_ends_with_the_job(cluster: Cluster) -> None:
+    away = 'setsid bash -c "kill -USR1 $$; exec sleep 1000"'
+    result = cluster.run(f"trap 'exit 0' USR1; sleep 1000 & {away} & wait")
+    assert result.code == 0
+    assert cluster.ranks() == []
+
+
+@pytest.mark.parametrize("command", ["while :; do echo y; done", "echo up; sleep 1000"])
+def test_the_job_ends_when_nobody_reads_its_output(cluster: Cluster, command: str) -> None:
+    with cluster.start(command) as launcher:
+        assert launcher.stdout is not None
+        launcher.stdout.readline()
+        launcher.stdout.close()
+        assert launcher.wait(20) == 128 + signal.SIGPIPE
+        assert launcher.stderr is not None
+        assert launcher.stderr.read() == b"launch: cannot write the output any more: Broken pipe\n"
+    assert cluster.ranks() == []
+
+
+def test_fails_when_the_output_cannot_be_written(cluster: Cluster) -> None:
+    hosts = cluster.hosts_file(ADDRESSES[:1])
+    launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "--env", f"STRAY_TOKEN:{cluster.token}"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [*launch, "echo hello; sleep 1000"],
+            env=cluster.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 128 + signal.SIGPIPE
+    assert ended.stderr == b"launch: cannot write the output any more: No space left on device\n"
