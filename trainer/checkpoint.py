@@ -1,4 +1,4 @@
-"""Checkpoints: the weights and what they belong to, in numpy's own npz format.
+"""Checkpoints: the weights, the optimizer's state and what they belong to, in numpy's own npz format.
 
 Any engine can read it, and so can ``numpy.load``; unlike a pickle it runs no code when loaded.
 """
@@ -6,28 +6,40 @@ Any engine can read it, and so can ``numpy.load``; unlike a pickle it runs no co
 import json
 import os
 import zipfile
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from trainer.engines import Weights
+from trainer.engines import State
 from trainer.errors import TrainerError
+from trainer.progress import Progress
 
 DESCRIPTION: Final = "description"
 WEIGHT: Final = "weight/"
-"""Before each weight's name, so that none can be taken for the description."""
+OPTIMIZER: Final = "optimizer/"
+"""Before each array's name, so that none can be taken for the description."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Description:
-    """What a checkpoint's weights belong to."""
+    """What a checkpoint belongs to."""
 
-    network: str
-    epochs: int
-    """Epochs trained so far."""
-    validation_accuracy: float
+    settings: Mapping[str, object]
+    """Those that a training cannot change on its way; see TrainConfig.identity."""
+    progress: Progress
+    validation_accuracy: float | None = None
+    """Of the last whole epoch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """All that a training needs to go on."""
+
+    description: Description
+    state: State = field(repr=False)
 
 
 def checkpoint_path(prefix: str, *, epochs: int) -> Path:
@@ -35,37 +47,56 @@ def checkpoint_path(prefix: str, *, epochs: int) -> Path:
     return Path(f"{prefix}-{epochs:04d}.npz").expanduser()
 
 
-def prepare(path: Path) -> None:
+def prepare(directory: Path) -> None:
     """Make the directory, so that a wrong path is an error before the training and not after it."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrainerError(f"cannot write checkpoints to {path.parent}, {error.strerror}") from error
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise TrainerError(f"cannot write checkpoints to {path.parent}, permission denied")
+        raise TrainerError(f"cannot write checkpoints to {directory}, {error.strerror}") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise TrainerError(f"cannot write checkpoints to {directory}, permission denied")
 
 
-def save(path: Path, *, weights: Weights, description: Description) -> None:
+def save(path: Path, checkpoint: Checkpoint) -> None:
     """Write the checkpoint; a reader sees the old file or the whole new one, whatever happens."""
-    arrays = {WEIGHT + name: value for name, value in weights.items()}
-    temporary = path.with_name(f".{path.name}.tmp")
+    state = checkpoint.state
+    arrays = {WEIGHT + name: value for name, value in state.weights.items()}
+    arrays |= {OPTIMIZER + name: value for name, value in state.optimizer.items()}
+    description = np.array(json.dumps(asdict(checkpoint.description)))
+    # Several ranks may write the same file: a directory that machines share.
+    temporary = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{DESCRIPTION: np.array(json.dumps(asdict(description)))}, **arrays)
+            np.savez(file, allow_pickle=False, **{DESCRIPTION: description}, **arrays)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        _sync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise TrainerError(f"cannot write checkpoint {path}, {error.strerror}") from error
 
 
-def load(path: Path) -> tuple[Weights, Description]:
-    """Read a checkpoint back."""
+def _sync_directory(directory: Path) -> None:
+    """Make the new name survive a power failure (fsync(2))."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint back; the format's checksums find what a disk has damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            description = Description(**json.loads(str(arrays[DESCRIPTION])))
-            names = [name for name in arrays.files if name.startswith(WEIGHT)]
-            return {name.removeprefix(WEIGHT): arrays[name] for name in names}, description
+            values = json.loads(str(arrays[DESCRIPTION]))
+            description = Description(**{**values, "progress": Progress(**values["progress"])})
+            state = State(weights=_below(WEIGHT, arrays), optimizer=_below(OPTIMIZER, arrays))
+            return Checkpoint(description=description, state=state)
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise TrainerError(f"cannot read checkpoint {path}: {error}") from error
+
+
+def _below(prefix: str, arrays: "np.lib.npyio.NpzFile") -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): arrays[name] for name in arrays.files if name.startswith(prefix)}

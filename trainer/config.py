@@ -9,6 +9,8 @@ from trainer.models import IMAGE_SHAPES
 
 DISTRIBUTED_KV_STORES: Final = ("dist_sync", "dist_device_sync")
 KV_STORES: Final = ("local", "device", *DISTRIBUTED_KV_STORES)
+RESUME: Final = ("auto", "never")
+IDENTITY: Final = ("network", "batch_size_per_machine", "lr", "mom", "wd", "seed", "benchmark")
 MXNET_ONLY_KV_STORES: Final = ("dist_async", "nccl", "horovod", "byteps")
 """The other names that MXNet's ``kvstore.create`` documents."""
 
@@ -41,10 +43,15 @@ class TrainConfig:
     """Batches between two lines of progress. Left out: 20."""
     benchmark: bool = False
     """Train on made-up images instead of the digits. Left out: the digits."""
+    resume: str = "auto"
+    """Whether to go on where an interrupted training stopped. Left out: wherever there is one."""
+    checkpoint_seconds: float = 600.0
+    """Between two checkpoints within an epoch; there is one after each epoch too. Left out: 10 minutes."""
 
     def __post_init__(self) -> None:
         _check_choice("network", self.network, tuple(IMAGE_SHAPES))
         _check_kv_store(self.kv_store)
+        _check_choice("resume", self.resume, RESUME)
         for name in ("batch_size_per_machine", "num_epochs", "disp_batches"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -52,6 +59,8 @@ class TrainConfig:
             raise UsageError(f"seed must be at least 0 and below {2**32}, got {self.seed}")
         if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
             raise UsageError(f"lr must be a number above 0, got {self.lr}")
+        if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds > 0):
+            raise UsageError(f"checkpoint_seconds must be a number above 0, got {self.checkpoint_seconds}")
         if not 0 <= self.mom < 1:
             raise UsageError(f"mom must be at least 0 and below 1, got {self.mom}")
         if not (math.isfinite(self.wd) and self.wd >= 0):
@@ -63,6 +72,11 @@ class TrainConfig:
     def distributed(self) -> bool:
         """Whether all processes train one model together."""
         return self.kv_store in DISTRIBUTED_KV_STORES
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """The settings that a training keeps to when it goes on; others may change in between."""
+        return {name: getattr(self, name) for name in IDENTITY}
 
     @property
     def checkpoint_prefix(self) -> str:

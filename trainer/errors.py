@@ -7,3 +7,7 @@ class TrainerError(Exception):
 
 class UsageError(TrainerError):
     """A wrong option, or wrong environment variables; exit status 2."""
+
+
+class StoppedError(TrainerError):
+    """A rank was told to stop, and all have: between two steps, with a checkpoint."""

@@ -2,37 +2,46 @@
 
 import logging
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import NoReturn
 
-from trainer import checkpoint
+from trainer.checkpoint import Checkpoint, Description, checkpoint_path, prepare, save
+from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
 from trainer.data import load_digits, make_synthetic
-from trainer.errors import TrainerError, UsageError
+from trainer.errors import StoppedError, TrainerError, UsageError
+from trainer.keeper import Keeper
 from trainer.loop import train
 from trainer.metrics import EpochResult
 from trainer.models import IMAGE_SHAPES
 from trainer.options import parse
+from trainer.progress import Progress
 from trainer.ranks import Ranks
 from trainer.sampling import Shard
-from trainer.signals import exit_on_signals
+from trainer.signals import Signals
 
 log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; return 0, 1 when the training failed, 2 when it was called wrongly."""
+    """Run the program; return 0, 1 when the training failed, 2 when it was called wrongly, 143 after SIGTERM."""
     try:
         config = parse(sys.argv[1:] if arguments is None else arguments)
         ranks = Ranks.from_environment(os.environ)
         logging.basicConfig(level=logging.INFO, format=f"rank {ranks} %(message)s")
-        exit_on_signals()
-        run(config, ranks)
+        signals = Signals()
+        run(config, ranks, signals)
     except UsageError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return 2
+    except StoppedError:
+        number = signals.received or signal.SIGTERM
+        log.warning("stopped by %s, with a checkpoint", number.name if signals.received else "another rank's signal")
+        return 128 + number
     except TrainerError as error:
         log.critical("trainer: %s", error)
         return 1
@@ -49,7 +58,7 @@ def main_and_leave() -> NoReturn:
     os._exit(code)
 
 
-def run(config: TrainConfig, ranks: Ranks) -> None:
+def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
     """Train, and leave a checkpoint; no rank returns before it is written."""
     # OpenMP reads it when torch is loaded. By default its threads spin while they wait for each
     # other, which on cores shared with another process cost LeNet nine tenths of its speed.
@@ -61,22 +70,52 @@ def run(config: TrainConfig, ranks: Ranks) -> None:
 
     shard, global_batch_size = divide_work(config, ranks)
     learning_rate = config.learning_rate(global_batch_size=global_batch_size)
-    path = checkpoint.checkpoint_path(config.checkpoint_prefix, epochs=config.num_epochs)
-    if ranks.rank == 0:
-        checkpoint.prepare(path)
+    keeper = keeper_of(config, ranks)
+    checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
     image_shape = IMAGE_SHAPES[config.network]
     data = make_synthetic(image_shape) if config.benchmark else load_digits(image_shape)
     with closing(create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)) as engine:
         log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
-        results = train(engine, data, config=config, shard=shard, global_batch_size=global_batch_size)
-        if ranks.rank == 0:
-            accuracy = results[-1].validation_accuracy
-            description = checkpoint.Description(
-                network=config.network, epochs=config.num_epochs, validation_accuracy=accuracy
+        begin = checkpoints.begin(engine)
+        with signals.deferred(), waiting_for(keeper):
+            results = train(
+                engine,
+                data,
+                config=config,
+                shard=shard,
+                global_batch_size=global_batch_size,
+                keeping=checkpoints,
+                begin=begin,
             )
-            checkpoint.save(path, weights=engine.weights(), description=description)
+        if ranks.rank == 0:
+            path = checkpoint_path(config.checkpoint_prefix, epochs=config.num_epochs)
+            end = Progress(started=begin.started, epoch=config.num_epochs)
+            accuracy = results[-1].validation_accuracy
+            description = Description(settings=config.identity, progress=end, validation_accuracy=accuracy)
+            save(path, Checkpoint(description=description, state=engine.state()))
             print(f"rank {ranks} {summarize(results)} checkpoint={path}", flush=True)
         engine.sum_over_ranks([0])
+    if keeper is not None:
+        keeper.forget()
+
+
+def keeper_of(config: TrainConfig, ranks: Ranks) -> Keeper | None:
+    """Who writes this rank's checkpoints: one process a machine when all train one model, or else each its own."""
+    if ranks.local_rank and config.distributed:
+        return None
+    prefix = config.checkpoint_prefix
+    prepare(Path(prefix).expanduser().parent)
+    return Keeper(prefix if config.distributed or ranks.world_size == 1 else f"{prefix}-rank{ranks.rank}")
+
+
+@contextmanager
+def waiting_for(keeper: Keeper | None) -> Iterator[None]:
+    """Leave the block only when the last checkpoint is written."""
+    try:
+        yield
+    finally:
+        if keeper is not None:
+            keeper.wait()
 
 
 def divide_work(config: TrainConfig, ranks: Ranks) -> tuple[Shard, int]:

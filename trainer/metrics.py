@@ -14,6 +14,7 @@ class EpochResult:
     """One epoch of all ranks."""
 
     samples: int
+    """Trained on in these seconds: fewer than there are after an interruption."""
     loss: float
     """Mean over the samples."""
     train_accuracy: float
@@ -25,6 +26,12 @@ class EpochResult:
     def speed(self) -> float:
         """Samples a second, all ranks together."""
         return self.samples / self.seconds
+
+    def __str__(self) -> str:
+        return (
+            f"Train-accuracy={self.train_accuracy:.6f} Validation-accuracy={self.validation_accuracy:.6f} "
+            f"loss={self.loss:.6f} Time cost={self.seconds:.3f} Speed={self.speed:.2f} samples/sec (all workers)"
+        )
 
 
 class Speedometer:

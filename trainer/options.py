@@ -64,6 +64,13 @@ def _build_parser() -> _Parser:
         metavar="PATH",
         help=f"beginning of the checkpoint's path (default {default.checkpoint_prefix})",
     )
+    add("--resume", help=f"auto: go on where an interrupted training stopped; never (default {default.resume})")
+    add(
+        "--checkpoint-seconds",
+        type=float,
+        metavar="S",
+        help=f"between checkpoints within an epoch, which ends with one too (default {default.checkpoint_seconds:g})",
+    )
     add("--disp-batches", type=int, metavar="N", help=f"batches between two lines (default {default.disp_batches})")
     add("--benchmark", type=_parse_switch, metavar="0|1", help="1: train on made-up images (default 0)")
     return parser

@@ -26,8 +26,8 @@ class Shard:
         return samples[total * self.index // self.count : total * (self.index + 1) // self.count]
 
 
-def global_batches(samples: int, *, global_batch_size: int, seed: int, epoch: int) -> Iterator[Indices]:
-    """Yield the batches of one epoch; the last may be smaller, and every sample comes once."""
+def global_batches(samples: int, *, global_batch_size: int, seed: int, epoch: int, begin: int = 0) -> Iterator[Indices]:
+    """Yield the batches of one epoch from its sample ``begin`` on; the last may be smaller, every sample comes once."""
     order = np.random.default_rng([seed, epoch]).permutation(samples)
-    for start in range(0, samples, global_batch_size):
+    for start in range(begin, samples, global_batch_size):
         yield order[start : start + global_batch_size]

@@ -1,25 +1,53 @@
-"""Ends the process at once on SIGTERM or Ctrl-C, with the exit status that a shell expects."""
+"""SIGTERM and Ctrl-C: the end, after a checkpoint where there is something to keep."""
 
 import logging
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 log = logging.getLogger(__name__)
 
+ENDING: Final = {signal.SIGTERM, signal.SIGINT}
+LAST_STEP_S: Final = 60.0
+"""How long the step under way and the checkpoint may take. Who sent the signal mostly waits less."""
 
-def exit_on_signals() -> None:
-    """Wait for the signals in a thread of their own.
+
+class Signals:
+    """Waits for the signals in a thread of its own.
 
     A Python signal handler would run only after a collective operation returns: with a rank
-    gone, up to its whole timeout. To be called before other threads start: they inherit the mask.
+    gone, up to its whole timeout. To be made before other threads start: they inherit the mask.
     """
-    ending = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
-    threading.Thread(target=_exit_on, args=(ending,), daemon=True, name="signals").start()
 
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        """The one that the training has to stop for."""
+        self._deferred = False
+        self._lock = threading.Lock()
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        threading.Thread(target=self._wait, daemon=True, name="signals").start()
 
-def _exit_on(ending: set[signal.Signals]) -> None:
-    number = signal.sigwait(ending)
-    log.warning("ended by %s", signal.Signals(number).name)
-    os._exit(128 + number)
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """In this block a signal is a wish to stop; the second one still ends the process at once."""
+        with self._lock:
+            self._deferred = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._deferred = False
+
+    def _wait(self) -> None:
+        number = signal.Signals(signal.sigwait(ENDING))
+        with self._lock:
+            if self._deferred:
+                self.received = number
+        if self.received is not None:
+            log.warning("%s: a checkpoint after this step, then the end; at once with another signal", number.name)
+            signal.sigtimedwait(ENDING, LAST_STEP_S)
+        log.warning("ended by %s", number.name)
+        os._exit(128 + number)

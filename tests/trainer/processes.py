@@ -48,11 +48,20 @@ def running(
     count: int = 1,
     started: int | None = None,
     program: Sequence[str] = ("-m", "trainer"),
+    directories: Sequence[Path] | None = None,
 ) -> Iterator[list[Rank]]:
-    """Run ranks in ``directory``; none of them outlives the block."""
+    """Run ranks in ``directory``, or each in its own; none of them outlives the block."""
     port = free_port()
     ranks = [
-        _start(program, arguments, rank=rank, count=count, port=port, directory=directory)
+        _start(
+            program,
+            arguments,
+            rank=rank,
+            count=count,
+            port=port,
+            directory=directory,
+            cwd=directories[rank] if directories else directory,
+        )
         for rank in range(count if started is None else started)
     ]
     try:
@@ -72,7 +81,7 @@ def run(*arguments: str, directory: Path, count: int = 1, program: Sequence[str]
 
 
 def _start(
-    program: Sequence[str], arguments: Sequence[str], *, rank: int, count: int, port: int, directory: Path
+    program: Sequence[str], arguments: Sequence[str], *, rank: int, count: int, port: int, directory: Path, cwd: Path
 ) -> Rank:
     out, log = directory / f"rank{rank}.out", directory / f"rank{rank}.log"
     environment = {
@@ -89,7 +98,7 @@ def _start(
     with out.open("wb") as out_file, log.open("wb") as log_file:
         process = subprocess.Popen(
             [sys.executable, *program, *arguments],
-            cwd=directory,
+            cwd=cwd,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out_file,

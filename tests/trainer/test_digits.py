@@ -24,7 +24,7 @@ def test_recognises_97_percent_of_the_held_out_digits(tmp_path: Path, count: int
     assert result is not None
     assert float(result[1]) >= 0.97
     assert float(result[2]) > 0
-    weights, description = load(tmp_path / result[3])
-    assert description.network == "lenet"
-    assert description.validation_accuracy == pytest.approx(float(result[1]), abs=1e-6)
-    assert sum(np.size(value) for value in weights.values()) == 431_080
+    found = load(tmp_path / result[3])
+    assert found.description.settings["network"] == "lenet"
+    assert found.description.validation_accuracy == pytest.approx(float(result[1]), abs=1e-6)
+    assert sum(np.size(value) for value in found.state.weights.values()) == 431_080

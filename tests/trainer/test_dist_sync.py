@@ -27,7 +27,7 @@ TOLERANCE = 1e-5
 def weights_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     directory = tmp_path_factory.mktemp("one")
     run(*OPTIONS, "--batch-size", str(RANKS * BATCH_SIZE), directory=directory)
-    return load(directory / "net-0002.npz")[0]
+    return load(directory / "net-0002.npz").state.weights
 
 
 def distance(weights: Weights, others: Weights) -> float:
@@ -42,9 +42,9 @@ def test_three_ranks_learn_what_one_process_with_their_batches_learns(
 ) -> None:
     ranks = run(*OPTIONS, "--batch-size", str(BATCH_SIZE), directory=tmp_path, count=RANKS)
 
-    weights, description = load(tmp_path / "net-0002.npz")
-    assert distance(weights, weights_of_one_process) < TOLERANCE
-    assert description.epochs == EPOCHS
+    found = load(tmp_path / "net-0002.npz")
+    assert distance(found.state.weights, weights_of_one_process) < TOLERANCE
+    assert found.description.progress.epoch == EPOCHS
     assert len(ranks[0].digests) == EPOCHS
     assert ranks[0].digests == ranks[1].digests == ranks[2].digests
     for number, rank in enumerate(ranks):
@@ -62,7 +62,7 @@ def test_fails_when_one_all_reduce_is_dropped(tmp_path: Path, weights_of_one_pro
     ranks = run(*OPTIONS, "--batch-size", str(BATCH_SIZE), directory=tmp_path, count=RANKS, program=program)
 
     assert len({rank.digests[0] for rank in ranks}) == RANKS
-    assert distance(load(tmp_path / "net-0002.npz")[0], weights_of_one_process) > TOLERANCE
+    assert distance(load(tmp_path / "net-0002.npz").state.weights, weights_of_one_process) > TOLERANCE
 
 
 def test_fails_when_a_rank_is_killed(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ import pytest
 
 from trainer.config import TrainConfig
 from trainer.data import DataSet, Images, Labels, Samples
-from trainer.engines import BatchResult, Weights
-from trainer.errors import TrainerError
+from trainer.engines import NOTHING, Asks, BatchResult, Engine, State, Weights
+from trainer.errors import StoppedError, TrainerError
 from trainer.loop import train
+from trainer.progress import Progress
 from trainer.sampling import Shard
 
 SAMPLES = 10
@@ -21,9 +22,9 @@ class RecordingEngine:
         self.seen: list[list[float]] = []
         self.updates: list[int] = []
 
-    def compute_gradients(self, images: Images, labels: Labels) -> BatchResult:
+    def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
         self.seen.append(images.ravel().tolist())
-        return BatchResult(loss_sum=next(self._losses), correct=len(labels))
+        return BatchResult(loss_sum=next(self._losses), correct=len(labels), asks=asks)
 
     def update(self, *, samples: int) -> None:
         self.updates.append(samples)
@@ -37,8 +38,28 @@ class RecordingEngine:
     def weights(self) -> Weights:
         return {"a": np.zeros(1)}
 
+    def state(self) -> State:
+        return State(weights=self.weights())
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        raise NotImplementedError
+
     def close(self) -> None:
         pass
+
+
+class Notes:
+    """Asks for what it was given, step by step, and notes what is kept."""
+
+    def __init__(self, *asks: Asks) -> None:
+        self._asks = iter(asks)
+        self.kept: list[Progress] = []
+
+    def asks(self) -> Asks:
+        return next(self._asks, NOTHING)
+
+    def keep(self, engine: Engine, progress: Progress, *, validation_accuracy: float | None = None) -> None:
+        self.kept.append(progress)
 
 
 @pytest.fixture
@@ -53,7 +74,9 @@ def test_trains_on_every_sample_once_an_epoch_and_divides_by_the_global_batch(da
     engine = RecordingEngine(losses=[4, 4, 2])
     config = TrainConfig(num_epochs=1)
     times = iter([0.0, 0.0, 2.0])
-    [result] = train(engine, data, config=config, shard=Shard(), global_batch_size=4, clock=lambda: next(times))
+    [result] = train(
+        engine, data, config=config, shard=Shard(), global_batch_size=4, keeping=Notes(), clock=lambda: next(times)
+    )
     assert sorted(value for batch in engine.seen for value in batch) == list(range(SAMPLES))
     assert engine.updates == [4, 4, 2]
     assert result.loss == pytest.approx(1)
@@ -65,7 +88,14 @@ def test_every_rank_makes_equally_many_steps_also_without_samples(data: DataSet)
     steps = []
     for index in range(3):
         engine = RecordingEngine(losses=[0] * 3)
-        train(engine, data, config=TrainConfig(num_epochs=1), shard=Shard(index=index, count=3), global_batch_size=4)
+        train(
+            engine,
+            data,
+            config=TrainConfig(num_epochs=1),
+            shard=Shard(index=index, count=3),
+            global_batch_size=4,
+            keeping=Notes(),
+        )
         steps.append([len(batch) for batch in engine.seen])
         assert engine.updates == [4, 4, 2]
     assert steps == [[1, 1, 0], [1, 1, 1], [2, 2, 1]]
@@ -75,5 +105,37 @@ def test_every_rank_makes_equally_many_steps_also_without_samples(data: DataSet)
 def test_fails_when_the_loss_is_not_finite_before_the_weights_change(data: DataSet, loss: float) -> None:
     engine = RecordingEngine(losses=[1, loss])
     with pytest.raises(TrainerError, match=f"loss is {loss} at epoch 0 batch 2, try a lower --lr"):
-        train(engine, data, config=TrainConfig(), shard=Shard(), global_batch_size=4)
+        train(engine, data, config=TrainConfig(), shard=Shard(), global_batch_size=4, keeping=Notes())
     assert engine.updates == [4]
+
+
+def test_a_checkpoint_is_kept_after_each_epoch_but_the_last_and_when_a_rank_asks(data: DataSet) -> None:
+    notes = Notes(NOTHING, Asks(save=True))
+    train(
+        RecordingEngine(losses=[4, 2, 1] * 3),
+        data,
+        config=TrainConfig(num_epochs=3),
+        shard=Shard(),
+        global_batch_size=4,
+        keeping=notes,
+        begin=Progress(started=7),
+    )
+    assert notes.kept == [
+        Progress(started=7, epoch=0, samples=8, loss_sum=6, correct=8),
+        Progress(started=7, epoch=1),
+        Progress(started=7, epoch=2),
+    ]
+
+
+def test_what_was_stopped_goes_on_with_the_next_batch_and_counts_all_once(data: DataSet) -> None:
+    config = TrainConfig(num_epochs=2)
+    first, notes = RecordingEngine(losses=[4] * 4), Notes(*[NOTHING] * 3, Asks(stop=True))
+    with pytest.raises(StoppedError):
+        train(first, data, config=config, shard=Shard(), global_batch_size=4, keeping=notes)
+    second, begin = RecordingEngine(losses=[3, 3]), notes.kept[-1]
+    assert begin == Progress(epoch=1, samples=4, loss_sum=4, correct=4)
+    [result] = train(second, data, config=config, shard=Shard(), global_batch_size=4, keeping=Notes(), begin=begin)
+    whole = RecordingEngine(losses=[1] * 6)
+    train(whole, data, config=config, shard=Shard(), global_batch_size=4, keeping=Notes())
+    assert first.seen + second.seen == whole.seen
+    assert (result.loss, result.train_accuracy, result.samples) == (1, 1, 6)

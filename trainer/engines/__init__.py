@@ -4,8 +4,8 @@ One file an engine. The loop and the data know only numpy and this protocol.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,28 @@ Weights = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What an engine needs to go on as if nothing had happened."""
+
+    weights: Weights
+    optimizer: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+    """Its memory of earlier steps, by the engine's own names."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asks:
+    """What ranks want after a step; one that wants it is enough."""
+
+    save: bool = False
+    """Keep a checkpoint."""
+    stop: bool = False
+    """Keep a checkpoint and end."""
+
+
+NOTHING: Final = Asks()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BatchResult:
     """What one step's forward and backward pass showed."""
 
@@ -24,6 +46,8 @@ class BatchResult:
     """Over the samples of all ranks: every rank sees the same number and decides the same."""
     correct: int
     """Of this rank's own samples."""
+    asks: Asks = NOTHING
+    """Of all ranks."""
 
 
 class Engine(Protocol):
@@ -32,8 +56,8 @@ class Engine(Protocol):
     Every rank must make the same calls in the same order, also with no samples of its own.
     """
 
-    def compute_gradients(self, images: Images, labels: Labels) -> BatchResult:
-        """Sum the gradients of the loss over the samples of all ranks."""
+    def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
+        """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
 
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
@@ -46,6 +70,12 @@ class Engine(Protocol):
 
     def weights(self) -> Weights:
         """Return a copy of the weights."""
+
+    def state(self) -> State:
+        """Return a copy of all that a checkpoint needs."""
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        """Take over the state that the rank ``source`` has; on the others it is None."""
 
     def close(self) -> None:
         """Leave the other ranks."""

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from trainer.config import TrainConfig
 from trainer.data import CLASSES, Images, Labels
-from trainer.engines import BatchResult, Weights
+from trainer.engines import NOTHING, Asks, BatchResult, State, Weights
 from trainer.errors import TrainerError, UsageError
 from trainer.models import build
 from trainer.ranks import Ranks, describe_process
@@ -35,6 +35,7 @@ first time, block by block ("Initialize Amazon EBS volumes"), and not all are eq
 RANKS_TIMEOUT: Final = timedelta(seconds=60)
 """Longest wait for the other ranks in a collective operation."""
 LISTENER_POLL_S: Final = 0.1
+MOMENTUM: Final = "momentum"
 
 
 def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: float) -> "TorchEngine":
@@ -146,15 +147,21 @@ class TorchEngine:
             with report_lost_ranks("sending the first weights to all ranks"):
                 torch.distributed.broadcast(weights, src=0)
         nn.utils.vector_to_parameters(weights, parameters)
-        # The gradients, and last the loss: one all-reduce sums both.
-        self._sums = weights.new_zeros(weights.numel() + 1)
-        _place_gradients(parameters, self._sums[:-1])
-        vector = nn.Parameter(weights)
-        vector.grad = self._sums[:-1]
-        self._optimizer = torch.optim.SGD([vector], lr=learning_rate, momentum=momentum, weight_decay=weight_decay)
+        # The gradients, and behind them the loss and what the ranks ask for: one all-reduce sums all.
+        self._sums = weights.new_zeros(weights.numel() + 3)
+        gradients, self._loss, self._asked = self._sums[:-3], self._sums[-3], self._sums[-2:]
+        _place_gradients(parameters, gradients)
+        self._vector = nn.Parameter(weights)
+        self._vector.grad = gradients
+        self._optimizer = torch.optim.SGD(
+            [self._vector], lr=learning_rate, momentum=momentum, weight_decay=weight_decay
+        )
+        # What SGD itself would make in the first step.
+        self._momentum = torch.zeros_like(weights)
+        self._optimizer.state[self._vector]["momentum_buffer"] = self._momentum
 
-    def compute_gradients(self, images: Images, labels: Labels) -> BatchResult:
-        """Sum the gradients of the loss over the samples of all ranks."""
+    def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
+        """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
         self._sums.zero_()
         correct = 0
         if len(labels):
@@ -162,10 +169,13 @@ class TorchEngine:
             scores = self._model(torch.from_numpy(images).to(self._device))
             loss = cross_entropy(scores, targets, reduction="sum")
             torch.autograd.backward(loss)
-            self._sums[-1] = loss.detach()
+            self._loss.copy_(loss.detach())
             correct = int((scores.argmax(dim=1) == targets).sum())
+        if asks != NOTHING:
+            self._asked.copy_(torch.tensor([asks.save, asks.stop]))
         self._all_reduce(self._sums)
-        return BatchResult(loss_sum=float(self._sums[-1]), correct=correct)
+        loss_sum, save, stop = self._sums[-3:].tolist()
+        return BatchResult(loss_sum=loss_sum, correct=correct, asks=Asks(save=save > 0, stop=stop > 0))
 
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
@@ -191,6 +201,21 @@ class TorchEngine:
     def weights(self) -> Weights:
         """Return a copy of the weights."""
         return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
+
+    def state(self) -> State:
+        """Return a copy of all that a checkpoint needs."""
+        return State(weights=self.weights(), optimizer={MOMENTUM: self._momentum.cpu().numpy().copy()})
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        """Take over the state that the rank ``source`` has; on the others it is None."""
+        if state is not None:
+            weights = {name: torch.from_numpy(value.copy()) for name, value in state.weights.items()}
+            self._model.load_state_dict(weights)
+            self._momentum.copy_(torch.from_numpy(state.optimizer[MOMENTUM].copy()))
+        if self._connected:
+            with report_lost_ranks("sending the checkpoint to all ranks"):
+                for tensor in (self._vector.detach(), self._momentum, *self._model.buffers()):
+                    torch.distributed.broadcast(tensor, src=source)
 
     def close(self) -> None:
         """Leave the other ranks."""

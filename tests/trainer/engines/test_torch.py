@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from tests.trainer.processes import free_port
+from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
 from trainer.data import DataSet, make_synthetic
+from trainer.engines import NOTHING, Asks
 from trainer.engines.torch import TorchEngine, choose_device, create, join, set_threads, shorten
 from trainer.errors import TrainerError, UsageError
 from trainer.loop import train
@@ -55,7 +57,14 @@ def test_a_step_is_that_of_plain_torch() -> None:
 def test_a_seed_decides_every_bit() -> None:
     def run(seed: int) -> str:
         engine = make_engine(seed=seed)
-        train(engine, SMALL, config=TrainConfig(seed=seed, num_epochs=1), shard=Shard(), global_batch_size=32)
+        train(
+            engine,
+            SMALL,
+            config=TrainConfig(seed=seed, num_epochs=1),
+            shard=Shard(),
+            global_batch_size=32,
+            keeping=Checkpoints(TrainConfig(), shard=Shard(), keeper=None),
+        )
         return digest(engine.weights())
 
     assert run(1) == run(1) != run(2)
@@ -72,6 +81,28 @@ def test_every_rank_starts_from_the_weights_of_rank_0(monkeypatch: pytest.Monkey
         build("lenet", classes=10), device=CPU, shard=shard, learning_rate=0.1, momentum=0.9, weight_decay=0
     )
     assert all(np.all(value == 0.5) for value in engine.weights().values())
+
+
+def test_a_restored_engine_takes_the_same_steps() -> None:
+    def step(engine: TorchEngine, start: int) -> None:
+        batch = slice(start, start + 8)
+        engine.compute_gradients(DATA.train.images[batch], DATA.train.labels[batch])
+        engine.update(samples=8)
+
+    engine, other = make_engine(), make_engine(seed=1)
+    step(engine, 0)
+    state = engine.state()
+    step(engine, 8)
+    other.restore(state, source=0)
+    step(other, 8)
+    assert digest(engine.weights()) == digest(other.weights())
+
+
+def test_what_a_rank_asks_for_all_hear() -> None:
+    engine = make_engine()
+    images, labels = DATA.train.images[:4], DATA.train.labels[:4]
+    for asks in (NOTHING, Asks(save=True), Asks(stop=True), NOTHING):
+        assert engine.compute_gradients(images, labels, asks=asks).asks == asks
 
 
 def test_a_rank_without_samples_adds_nothing() -> None:

@@ -1,0 +1,111 @@
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+
+from trainer.checkpoint import Checkpoint, Description
+from trainer.checkpoints import Checkpoints, check_settings
+from trainer.config import TrainConfig
+from trainer.engines import Asks, Engine, State
+from trainer.errors import UsageError
+from trainer.keeper import Keeper
+from trainer.progress import Progress
+from trainer.sampling import Shard
+
+CONFIG = TrainConfig(num_epochs=3)
+STATE = State(weights={"a": np.zeros(1)})
+
+
+class Drawer:
+    """Keeps checkpoints where a test can see them."""
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        self.kept: list[Checkpoint] = [] if progress is None else [checkpoint(progress)]
+
+    def newest(self) -> Checkpoint | None:
+        return self.kept[-1] if self.kept else None
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        self.kept.append(checkpoint)
+
+    def forget(self) -> None:
+        self.kept.clear()
+
+
+class Others:
+    """An engine whose other rank says what it was given."""
+
+    def __init__(self, *sums: Sequence[float]) -> None:
+        self._sums = list(sums)
+        self.restored: list[tuple[State | None, int]] = []
+
+    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
+        others = self._sums.pop(0)
+        return [own + other for own, other in zip(values, others, strict=True)]
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        self.restored.append((state, source))
+
+    def state(self) -> State:
+        return STATE
+
+
+def checkpoint(progress: Progress) -> Checkpoint:
+    return Checkpoint(description=Description(settings=CONFIG.identity, progress=progress), state=STATE)
+
+
+def checkpoints(drawer: Drawer, *, config: TrainConfig = CONFIG, clock: Sequence[float] = (0.0,) * 9) -> Checkpoints:
+    times = iter(clock)
+    return Checkpoints(config, shard=Shard(index=0, count=2), keeper=cast(Keeper, drawer), clock=lambda: next(times))
+
+
+def begin(drawer: Drawer, others: Others, *, config: TrainConfig = CONFIG) -> Progress:
+    return checkpoints(drawer, config=config).begin(cast(Engine, others))
+
+
+def test_the_newest_place_of_all_ranks_is_taken() -> None:
+    others = Others((0, 0, 0, 5, 1, 64), (0, 0, 0, 0, 0, 5, 1, 64, 0.5, 60))
+    drawer = Drawer(Progress(started=5, epoch=1, samples=32))
+    assert begin(drawer, others) == Progress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)
+    assert others.restored == [(None, 1)]
+
+
+def test_ones_own_place_is_taken_when_the_other_has_only_an_earlier_training() -> None:
+    own = Progress(started=5, epoch=1, samples=32, loss_sum=0.5, correct=30)
+    others = Others((0, 0, 0, 4, 2, 0), (0, 0, 0, 0, 0, 4, 2, 0, 0, 0))
+    assert begin(Drawer(own), others) == own
+    assert others.restored == [(STATE, 0)]
+
+
+def test_without_any_the_training_begins_at_rank_0s_time() -> None:
+    others = Others((0,) * 6, (0, 99))
+    progress = begin(Drawer(), others)
+    assert progress.started > 1.7e9
+    assert progress == Progress(started=progress.started)
+    assert others.restored == []
+
+
+def test_never_leaves_nothing_of_an_earlier_training() -> None:
+    drawer = Drawer(Progress(started=5, epoch=1))
+    begin(drawer, Others((0,) * 6, (0, 0)), config=TrainConfig(resume="never"))
+    assert drawer.kept == []
+
+
+def test_rank_0_asks_when_its_time_has_come_and_again_only_later() -> None:
+    ours = checkpoints(Drawer(), config=TrainConfig(checkpoint_seconds=60), clock=(0, 59, 61, 61, 62, 121))
+    assert [ours.asks(), ours.asks()] == [Asks(), Asks(save=True)]
+    ours.keep(cast(Engine, Others()), Progress(started=1, samples=8))
+    assert [ours.asks(), ours.asks()] == [Asks(), Asks(save=True)]
+
+
+@pytest.mark.parametrize(
+    ("progress", "config", "message"),
+    [
+        (Progress(), TrainConfig(seed=1), "the interrupted training of checkpoints/lenet had seed 0, got 1"),
+        (Progress(epoch=3), CONFIG, "num_epochs must be more than the 3 that the interrupted training"),
+    ],
+)
+def test_fails_when_it_cannot_go_on(progress: Progress, config: TrainConfig, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_settings(checkpoint(progress).description, config)

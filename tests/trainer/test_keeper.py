@@ -1,0 +1,75 @@
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainer.checkpoint import Checkpoint, Description
+from trainer.engines import State
+from trainer.keeper import KEPT, Keeper
+from trainer.progress import Progress
+
+
+def checkpoint(*, started: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
+    progress = Progress(started=started, epoch=epoch, samples=samples)
+    state = State(weights={"a": np.full(1000, epoch)})
+    return Checkpoint(description=Description(settings={}, progress=progress), state=state)
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Keeper:
+    return Keeper(str(tmp_path / "net"))
+
+
+def newest(keeper: Keeper) -> Progress:
+    found = keeper.newest()
+    assert found is not None
+    return found.description.progress
+
+
+def test_the_newest_is_that_of_the_latest_training_and_its_last_place(keeper: Keeper) -> None:
+    assert keeper.newest() is None
+    for started, epoch, samples in ((1, 9, 0), (2, 0, 64), (2, 0, 128)):
+        keeper.keep(checkpoint(started=started, epoch=epoch, samples=samples))
+    keeper.wait()
+    assert newest(keeper) == Progress(started=2, samples=128)
+
+
+def test_only_the_last_ones_stay_and_none_after_the_end(keeper: Keeper, tmp_path: Path) -> None:
+    (tmp_path / "net-0012.npz").write_text("a user's")
+    for epoch in range(5):
+        keeper.keep(checkpoint(epoch=epoch))
+    keeper.wait()
+    names = {f"net-resume-{epoch:04d}-000000000.npz" for epoch in range(5 - KEPT, 5)}
+    assert {path.name for path in tmp_path.iterdir()} == names | {"net-0012.npz"}
+    keeper.forget()
+    assert [path.name for path in tmp_path.iterdir()] == ["net-0012.npz"]
+
+
+def test_a_damaged_one_gives_way_to_the_one_before(
+    keeper: Keeper, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for epoch in (1, 2):
+        keeper.keep(checkpoint(epoch=epoch))
+    keeper.wait()
+    path = tmp_path / "net-resume-0002-000000000.npz"
+    path.write_bytes(path.read_bytes()[:-100])
+    with caplog.at_level(logging.WARNING):
+        assert newest(keeper).epoch == 1
+    assert f"cannot read checkpoint {path}" in caplog.text
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper.keep(checkpoint(epoch=1))
+    keeper.wait()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    keeper.keep(checkpoint(epoch=2))
+    keeper.wait()
+    assert "No space left on device" in caplog.text
+    assert newest(keeper).epoch == 1

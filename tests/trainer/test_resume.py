@@ -1,0 +1,110 @@
+"""A training that was interrupted ends with the same weights as one that was not, bit for bit."""
+
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.processes import Rank, run, running
+from trainer.checkpoint import load
+
+OPTIONS = (
+    *("--kv-store", "dist_sync", "--num-epochs", "3", "--batch-size", "16", "--benchmark", "1"),
+    *("--model-prefix", "net", "--disp-batches", "1"),
+)
+RANKS = 2
+EPOCH_S = 1.0
+"""About what an epoch of these takes: a signal within twice the time may come in any."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    ranks = run(*OPTIONS, directory=tmp_path_factory.mktemp("undisturbed"), count=RANKS)
+    return ranks[0].digests[-1]
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a training that was told to stop in its second epoch."""
+    directory = tmp_path_factory.mktemp("interrupted")
+    with running(*OPTIONS, directory=directory, count=RANKS) as ranks:
+        ranks[0].wait_for_log("Epoch[1] Batch [7]")
+        ranks[1].process.send_signal(signal.SIGTERM)
+        assert [rank.wait(deadline_s=30) for rank in ranks] == [128 + signal.SIGTERM] * RANKS
+    assert "SIGTERM: a checkpoint after this step" in ranks[1].log.read_text()
+    assert "stopped by another rank's signal, with a checkpoint" in ranks[0].log.read_text()
+    return directory
+
+
+@pytest.fixture
+def directory(interrupted: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(interrupted, tmp_path / "copy"))
+
+
+def went_on(rank: Rank) -> bool:
+    return "going on at epoch" in rank.log.read_text()
+
+
+def test_goes_on_with_the_next_step_after_sigterm(directory: Path, undisturbed: str) -> None:
+    kept = max(directory.glob("net-resume-*"), key=lambda path: path.name)
+    progress = load(kept).description.progress
+    assert (progress.epoch, progress.samples % (RANKS * 16)) == (1, 0)
+    assert progress.samples >= 7 * RANKS * 16
+    ranks = run(*OPTIONS, directory=directory, count=RANKS)
+    assert f"going on at epoch 1 sample {progress.samples}, " in ranks[0].log.read_text()
+    first_step = progress.samples // (RANKS * 16) + 1
+    assert f"Batch [{first_step}]" in ranks[0].log.read_text()
+    assert f"Epoch[1] Batch [{first_step - 1}]" not in ranks[0].log.read_text()
+    assert ranks[0].digests[-1] == ranks[1].digests[-1] == undisturbed
+    assert not list(directory.glob("net-resume-*"))
+
+
+def test_a_rank_that_has_lost_its_disk_takes_what_another_kept(
+    directory: Path, tmp_path: Path, undisturbed: str
+) -> None:
+    replaced = tmp_path / "replaced"
+    replaced.mkdir()
+    with running(*OPTIONS, directories=[replaced, directory], directory=tmp_path, count=RANKS) as ranks:
+        assert [rank.wait() for rank in ranks] == [0] * RANKS
+    assert "from the checkpoint of rank 1" in ranks[0].log.read_text()
+    assert ranks[0].digests[-1] == undisturbed
+
+
+def test_fewer_ranks_go_on_too(directory: Path) -> None:
+    [alone] = run(*OPTIONS, directory=directory)
+    assert went_on(alone)
+    assert len(alone.digests) == 2
+
+
+def test_never_begins_anew(directory: Path, undisturbed: str) -> None:
+    ranks = run(*OPTIONS, "--resume", "never", directory=directory, count=RANKS)
+    assert not went_on(ranks[0])
+    assert ranks[0].digests[-1] == undisturbed
+
+
+def test_fails_when_the_interrupted_training_was_another(directory: Path) -> None:
+    with running(*OPTIONS, "--lr", "0.01", directory=directory) as [rank]:
+        assert rank.wait() == 2
+    assert rank.log.read_text().splitlines()[-1] == (
+        "trainer: the interrupted training of net had lr None, got 0.01: "
+        "--resume never begins anew, another --model-prefix keeps both"
+    )
+    assert list(directory.glob("net-resume-*"))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_goes_on_after_kill(tmp_path: Path, undisturbed: str, seed: int) -> None:
+    draw = random.Random(seed)
+    with running(*OPTIONS, "--checkpoint-seconds", "0.05", directory=tmp_path, count=RANKS) as ranks:
+        ranks[0].wait_for_log("Epoch[0] Batch [20]")
+        time.sleep(draw.uniform(0, 2 * EPOCH_S))
+        draw.choice(ranks).process.kill()
+        for rank in ranks:
+            rank.wait(deadline_s=30)
+    ranks = run(*OPTIONS, directory=tmp_path, count=RANKS)
+    assert went_on(ranks[0])
+    assert ranks[0].digests[-1] == undisturbed

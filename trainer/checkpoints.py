@@ -1,0 +1,107 @@
+"""When a training keeps a checkpoint, and which one it goes on from: the same on all ranks."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from trainer.checkpoint import Checkpoint, Description
+from trainer.config import TrainConfig
+from trainer.engines import Asks, Engine
+from trainer.errors import UsageError
+from trainer.keeper import Keeper
+from trainer.metrics import Clock
+from trainer.progress import Progress
+from trainer.sampling import Shard
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """One rank's part: what it asks for, what it writes, what it has found."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        shard: Shard,
+        keeper: Keeper | None,
+        told_to_stop: Callable[[], bool] = lambda: False,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """Look for a checkpoint; ``keeper`` is None on a rank whose machine another one writes for."""
+        self._config = config
+        self._shard = shard
+        self._keeper = keeper
+        self._told_to_stop = told_to_stop
+        self._clock = clock
+        self._kept_at = clock()
+        self._found = None if keeper is None or config.resume == "never" else keeper.newest()
+        if self._found is not None:
+            check_settings(self._found.description, config)
+
+    def begin(self, engine: Engine) -> Progress:
+        """Bring all ranks to the newest place that one of them has a checkpoint of."""
+        own = self._found.description.progress if self._found else Progress()
+        places = [tuple(place) for place in self._gather(engine, own.place)]
+        source = places.index(max(places))
+        mine = self._found if source == self._shard.index else None
+        self._found = None
+        if not any(places[source]):
+            if self._keeper is not None:
+                self._keeper.forget()
+            [[started], *_] = self._gather(engine, [time.time()])
+            return Progress(started=started)
+        engine.restore(mine.state if mine else None, source=source)
+        values = self._gather(engine, [own.started, own.epoch, own.samples, own.loss_sum, own.correct])[source]
+        progress = _progress(values)
+        if self._shard.index == 0:
+            log.info(
+                "going on at epoch %d sample %d, from the checkpoint of rank %d; --resume never begins anew",
+                progress.epoch,
+                progress.samples,
+                source,
+            )
+        return progress
+
+    def asks(self) -> Asks:
+        """What this rank wants after the step that begins."""
+        due = self._shard.index == 0 and self._clock() - self._kept_at >= self._config.checkpoint_seconds
+        return Asks(save=due, stop=self._told_to_stop())
+
+    def keep(self, engine: Engine, progress: Progress, *, validation_accuracy: float | None = None) -> None:
+        """Keep a checkpoint of this place."""
+        self._kept_at = self._clock()
+        if self._keeper is not None:
+            description = Description(
+                settings=self._config.identity, progress=progress, validation_accuracy=validation_accuracy
+            )
+            self._keeper.keep(Checkpoint(description=description, state=engine.state()))
+
+    def _gather(self, engine: Engine, values: Sequence[float]) -> list[list[float]]:
+        """Every rank's values, by rank."""
+        width = len(values)
+        table = [0.0] * (width * self._shard.count)
+        table[width * self._shard.index : width * (self._shard.index + 1)] = values
+        table = engine.sum_over_ranks(table)
+        return [table[start : start + width] for start in range(0, len(table), width)]
+
+
+def _progress(values: Sequence[float]) -> Progress:
+    started, epoch, samples, loss_sum, correct = values
+    return Progress(started=started, epoch=int(epoch), samples=int(samples), loss_sum=loss_sum, correct=int(correct))
+
+
+def check_settings(description: Description, config: TrainConfig) -> None:
+    """UsageError when a checkpoint is of another training."""
+    for name, value in config.identity.items():
+        before = description.settings.get(name)
+        if before != value:
+            raise UsageError(
+                f"the interrupted training of {config.checkpoint_prefix} had {name} {before}, got {value}: "
+                "--resume never begins anew, another --model-prefix keeps both"
+            )
+    if description.progress.epoch >= config.num_epochs:
+        raise UsageError(
+            f"num_epochs must be more than the {description.progress.epoch} that the interrupted training of "
+            f"{config.checkpoint_prefix} has done, got {config.num_epochs}: --resume never begins anew"
+        )

@@ -1,0 +1,78 @@
+"""The checkpoints that a training goes on from after it was interrupted.
+
+Every machine keeps its own, so that none of them is needed in particular, nor a disk that they share.
+They are written beside the training, which only waits for a copy of its state, and they are gone
+when the training has come to its end.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from trainer.checkpoint import Checkpoint, load, save
+from trainer.errors import TrainerError
+
+log = logging.getLogger(__name__)
+
+KEPT: Final = 2
+"""The newest, and the one before in case the newest turns out to be damaged."""
+
+
+class Keeper:
+    """The files of one process: ``PREFIX-resume-EPOCH-SAMPLES.npz``."""
+
+    def __init__(self, prefix: str) -> None:
+        self._directory = Path(prefix).expanduser().parent
+        self._begin = f"{Path(prefix).name}-resume-"
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
+
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint that can be read."""
+        found = list(self._readable())
+        return max(found, key=lambda one: one.description.progress.place, default=None)
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Write `checkpoint` beside the training; waits for the one before to be written."""
+        self.wait()
+        self._writing = self._writer.submit(self._write, checkpoint)
+
+    def wait(self) -> None:
+        """Return when the last checkpoint is written. One that cannot be is a warning: the one before is there."""
+        if self._writing is not None:
+            try:
+                self._writing.result()
+            except TrainerError as error:
+                log.warning("%s", error)
+            self._writing = None
+
+    def forget(self) -> None:
+        """Remove all: the training is over, or is to begin anew."""
+        self.wait()
+        for path in self._paths():
+            path.unlink(missing_ok=True)
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        place = checkpoint.description.progress
+        save(self._directory / f"{self._begin}{place.epoch:04d}-{place.samples:09d}.npz", checkpoint)
+        for path in sorted(self._paths(), key=_modified)[:-KEPT]:
+            path.unlink(missing_ok=True)
+
+    def _paths(self) -> Iterator[Path]:
+        return (path for path in self._directory.glob("*.npz") if path.name.startswith(self._begin))
+
+    def _readable(self) -> Iterator[Checkpoint]:
+        for path in self._paths():
+            try:
+                yield load(path)
+            except TrainerError as error:
+                log.warning("%s", error)
+
+
+def _modified(path: Path) -> float:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return 0.0
