@@ -7,6 +7,15 @@ class LaunchError(Exception):
     exit_code = 1
 
 
+class UnreachableError(LaunchError):
+    """Some nodes could not be reached, and nothing was started."""
+
+    def __init__(self, reason: str, *, final: bool) -> None:
+        super().__init__(reason)
+        self.final = final
+        """Whether waiting is of no use: ssh refuses, and will refuse again."""
+
+
 class UsageError(LaunchError):
     """The command line, the environment or the hosts file is wrong."""
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from launcher.channel import Channel
 from launcher.errors import LaunchError
 from launcher.frames import Kind
-from launcher.job import run_job
 from launcher.node import Failure
 from launcher.options import parse_options
+from launcher.restarts import run_job
 from launcher.spec import Job
 
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2

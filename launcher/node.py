@@ -11,6 +11,8 @@ from launcher.spec import JOBS_DIR, NodeSpec
 
 LOST = 1
 """Exit code of a job that lost a node."""
+CANNOT_RUN = (126, 127)
+"""A shell's exit codes for a command that cannot be run or is not there: it will not be there the next time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +24,8 @@ class Failure:
     tail: tuple[bytes, ...] = ()
     log: str | None = None
     """Where all of it is."""
+    final: bool = False
+    """Whether no restart can mend it."""
 
 
 def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:
@@ -43,9 +47,12 @@ class Node:
         """Set when every process that the job waits for has ended."""
         self._check_decided()
 
-    async def start(self) -> None:
+    async def start(self, failure: "asyncio.Future[Failure]") -> None:
         """Tell the runner what to run."""
-        await self.connection.start(self._spec)
+        try:
+            await self.connection.start(self._spec)
+        except LaunchError as error:
+            settle(failure, Failure(exit_code=LOST, reason=str(error)))
 
     async def follow(self, failure: "asyncio.Future[Failure]") -> None:
         """Pass on output until the runner ends; tell of the first thing that goes wrong."""
@@ -79,7 +86,7 @@ class Node:
             reason = f"{self.connection.host}: {self._spec.processes[process].name} ended with exit code {code}"
             log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{self._spec.processes[process].log}"
             tail = tuple(self._outputs[process].tail)
-            settle(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log))
+            settle(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=code in CANNOT_RUN))
         self._check_decided()
 
     def _check_decided(self) -> None:

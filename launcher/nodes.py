@@ -5,12 +5,22 @@ from collections.abc import Sequence
 
 from launcher.addresses import address_for_peers, address_of, check_reachable, is_here
 from launcher.connection import Connection
-from launcher.errors import LaunchError
+from launcher.errors import LaunchError, UnreachableError
 from launcher.hosts import Host
 from launcher.ssh import runner_command, ssh_command
 
 CONNECTIONS_AT_ONCE = 32
 READY_DEADLINE_S = 30.0
+FOR_GOOD = (
+    "Could not resolve hostname",
+    "Host key verification failed",
+    "Permission denied",
+    "its runner speaks version",
+)
+"""Words for what is wrong with the host and not with the moment."""
+
+Answers = tuple[list[Connection], list[BaseException]]
+"""The runners that answered, in the order of their hosts, and why the others did not."""
 
 
 def is_this_machine(host: Host) -> bool:
@@ -22,42 +32,56 @@ def is_this_machine(host: Host) -> bool:
         return False
 
 
-async def connect(hosts: Sequence[Host], *, here: bool) -> list[Connection]:
-    """A runner on each host, the first on this machine if `here`; or an error that names every host without one."""
+async def connect(hosts: Sequence[Host], *, local: bool) -> list[Connection]:
+    """A runner on each host; or an error that names every host without one."""
+    found, errors = await reach(hosts, local=local)
+    if not errors:
+        return found
+    await dismiss(found)
+    reasons = [str(error) for error in errors]
+    final = any(words in reason for reason in reasons for words in FOR_GOOD)
+    raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {'; '.join(reasons)}", final=final)
+
+
+async def reach(hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S) -> Answers:
+    """A runner on each host that answers; the first host's without ssh if it is this machine."""
     at_once = asyncio.Semaphore(CONNECTIONS_AT_ONCE)
+    here = hosts[0] if local or is_this_machine(hosts[0]) else None
 
-    async def reach(host: Host, command: Sequence[str]) -> Connection:
+    async def start(host: Host) -> Connection:
         async with at_once:
-            return await Connection.open(host, command, deadline_s=READY_DEADLINE_S)
+            if host is not here:
+                return await Connection.open(host, ssh_command(host), deadline_s=deadline_s)
+            connection = await Connection.open(host, runner_command(), deadline_s=deadline_s)
+            # Here sshd took another connection: the user's, if any.
+            connection.address = None
+            return connection
 
-    commands = [ssh_command(host) for host in hosts]
-    if here:
-        commands[0] = runner_command()
-    tasks = [asyncio.create_task(reach(*pair)) for pair in zip(hosts, commands, strict=True)]
+    tasks = [asyncio.create_task(start(host)) for host in hosts]
     try:
         await asyncio.wait(tasks)
-        reasons = [str(task.exception()) for task in tasks if task.exception()]
-        if reasons:
-            raise LaunchError(f"nothing started, {len(reasons)} of {len(hosts)} nodes: {'; '.join(reasons)}")
-        return [task.result() for task in tasks]
     except BaseException:
         await _abandon(tasks)
         raise
+    errors = [error for task in tasks if (error := task.exception())]
+    return [task.result() for task in tasks if not task.exception()], errors
 
 
 async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:
     for task in tasks:
         task.cancel()
     opened = await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.gather(*(one.kill() for one in opened if isinstance(one, Connection)))
+    await dismiss([one for one in opened if isinstance(one, Connection)])
 
 
-def peer_addresses(connections: Sequence[Connection], *, here: bool) -> tuple[str, ...]:
+async def dismiss(connections: Sequence[Connection]) -> None:
+    """End runners, and with them whatever they run."""
+    await asyncio.gather(*(connection.kill() for connection in connections))
+
+
+def peer_addresses(connections: Sequence[Connection]) -> tuple[str, ...]:
     """Each node's address as the others can reach it."""
     seen = [one.address for one in connections]
-    if here:
-        # There sshd took another connection: the user's, if any.
-        seen[0] = None
     names = [one.host.name for one in connections]
     addresses = tuple(address_for_peers(*pair) for pair in zip(names, seen, strict=True))
     check_reachable(names, addresses)

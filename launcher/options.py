@@ -3,7 +3,6 @@
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,14 +13,19 @@ from bootstrap.contract import (
 )
 from launcher.engines import ENGINES, LAUNCHED_BY_MPI
 from launcher.errors import UsageError
-from launcher.hosts import FORMS, MOST_SLOTS, Host, read_hosts
+from launcher.hosts import FORMS, MOST_SLOTS, Host
 from launcher.numbers import whole_number
-from launcher.spec import Job
+from launcher.roster import Roster
+from launcher.spec import GRACE_S, Job, Restarts
 
 LAUNCHERS = ("ssh", "local", "mpi")
 ASKED_ENGINES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
 NOT_YET = {"--sync-dst-dir"}
 LOCAL_HOST = "localhost"
+REJOIN_S = 600
+"""Time for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
+LONGEST_S = 86400
+MOST_RESTARTS = 1000
 MOST_SERVERS = 1024
 """More than any cluster has use for; stops a slip of the keyboard."""
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -56,6 +60,10 @@ def _parser() -> _Parser:
         metavar="KEY:VALUE",
         help="variable for every rank; KEY alone passes on this shell's value, unseen in process lists",
     )
+    parser.add_argument("--max-restarts", metavar="R", default="0", help="times that a failed job starts again (0)")
+    parser.add_argument("--min-nodes", metavar="M", help="restart on so many nodes at least (all)")
+    parser.add_argument("--rejoin-timeout", metavar="S", help=f"seconds that missing nodes have ({REJOIN_S})")
+    parser.add_argument("--grace", metavar="S", help=f"seconds between TERM and KILL ({GRACE_S:g})")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
     return parser
 
@@ -69,7 +77,12 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         raise UsageError("--sync-dst-dir is not supported yet: put the files on every node first, as with rsync")
     engine = _engine(options)
     local = options.launcher == "local"
-    hosts = (_this_machine(options, environ, engine=engine),) if local else _hosts(options, environ, engine=engine)
+    roster = None if local else _roster(options, environ, engine=engine)
+    hosts = (
+        (_this_machine(options, environ, engine=engine),)
+        if roster is None
+        else _first_hosts(options, roster.read(), engine=engine)
+    )
     passed_on = {name: environ[name] for name in ENGINES[engine].passed_on if name in environ}
     asked = dict(_variable(item, environ, engine=engine) for item in options.env)
     return Job(
@@ -79,6 +92,10 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         servers=_servers(options, workers=sum(host.slots for host in hosts)) if ENGINES[engine].has_servers else 0,
         environment=passed_on | asked,
         command=_command(options.command),
+        roster=roster,
+        servers_follow=options.num_servers is None and ENGINES[engine].has_servers,
+        restarts=_restarts(options, nodes=len(hosts)),
+        grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_S),
     )
 
 
@@ -110,20 +127,42 @@ def _servers(options: argparse.Namespace, *, workers: int) -> int:
     return whole_number(options.num_servers, name="-s", most=MOST_SERVERS)
 
 
-def _hosts(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> tuple[Host, ...]:
-    hosts = read_hosts(Path(options.hostfile or environ.get(WORKERS_PATH_VARIABLE) or WORKERS_FILE))
+def _roster(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> Roster:
+    path = Path(options.hostfile or environ.get(WORKERS_PATH_VARIABLE) or WORKERS_FILE)
+    asked = _ranks_asked(options)
+    if ENGINES[engine].has_servers:
+        return Roster(path=path, slots=_one_worker(asked), otherwise=1)
+    return Roster(path=path, slots=asked, otherwise=_gpus_or_one(environ))
+
+
+def _first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, engine: str) -> tuple[Host, ...]:
     # Not $DEEPLEARNING_WORKERS_COUNT: in a shell from before a node came or went it is out of date.
     wanted = len(hosts) if options.num_workers is None else whole_number(options.num_workers, name="-n")
     if wanted > len(hosts):
         raise UsageError(f"-n must be at most {len(hosts)}, the hosts in the hosts file, got {wanted}")
-    hosts = hosts[:wanted]
-    if engine == LAUNCHED_BY_MPI and (ports := [str(host) for host in hosts if host.port is not None]):
+    if engine == LAUNCHED_BY_MPI and (ports := [str(host) for host in hosts[:wanted] if host.port is not None]):
         raise UsageError(f"--launcher mpi takes ports from ssh's configuration alone, got {ports[0]}")
-    asked = _ranks_asked(options)
-    if ENGINES[engine].has_servers:
-        return tuple(replace(host, slots=_one_worker(asked)) for host in hosts)
-    otherwise = _gpus_or_one(environ)
-    return tuple(replace(host, slots=asked or host.slots or otherwise) for host in hosts)
+    return hosts[:wanted]
+
+
+def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
+    most = whole_number(options.max_restarts, name="--max-restarts", least=0, most=MOST_RESTARTS)
+    given = {"--min-nodes": options.min_nodes, "--rejoin-timeout": options.rejoin_timeout}
+    useless = [name for name, value in given.items() if value is not None]
+    if not most and useless:
+        raise UsageError(f"{useless[0]} is for a job that starts again: give --max-restarts too")
+    return Restarts(
+        most=most,
+        min_nodes=whole_number(
+            str(nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", most=nodes
+        ),
+        rejoin_s=whole_number(
+            str(REJOIN_S) if options.rejoin_timeout is None else options.rejoin_timeout,
+            name="--rejoin-timeout",
+            least=0,
+            most=LONGEST_S,
+        ),
+    )
 
 
 def _one_worker(asked: int | None) -> int:

@@ -2,12 +2,26 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from launcher.hosts import Host
+from launcher.roster import Roster
 
 JOBS_DIR = ".local/state/deeplearning/jobs"
 """Logs, below each node's home directory; where, see the XDG Base Directory Specification (XDG_STATE_HOME)."""
+GRACE_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restarts:
+    """What becomes of a job that fails."""
+
+    most: int = 0
+    """How often it may be started again."""
+    min_nodes: int = 1
+    """With fewer it is not."""
+    rejoin_s: float = 0.0
+    """How long nodes are waited for, as long as not all are there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +40,18 @@ class Job:
     """Variables that every process gets on top of its node's."""
     command: tuple[str, ...]
     """The argument list that each process runs."""
+    roster: Roster | None = None
+    """Where the hosts are from. Left out: they are given."""
+    servers_follow: bool = False
+    """Whether there are as many servers as workers, however many these are."""
+    restarts: Restarts = Restarts()
+    grace_s: float = GRACE_S
+    """Time between TERM and KILL."""
+
+    def on(self, hosts: tuple[Host, ...]) -> "Job":
+        """The same job on other machines."""
+        servers = sum(host.slots for host in hosts) if self.servers_follow else self.servers
+        return replace(self, hosts=hosts, servers=servers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +90,7 @@ class NodeSpec:
     """Address of another node of the job."""
     cwd: str
     """Used where it exists; the home directory elsewhere."""
-    grace_s: float = 10.0
+    grace_s: float = GRACE_S
     """Time between TERM and KILL."""
 
     def to_line(self) -> bytes:

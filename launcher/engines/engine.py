@@ -18,6 +18,9 @@ class Site:
     """Free on the first node."""
     rendezvous: tuple[str, int] | None = None
     """Address and port of the launcher's rendezvous store, for an engine that wants one."""
+    restart: int = 0
+    """How often the job was started again."""
+    max_restarts: int = 0
 
     @property
     def one_machine(self) -> bool:

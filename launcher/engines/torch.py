@@ -11,7 +11,7 @@ from launcher.spec import Job, ProcessSpec
 
 
 def rank_variables(
-    slots: Sequence[int], *, master_addr: str, master_port: int, run_id: str
+    slots: Sequence[int], *, master_addr: str, master_port: int, run_id: str, restart: int = 0, max_restarts: int = 0
 ) -> tuple[tuple[dict[str, str], ...], ...]:
     """For each node, in order, the variables of each of its ranks; `slots` is their number on each node."""
     offsets = [0, *accumulate(slots)]
@@ -32,8 +32,8 @@ def rank_variables(
             "MASTER_ADDR": master_addr,
             "MASTER_PORT": str(master_port),
             "TORCHELASTIC_RUN_ID": run_id,
-            "TORCHELASTIC_RESTART_COUNT": "0",
-            "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_RESTART_COUNT": str(restart),
+            "TORCHELASTIC_MAX_RESTARTS": str(max_restarts),
         }
 
     return tuple(tuple(variables(node, local) for local in range(count)) for node, count in enumerate(slots))
@@ -46,6 +46,8 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
         master_addr=site.addresses[0],
         master_port=site.port,
         run_id=site.job_id,
+        restart=site.restart,
+        max_restarts=site.max_restarts,
     )
     return [
         tuple(

@@ -34,12 +34,13 @@ class JobLogs:
 
 
 class ProcessLog:
-    """One process's output, both streams in the order in which they came."""
+    """One process's output, both streams in the order in which they came; a restarted job's goes on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd: int | None = self._open()
-        self._size = 0
+        fd = self._open()
+        self._fd: int | None = fd
+        self._size = os.fstat(fd).st_size
 
     def write(self, data: bytes) -> None:
         """Keep `data`; nothing more once the disk takes no more."""
@@ -59,7 +60,7 @@ class ProcessLog:
             self._fd = None
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _begin_anew(self, fd: int) -> None:
         self._path.replace(self._path.with_name(f"{self._path.name}.1"))

@@ -124,6 +124,11 @@ def read_lines(stream: IO[bytes] | None, count: int) -> list[str]:
     return sorted(stream.readline().decode().rstrip("\n") for _ in range(count))
 
 
+def said(stderr: bytes) -> list[str]:
+    """The launcher's own lines."""
+    return [line for line in stderr.decode().splitlines() if line.startswith("launch: ")]
+
+
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
@@ -147,7 +152,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("impatient")
     for room in ("launcher", "bootstrap"):
         shutil.copytree(LAUNCHER.parent / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
-    for file, constant in (("frames", "SIGN_OF_LIFE_S"), ("frames", "SILENCE_S"), ("job", "GRACE_S")):
+    for file, constant in (("frames", "SIGN_OF_LIFE_S"), ("frames", "SILENCE_S"), ("spec", "GRACE_S")):
         path = copy / "launcher" / f"{file}.py"
         text = path.read_text()
         (line,) = re.findall(rf"^{constant} = .*$", text, re.MULTILINE)

@@ -74,3 +74,10 @@ def test_a_full_disk_ends_the_log_and_not_the_job(tmp_path: Path) -> None:
     log = JobLogs(tmp_path, "j").open(RANK)
     log.write(b"x")
     log.write(b"y")
+
+
+def test_a_restarted_jobs_log_goes_on(cluster: Cluster) -> None:
+    result = cluster.run("--max-restarts", "1", "echo attempt $TORCHELASTIC_RESTART_COUNT; exit 3", hosts=[FIRST])
+    (log,) = re.findall(rb":~/(\S+)", result.stderr)
+    kept = (Path(cluster.environment["HOME"]) / log.decode()).read_text()
+    assert kept == "attempt 0\nattempt 1\n"

@@ -5,7 +5,7 @@ import pytest
 from launcher.errors import UsageError
 from launcher.hosts import Host
 from launcher.options import parse_options
-from launcher.spec import Job
+from launcher.spec import Job, Restarts
 
 GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
 COUNT = "DEEPLEARNING_WORKERS_COUNT"
@@ -110,6 +110,14 @@ def test_without_the_variables_the_clusters_hosts_file_counts(environ: dict[str,
     assert len(parse("hostname x", {PATH: environ[PATH]}).hosts) == 3
 
 
+def test_a_job_starts_again_when_it_is_asked_to_and_on_all_nodes_unless_fewer_will_do(environ: dict[str, str]) -> None:
+    assert parse("x y", environ).restarts.most == 0
+    assert parse("-n 2 --max-restarts 3 x y", environ).restarts == Restarts(most=3, min_nodes=2, rejoin_s=600)
+    asked = parse("--max-restarts 3 --min-nodes 1 --rejoin-timeout 0 --grace 60 x y", environ)
+    assert asked.restarts == Restarts(most=3, min_nodes=1, rejoin_s=0)
+    assert asked.grace_s == 60
+
+
 def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> None:
     environment = parse("--env A:b:c --env EMPTY: --env HERE x y", environ | {"HERE": "v"}).environment
     assert environment == {"A": "b:c", "EMPTY": "", "HERE": "v"}
@@ -149,6 +157,17 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         ("--env RANK:1 x y", "--env must not set RANK, which the launcher sets for --engine torch"),
         ("-H /no/such/file x y", "cannot read the hosts file /no/such/file: No such file or directory"),
         ("-H / x y", "cannot read the hosts file /: Is a directory"),
+        ("--max-restarts -1 x y", "--max-restarts must be a whole number from 0 to 1000, got '-1'"),
+        ("--max-restarts 1 --min-nodes 4 x y", "--min-nodes must be a whole number from 1 to 3, got '4'"),
+        ("--max-restarts 1 -n 2 --min-nodes 3 x y", "--min-nodes must be a whole number from 1 to 2, got '3'"),
+        ("--max-restarts 1 --min-nodes 0 x y", "--min-nodes must be a whole number from 1 to 3, got '0'"),
+        (
+            "--max-restarts 1 --rejoin-timeout 1m x y",
+            "--rejoin-timeout must be a whole number from 0 to 86400, got '1m'",
+        ),
+        ("--min-nodes 2 x y", "--min-nodes is for a job that starts again: give --max-restarts too"),
+        ("--rejoin-timeout 9 x y", "--rejoin-timeout is for a job that starts again: give --max-restarts too"),
+        ("--grace 0 x y", "--grace must be a whole number from 1 to 86400, got '0'"),
         ("-n 2", "no command given, as in: launch python train.py"),
         ("", "no command given, as in: launch python train.py"),
     ],

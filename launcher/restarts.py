@@ -1,0 +1,139 @@
+"""A job's attempts: the first on the nodes that were asked for, each further one on those that are there.
+
+The whole group is stopped and started again, over new connections and a new port; ranks follow the order of the
+hosts, so that a replacement takes the place of the node that was lost. The job's name and its logs stay.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from launcher.connection import Connection
+from launcher.errors import UnreachableError, UsageError
+from launcher.frames import Kind
+from launcher.hosts import Host
+from launcher.job import Attempt, run_attempt
+from launcher.node import Failure
+from launcher.nodes import READY_DEADLINE_S, connect, dismiss, reach
+from launcher.output import Streams
+from launcher.spec import Job
+
+PAUSE_S = 2.0
+"""Between two looks for the nodes."""
+LAST_LOOK_S = 10.0
+"""What nodes get to answer, however late it is: as long as ssh takes for one that does not."""
+MOST_NAMED = 8
+"""Hosts in one line of ours."""
+
+
+async def run_job(job: Job, *, cwd: str, streams: Streams) -> Failure | None:
+    """Run `job` until it succeeds, or fails for good. Cancelling it ends its processes."""
+    attempt = Attempt(job_id=new_job_id(), restart=0, cwd=cwd, streams=streams)
+    failure = await _first(job, attempt)
+    while failure is not None and not failure.final and attempt.restart < job.restarts.most:
+        attempt = replace(attempt, restart=attempt.restart + 1)
+        failure = await _again(job, attempt, failure)
+    return failure
+
+
+def new_job_id() -> str:
+    """A name that sorts by time and is no other job's."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+async def _first(job: Job, attempt: Attempt) -> Failure | None:
+    try:
+        connections = await connect(job.hosts, local=job.local)
+    except UnreachableError as error:
+        return Failure(exit_code=error.exit_code, reason=str(error), final=error.final)
+    return await run_attempt(job, connections, attempt)
+
+
+async def _again(job: Job, attempt: Attempt, failure: Failure) -> Failure | None:
+    """Start `job` after `failure` on as many of its nodes as are there in time."""
+    stderr, which = attempt.streams[Kind.STDERR], f"restart {attempt.restart} of {job.restarts.most}"
+    waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))}"
+    await stderr.send(_line(f"{failure.reason}; {waiting}"))
+    muster = await gather_nodes(job, attempt.streams)
+    nodes = muster.connections
+    if len(nodes) < job.restarts.min_nodes:
+        await dismiss(nodes)
+        lacking = f"not restarted on {len(nodes)} of at least {count_nodes(job.restarts.min_nodes)}"
+        reason = "; ".join([failure.reason, lacking, *muster.reasons])
+        return replace(failure, reason=reason, final=True)
+    hosts = tuple(connection.host for connection in nodes)
+    await stderr.send(_line(f"{which} on {describe(hosts, asked=job.hosts)}"))
+    return await run_attempt(job.on(hosts), nodes, attempt)
+
+
+def describe(hosts: Sequence[Host], *, asked: Sequence[Host]) -> str:
+    """How many nodes, and which: those that are missing, when there are too many to name them all."""
+    count = f"{len(hosts)} of {count_nodes(len(asked))}" if len(hosts) < len(asked) else count_nodes(len(asked))
+    if len(hosts) <= MOST_NAMED:
+        return f"{count}: {', '.join(map(str, hosts))}"
+    there = {str(host) for host in hosts}
+    missing = [str(host) for host in asked if str(host) not in there]
+    return f"{count}, without {', '.join(missing[:MOST_NAMED])}" if missing else count
+
+
+def count_nodes(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"
+
+
+@dataclass(kw_only=True, slots=True)
+class Muster:
+    """Who answered, in the order of the hosts file, and why others did not."""
+
+    connections: list[Connection]
+    reasons: list[str]
+
+
+async def gather_nodes(job: Job, streams: Streams) -> Muster:
+    """The first of the hosts that are there: as many as were asked for, or fewer when time is up."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + job.restarts.rejoin_s
+    while True:
+        left = until - clock()
+        hosts, reasons = _listed(job)
+        # The cluster's own file says who is there: until all are, nobody needs to be asked.
+        asked = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
+        muster = Muster(connections=[], reasons=reasons)
+        if asked:
+            deadline_s = min(READY_DEADLINE_S, max(left, LAST_LOOK_S))
+            muster = await _reach_first(hosts, len(job.hosts), local=job.local, deadline_s=deadline_s)
+        complete = len(muster.connections) >= len(job.hosts)
+        if complete or left <= 0 or (asked and clock() >= until) or streams[Kind.STDOUT].reader_has_gone():
+            return muster
+        await dismiss(muster.connections)
+        await asyncio.sleep(min(PAUSE_S, max(0.0, until - clock())))
+
+
+def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
+    """The hosts that the job may use now; none, and why, while they cannot be read."""
+    if job.roster is None:
+        return job.hosts, []
+    try:
+        return job.roster.read(), []
+    except UsageError as error:
+        return (), [str(error)]
+
+
+async def _reach_first(hosts: Sequence[Host], count: int, *, local: bool, deadline_s: float) -> Muster:
+    """Runners on the first `count` hosts that answer: for one that does not, the next is asked."""
+    muster, rest = Muster(connections=[], reasons=[]), tuple(hosts)
+    try:
+        while rest and (lacking := count - len(muster.connections)) > 0:
+            batch, rest = rest[:lacking], rest[lacking:]
+            found, errors = await reach(batch, local=local, deadline_s=deadline_s)
+            muster.connections += found
+            muster.reasons += map(str, errors)
+    except BaseException:  # a signal too
+        await dismiss(muster.connections)
+        raise
+    return muster
+
+
+def _line(text: str) -> bytes:
+    return f"launch: {text}\n".encode(errors="surrogateescape")
