@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 GREETING = b"\0deeplearning-runner "
 """Comes before the version and the first frame; what a node's shell start-up files print comes before it."""
-VERSION = "2"
+VERSION = "3"
 """Of frames and spec: raised whenever a runner of another release would misunderstand."""
 PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
 

@@ -85,6 +85,7 @@ def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str) -> list[NodeSp
     return [
         NodeSpec(
             job_id=site.job_id,
+            host=str(job.hosts[node_rank]),
             processes=processes,
             environment=dict(job.environment),
             defaults=dict(engine.shared_defaults) if len(processes) > 1 else {},

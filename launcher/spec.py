@@ -79,6 +79,8 @@ class NodeSpec:
     """What one node has to run. Travels on the runner's standard input, never on a command line."""
 
     job_id: str
+    host: str
+    """The node, as the job calls it."""
     processes: tuple[ProcessSpec, ...]
     environment: dict[str, str]
     """Variables of all processes."""

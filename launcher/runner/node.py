@@ -18,6 +18,7 @@ from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.processes import adopt_orphans
 from launcher.runner.route import interface_to
 from launcher.runner.supervisor import Supervisor
+from launcher.runner.turn import await_turn
 from launcher.spec import NodeSpec
 
 PORTS = 8192
@@ -52,6 +53,9 @@ def receive_spec(link: Link) -> NodeSpec | None:
 
 def run(spec: NodeSpec, link: Link) -> None:
     """Start the processes that `spec` names and see them to their end."""
+    await_turn(spec, link, home=Path.home())
+    if link.over:
+        return
     supervisor = Supervisor(link, grace_s=spec.grace_s)
     logs = open_logs(spec, link)
     interface = interface_to(spec.peer)

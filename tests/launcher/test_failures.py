@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.frames import VERSION
 from tests.launcher.conftest import ADDRESSES, Cluster
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -14,7 +15,9 @@ def test_fails_when_a_node_has_another_release(cluster: Cluster) -> None:
     path = f"{old.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.code == 1
-    assert result.reason == (f"launch: nothing started, 1 of 2 nodes: {SECOND}: its runner speaks version 1 and not 2")
+    assert result.reason == (
+        f"launch: nothing started, 1 of 2 nodes: {SECOND}: its runner speaks version 1 and not {VERSION}"
+    )
 
 
 @pytest.mark.parametrize("code", [1, 2, 77, 255])

@@ -17,7 +17,7 @@ RANK = ProcessSpec(name="rank 3", label="0", command=("x",), environment={})
 
 
 def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
+    return sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
 
 
 def test_both_streams_of_every_rank_are_kept_on_its_node(cluster: Cluster, nodes: Path) -> None:

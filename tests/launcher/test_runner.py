@@ -14,6 +14,7 @@ RANK = ProcessSpec(name="rank 1", label="1", command=("python", "x"), environmen
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 SPEC = NodeSpec(
     job_id="j",
+    host="n",
     processes=(RANK,),
     cwd="/",
     environment={"USER_SET": "1"},
@@ -41,7 +42,7 @@ def test_no_route_is_no_interface() -> None:
 
 def test_a_spec_survives_its_line() -> None:
     process = ProcessSpec(name="n", label="l", command=("\udcff\n", "ü"), environment={}, decisive=False)
-    odd = NodeSpec(job_id="j", processes=(process, RANK), cwd="/a b", environment={"K": ""}, peer="::")
+    odd = NodeSpec(job_id="j", host="n", processes=(process, RANK), cwd="/a b", environment={"K": ""}, peer="::")
     assert NodeSpec.from_line(SPEC.to_line()) == SPEC
     assert NodeSpec.from_line(odd.to_line()) == odd
     assert odd.to_line().count(b"\n") == 1

@@ -106,3 +106,17 @@ def test_ctrl_z_does_not_stop_the_signs_of_life(hasty: Cluster) -> None:
         stdout, _ = launcher.communicate(timeout=30)
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] done" for host in ADDRESSES]
     assert launcher.returncode == 0
+
+
+def test_a_node_starts_again_when_what_it_ran_before_has_ended(hasty: Cluster) -> None:
+    # What ignores TERM there is still running when the others have ended and the job starts again.
+    stubborn = "echo $$; [ $RANK = 2 ] || exec sleep 1000; trap '' TERM; sleep 98766 & wait; sleep 98766"
+    # The nodes here are one machine, on which the others would see it too.
+    again = "[ $RANK != 2 ] || pgrep -xf 'sleep 98766'; echo again"
+    job = f"if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then {stubborn}; else {again}; fi"
+    with hasty.start("--max-restarts", "1", "--grace", "5", job) as launcher:
+        ranks = ranks_by_host(launcher, 3)
+        with stopped(sshd_above(ranks[THIRD])):
+            stdout, stderr = launcher.communicate(timeout=30)
+    assert sorted(stdout.decode().splitlines()) == [f"{host} [0] again" for host in ADDRESSES], stderr
+    assert launcher.returncode == 0
