@@ -6,7 +6,6 @@ it reads the node's spec, one line of JSON, and empty lines, which say that the 
 
 import enum
 import struct
-from dataclasses import dataclass
 
 GREETING = b"\0deeplearning-runner "
 """Comes before the version and the first frame; what a node's shell start-up files print comes before it."""
@@ -42,14 +41,16 @@ class Kind(enum.IntEnum):
     """A line for the user about the node."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
     """One piece of news from a node."""
 
-    kind: Kind
-    process: int
-    """Which of the node's processes: an index into its NodeSpec."""
-    payload: bytes
+    __slots__ = ("kind", "payload", "process")
+
+    def __init__(self, *, kind: Kind, process: int, payload: bytes) -> None:
+        self.kind = kind
+        self.process = process
+        """Which of the node's processes: an index into its NodeSpec."""
+        self.payload = payload
 
 
 def encode(kind: Kind, payload: bytes, *, process: int = 0) -> bytes:

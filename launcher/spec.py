@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from bootstrap.contract import PYTORCH_PYTHON
 from launcher.hosts import Host
+from launcher.places import JOBS_DIR as JOBS_DIR  # for those who speak of specs too
+from launcher.places import log_name
 from launcher.roster import Roster
 
-JOBS_DIR = ".local/state/deeplearning/jobs"
-"""Logs, below each node's home directory; where, see the XDG Base Directory Specification (XDG_STATE_HOME)."""
 GRACE_S = 10.0
 
 
@@ -71,7 +72,7 @@ class ProcessSpec:
     @property
     def log(self) -> str:
         """Name of the file that keeps what it says."""
-        return f"{self.name.replace(' ', '-')}.log"
+        return log_name(self.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,18 +93,11 @@ class NodeSpec:
     """Address of another node of the job."""
     cwd: str
     """Used where it exists; the home directory elsewhere."""
+    python: str = PYTORCH_PYTHON
+    """Where it exists, its directory comes first in PATH."""
     grace_s: float = GRACE_S
     """Time between TERM and KILL."""
 
     def to_line(self) -> bytes:
         """One line of JSON."""
         return json.dumps(asdict(self)).encode("ascii") + b"\n"
-
-    @classmethod
-    def from_line(cls, line: bytes) -> "NodeSpec":
-        """The spec that `to_line` wrote."""
-        values = json.loads(line)
-        values["processes"] = tuple(
-            ProcessSpec(**{**process, "command": tuple(process["command"])}) for process in values["processes"]
-        )
-        return cls(**{**values, "interface_variables": tuple(values["interface_variables"])})

@@ -2,28 +2,25 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from bootstrap.contract import PYTORCH_PYTHON
 from launcher.errors import LaunchError
-from launcher.spec import NodeSpec, ProcessSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.spec import NodeSpec, ProcessSpec
 
 AGENT_VARIABLE = "SSH_AUTH_SOCK"
 
 
 def process_environment(
-    spec: NodeSpec,
-    process: ProcessSpec,
-    *,
-    base: Mapping[str, str],
-    interface: str | None,
-    pytorch_bin: Path = Path(PYTORCH_PYTHON).parent,
+    spec: "NodeSpec", process: "ProcessSpec", *, base: Mapping[str, str], interface: str | None
 ) -> dict[str, str]:
     """Defaults, the node's variables, the route's interface, the job's variables, the process's: later ones win."""
     # A job must not be able to sign as the user who started it.
     environment = spec.defaults | {name: value for name, value in base.items() if name != AGENT_VARIABLE}
-    if pytorch_bin.is_dir():
-        environment["PATH"] = f"{pytorch_bin}:{base.get('PATH', os.defpath)}"
+    python_bin = os.path.dirname(spec.python)
+    if os.path.isdir(python_bin):
+        environment["PATH"] = f"{python_bin}:{base.get('PATH', os.defpath)}"
     if interface is not None:
         environment |= dict.fromkeys(spec.interface_variables, interface)
     return environment | spec.environment | process.environment
@@ -42,4 +39,4 @@ def check_interfaces(environment: Mapping[str, str], names: Sequence[str], *, pr
 
 def working_directory(wanted: str, *, home: str) -> str:
     """The launcher's directory where this node has it and lets us in, else the home directory."""
-    return wanted if Path(wanted).is_dir() and os.access(wanted, os.X_OK) else home
+    return wanted if os.path.isdir(wanted) and os.access(wanted, os.X_OK) else home

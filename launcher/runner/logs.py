@@ -6,11 +6,12 @@ written is no reason to end a job.
 
 import fcntl
 import os
-import shutil
-from contextlib import suppress
-from pathlib import Path
 
-from launcher.spec import JOBS_DIR, ProcessSpec
+from launcher.places import JOBS_DIR, log_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.spec import ProcessSpec
 
 KEPT_JOBS = 20
 LONGEST_LOG = 16 << 20
@@ -20,23 +21,23 @@ LONGEST_LOG = 16 << 20
 class JobLogs:
     """The directory of one job, which nobody clears away as long as this process is there."""
 
-    def __init__(self, home: Path, job_id: str) -> None:
-        jobs = home / JOBS_DIR
-        self._directory = jobs / job_id
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def __init__(self, home: str | os.PathLike[str], job_id: str) -> None:
+        jobs = f"{os.fspath(home)}/{JOBS_DIR}"
+        self._directory = f"{jobs}/{job_id}"
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
         self._lock = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         clear_away(jobs, keep=KEPT_JOBS)
 
-    def open(self, process: ProcessSpec) -> "ProcessLog":
+    def open(self, process: "ProcessSpec") -> "ProcessLog":
         """Begin the log of a process."""
-        return ProcessLog(self._directory / process.log)
+        return ProcessLog(f"{self._directory}/{log_name(process.name)}")
 
 
 class ProcessLog:
     """One process's output, both streams in the order in which they came; a restarted job's goes on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
         fd = self._open()
         self._fd: int | None = fd
@@ -63,22 +64,31 @@ class ProcessLog:
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _begin_anew(self, fd: int) -> None:
-        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        os.replace(self._path, f"{self._path}.1")
         anew = self._open()
         os.dup2(anew, fd, inheritable=False)
         os.close(anew)
         self._size = 0
 
 
-def clear_away(jobs: Path, *, keep: int) -> None:
+def clear_away(jobs: str, *, keep: int) -> None:
     """Remove all but the newest `keep` jobs; those that still run stay. Names sort by time."""
-    with suppress(OSError):
-        for directory in sorted(jobs.iterdir())[:-keep]:
+    try:
+        old = [f"{jobs}/{name}" for name in sorted(os.listdir(jobs))[:-keep]]
+        for directory in old:
             if not _is_running(directory):
-                shutil.rmtree(directory, ignore_errors=True)
+                _remove(directory)
+    except OSError:
+        return
 
 
-def _is_running(directory: Path) -> bool:
+def _remove(directory: str) -> None:
+    import shutil  # takes long to import, and is seldom needed
+
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_running(directory: str) -> bool:
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

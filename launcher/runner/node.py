@@ -1,14 +1,12 @@
 """The runner's main: say ready, read the spec, run the ranks."""
 
-import contextlib
+import _socket as socket  # socket itself takes long to import
 import json
 import os
-import random
 import select
-import socket
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from types import SimpleNamespace
 
 from launcher.errors import LaunchError
 from launcher.frames import PREAMBLE, SIGN_OF_LIFE, Kind, encode
@@ -19,7 +17,10 @@ from launcher.runner.processes import adopt_orphans
 from launcher.runner.route import interface_to
 from launcher.runner.supervisor import Supervisor
 from launcher.runner.turn import await_turn
-from launcher.spec import NodeSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.spec import NodeSpec
 
 PORTS = 8192
 PORTS_TRIED = 16
@@ -37,7 +38,7 @@ def main() -> int:
     return 0
 
 
-def receive_spec(link: Link) -> NodeSpec | None:
+def receive_spec(link: Link) -> "NodeSpec | None":
     """What the launcher wants to be run; None when it is gone instead."""
     received = b""
     while not link.over:
@@ -47,19 +48,26 @@ def receive_spec(link: Link) -> NodeSpec | None:
         # Empty lines before the spec are signs of life.
         received = (received + link.receive()).lstrip(SIGN_OF_LIFE)
         if b"\n" in received:
-            return NodeSpec.from_line(received)
+            return parse_spec(received)
     return None
 
 
-def run(spec: NodeSpec, link: Link) -> None:
+def parse_spec(line: bytes) -> "NodeSpec":
+    """What NodeSpec.to_line wrote, as an object with its fields: dataclasses takes long to import."""
+    values = json.loads(line)
+    values["processes"] = tuple(SimpleNamespace(**process) for process in values["processes"])
+    return SimpleNamespace(**values)  # type: ignore[return-value]
+
+
+def run(spec: "NodeSpec", link: Link) -> None:
     """Start the processes that `spec` names and see them to their end."""
-    await_turn(spec, link, home=Path.home())
+    await_turn(spec, link, home=os.path.expanduser("~"))
     if link.over:
         return
     supervisor = Supervisor(link, grace_s=spec.grace_s)
     logs = open_logs(spec, link)
     interface = interface_to(spec.peer)
-    cwd = working_directory(spec.cwd, home=str(Path.home()))
+    cwd = working_directory(spec.cwd, home=os.path.expanduser("~"))
     present = [name for _, name in socket.if_nameindex()]
     for index, process in enumerate(spec.processes):
         log = logs[index] if logs else None
@@ -73,10 +81,10 @@ def run(spec: NodeSpec, link: Link) -> None:
     supervisor.run()
 
 
-def open_logs(spec: NodeSpec, link: Link) -> list[ProcessLog]:
+def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:
     """A log for each process; none, and a note, where they cannot be written."""
     try:
-        logs = JobLogs(Path.home(), spec.job_id)
+        logs = JobLogs(os.path.expanduser("~"), spec.job_id)
         return [logs.open(process) for process in spec.processes]
     except OSError as error:
         link.send(Kind.NOTE, f"no logs are kept: {error.filename}: {error.strerror}".encode())
@@ -85,12 +93,19 @@ def open_logs(spec: NodeSpec, link: Link) -> list[ProcessLog]:
 
 def free_port() -> int:
     """A TCP port that nobody on this node uses now, and that no outgoing connection will be given."""
-    ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    ports = random.SystemRandom().sample(range(max(1024, ephemeral - PORTS), ephemeral), PORTS_TRIED)
-    for port in [*ports, 0]:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        ephemeral = int(file.read().split()[0])
+    lowest = max(1024, ephemeral - PORTS)
+    drawn = [lowest + int.from_bytes(os.urandom(4), "big") % (ephemeral - lowest) for _ in range(PORTS_TRIED)]
+    for port in [*drawn, 0]:
+        probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
             probe.bind(("", port))
             return int(probe.getsockname()[1])
+        except OSError:
+            continue
+        finally:
+            probe.close()
     raise OSError("no TCP port is free")
 
 

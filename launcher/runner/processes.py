@@ -3,10 +3,12 @@
 import ctypes
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -23,19 +25,60 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
-def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> subprocess.Popen[bytes]:
-    """A rank in a session, and so a process group, of its own."""
-    return subprocess.Popen(
-        command,
-        env=environment,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-    )
+class Started:
+    """A process that runs, with the ends of its pipes."""
+
+    __slots__ = ("pid", "stderr", "stdout")
+
+    def __init__(self, pid: int, *, stdout: int, stderr: int) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.stderr = stderr
+
+    def wait(self) -> int:
+        """Reap it; returns its exit code, or minus the signal's number."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> Started:
+    """A rank in a session, and so a process group, of its own.
+
+    What subprocess.Popen does, of which importing alone takes longer than everything else here.
+    """
+    (stdout, its_stdout), (stderr, its_stderr), (failure, its_failure) = os.pipe(), os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(command, environment, cwd, stdout=its_stdout, stderr=its_stderr, failure=its_failure)
+    for fd in (its_stdout, its_stderr, its_failure):
+        os.close(fd)
+    # Closed by a successful exec.
+    number = os.read(failure, 16)
+    os.close(failure)
+    if number:
+        os.waitpid(pid, 0)
+        os.close(stdout)
+        os.close(stderr)
+        raise OSError(int(number), os.strerror(int(number)))
+    return Started(pid, stdout=stdout, stderr=stderr)
+
+
+def _become(
+    command: Sequence[str], environment: Mapping[str, str], cwd: str, *, stdout: int, stderr: int, failure: int
+) -> "NoReturn":
+    try:
+        os.setsid()
+        die_with_parent()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+            signal.signal(number, signal.SIG_DFL)
+        os.chdir(cwd)
+        os.execvpe(command[0], list(command), environment)
+    except OSError as error:
+        os.write(failure, str(error.errno).encode("ascii"))
+    finally:
+        os._exit(127)
 
 
 def exit_code(returncode: int) -> int:
@@ -65,13 +108,17 @@ def group_is_gone(group: int) -> bool:
 def end_orphans(*, deadline_s: float) -> None:
     """Kill what is left below this process: what left its rank's session, or outlived the runner."""
     until = time.monotonic() + deadline_s
-    children = Path(f"/proc/self/task/{os.getpid()}/children")
-    while (pids := children.read_text().split()) and time.monotonic() < until:
+    while (pids := _children()) and time.monotonic() < until:
         for pid in map(int, pids):
             _kill(pid)
         while _reap_one():
             pass
         time.sleep(0.01)
+
+
+def _children() -> list[str]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return file.read().split()
 
 
 def _kill(pid: int) -> None:

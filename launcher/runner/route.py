@@ -3,7 +3,7 @@
 See rtnetlink(7): RTM_GETROUTE answers with the route's output interface.
 """
 
-import socket
+import _socket as socket  # socket itself takes long to import
 import struct
 
 NETLINK_ROUTE = 0
@@ -20,9 +20,10 @@ _ATTRIBUTE = struct.Struct("=HH")
 def interface_to(peer: str) -> str | None:
     """Name of the interface on the route to an IPv4 address; None without a route."""
     request = _request(socket.inet_aton(peer))
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_ROUTE) as kernel:
-        kernel.send(request)
-        reply = kernel.recv(8192)
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_ROUTE)
+    kernel.send(request)
+    reply = kernel.recv(8192)
+    kernel.close()
     index = _output_interface(reply)
     return None if index is None else socket.if_indextoname(index)
 

@@ -8,12 +8,8 @@ import math
 import os
 import selectors
 import signal
-import socket
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 
 from launcher.frames import Kind
@@ -29,20 +25,17 @@ POLL_S = 0.05
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-@dataclass(kw_only=True, slots=True)
 class _Process:
-    index: int
-    popen: subprocess.Popen[bytes]
-    log: ProcessLog | None = None
-    streams: dict[int, Kind] = field(default_factory=dict)
-    code: int | None = None
-    drain_until: float = 0.0
-    kill_at: float | None = None
-    reported: bool = False
-
-    @property
-    def group(self) -> int:
-        return self.popen.pid
+    def __init__(self, started: processes.Started, *, index: int, log: "ProcessLog | None") -> None:
+        self.started = started
+        self.group = started.pid
+        self.index = index
+        self.log = log
+        self.streams: dict[int, Kind] = {started.stdout: Kind.STDOUT, started.stderr: Kind.STDERR}
+        self.code: int | None = None
+        self.drain_until = 0.0
+        self.kill_at: float | None = None
+        self.reported = False
 
 
 class Supervisor:
@@ -69,13 +62,13 @@ class Supervisor:
     ) -> None:
         """Start one process; one that cannot start is reported with the exit code of a shell."""
         try:
-            popen = processes.start(command, environment=environment, cwd=cwd)
+            started = processes.start(command, environment=environment, cwd=cwd)
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             reason = "command not found" if missing else (error.strerror or str(error))
             self.refuse(index, reason=f"{command[0]}: {reason}", code=127 if missing else 126)
             return
-        process = _Process(index=index, popen=popen, log=log)
+        process = _Process(started, index=index, log=log)
         self._alive.append(process)
         self._watch_process(process)
 
@@ -114,8 +107,10 @@ class Supervisor:
             return False
         for fd, kind in tuple(process.streams.items()):
             os.set_blocking(fd, False)
-            with suppress(BlockingIOError):
+            try:
                 self._forward(process, fd, kind)
+            except BlockingIOError:
+                pass
             self._close_stream(process, fd)
         return True
 
@@ -130,27 +125,22 @@ class Supervisor:
         self._selector.register(fd, selectors.EVENT_READ, callback)
 
     def _watch_signals(self) -> None:
-        reader, writer = socket.socketpair()
-        writer.setblocking(False)
-        signal.set_wakeup_fd(writer.fileno())
-        self._wakeup = (reader, writer)
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer)
         for number in STOP_SIGNALS:
             signal.signal(number, lambda *_: None)
 
         def woken() -> None:
-            if set(reader.recv(64)) & set(STOP_SIGNALS):
+            if set(os.read(reader, 64)) & set(STOP_SIGNALS):
                 self._stop()
 
-        self._watch(reader.fileno(), woken)
+        self._watch(reader, woken)
 
     def _watch_process(self, process: _Process) -> None:
-        popen = process.popen
-        if popen.stdout is None or popen.stderr is None:
-            raise ValueError("a process is started with pipes")
-        process.streams = {popen.stdout.fileno(): Kind.STDOUT, popen.stderr.fileno(): Kind.STDERR}
         if not self._paused:
             self._watch_streams(process)
-        ended = os.pidfd_open(popen.pid)
+        ended = os.pidfd_open(process.group)
         self._watch(ended, lambda: self._leader_ended(process, ended))
 
     def _watch_streams(self, process: _Process) -> None:
@@ -203,7 +193,7 @@ class Supervisor:
     def _leader_ended(self, process: _Process, pidfd: int) -> None:
         self._selector.unregister(pidfd)
         os.close(pidfd)
-        process.code = processes.exit_code(process.popen.wait())
+        process.code = processes.exit_code(process.started.wait())
         process.drain_until = self._clock() + DRAIN_S
         # What a process left running has no job any more; the node's other processes go on.
         self._end(process)

@@ -7,20 +7,23 @@ import fcntl
 import os
 import select
 import time
-from pathlib import Path
 
 from launcher.frames import Kind
+from launcher.places import JOBS_DIR
 from launcher.runner.link import Link
-from launcher.spec import JOBS_DIR, NodeSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.spec import NodeSpec
 
 AFTER_GRACE_S = 10.0
 POLL_S = 0.1
 
 
-def await_turn(spec: NodeSpec, link: Link, *, home: Path) -> None:
+def await_turn(spec: "NodeSpec", link: Link, *, home: str) -> None:
     """Return when this process alone runs the job on this host, until it ends; or when that takes too long."""
     try:
-        lock = _open(home / JOBS_DIR / spec.job_id / f".{spec.host.replace('/', '-')}.lock")
+        lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
     except OSError:
         return  # that nothing can be kept here is said elsewhere
     until = time.monotonic() + spec.grace_s + AFTER_GRACE_S
@@ -31,8 +34,8 @@ def await_turn(spec: NodeSpec, link: Link, *, home: Path) -> None:
         _listen(link)
 
 
-def _open(path: Path) -> int:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _open(path: str) -> int:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

@@ -1,0 +1,83 @@
+"""Nodes for benchmarks of the launcher: a real sshd each, on an address of its own, all on this machine.
+
+Everything happens in namespaces of its own, where /etc, /run and the network are private: names, host keys and
+the cluster's key are where a cluster has them, nothing of the machine is touched, and all is gone at the end.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bootstrap.contract import CLUSTER_KEY_FILE, KNOWN_HOSTS_FILE, SSH_CLIENT_CONFIG, worker_host
+from local.cache import cache_dir
+from tests.launcher.sshd import make_key, sshd_nodes
+
+INSIDE = "DEEPLEARNING_BENCHMARK_NAMESPACES"
+RUN_TIMEOUT_S = 1700
+UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--mount", "--net",
+           "--propagation", "private")  # fmt: skip
+SSH_PORT = 22
+REPOSITORY = Path(__file__).resolve().parents[1]
+LAUNCH = [sys.executable, str(REPOSITORY / "launcher")]
+
+
+def run_inside(module: str, measure: Callable[[], None]) -> int:
+    """Call ``measure`` inside fresh namespaces: this process starts another one with the module in them."""
+    if INSIDE in os.environ:
+        measure()
+        return 0
+    inside = [*UNSHARE, sys.executable, "-m", module, *sys.argv[1:]]
+    return subprocess.run(inside, env={**os.environ, INSIDE: "1"}, check=False, timeout=RUN_TIMEOUT_S).returncode
+
+
+@contextmanager
+def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]:
+    """Start ``count`` nodes; yields their hosts file. The names are a cluster's, worker1 and so on.
+
+    What is below ``programs`` lies over /usr.
+    """
+    if programs is not None:
+        _mount("overlay", "/usr", f"lowerdir={programs}:/usr")
+    _mount("tmpfs", "/run")
+    with TemporaryDirectory(dir="/run") as temporary:
+        directory = Path(temporary)
+        _private_etc(directory)
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True, timeout=30)
+        addresses = [f"127.0.1.{slot}" for slot in range(1, count + 1)]
+        names = [worker_host(slot) for slot in range(1, count + 1)]
+        key = Path(CLUSTER_KEY_FILE)
+        key.parent.mkdir(parents=True, exist_ok=True)
+        key.unlink(missing_ok=True)
+        with sshd_nodes(directory, addresses, authorized=make_key(key), port=SSH_PORT) as nodes:
+            with Path("/etc/hosts").open("a") as file:
+                file.writelines(f"{address} {name}\n" for address, name in zip(addresses, names, strict=True))
+            Path(KNOWN_HOSTS_FILE).write_text(
+                "".join(f"{name} {node.host_key}\n" for name, node in zip(names, nodes, strict=True))
+            )
+            # What everybody else's ssh needs to get there: the same key.
+            Path(SSH_CLIENT_CONFIG).write_text(f"Host {worker_host(0)[:-1]}*\n  IdentityFile {CLUSTER_KEY_FILE}\n")
+            os.environ |= {"HOME": str(directory), "XDG_CACHE_HOME": str(cache_dir().parent)}
+            hosts_file = directory / "workers"
+            hosts_file.write_text("".join(f"{name}\n" for name in names))
+            yield hosts_file
+
+
+def machine() -> str:
+    """What the times depend on."""
+    load = " ".join(f"{one:.1f}" for one in os.getloadavg())
+    return f"{os.cpu_count()} cores, load {load}, Python {sys.version.split()[0]}"
+
+
+def _private_etc(directory: Path) -> None:
+    upper, work = directory / "etc", directory / "etc.work"
+    upper.mkdir()
+    work.mkdir()
+    _mount("overlay", "/etc", f"lowerdir=/etc,upperdir={upper},workdir={work}")
+
+
+def _mount(kind: str, place: str, options: str = "rw") -> None:
+    subprocess.run(["mount", "-t", kind, "-o", options, kind, place], check=True, timeout=30)
