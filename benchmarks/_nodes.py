@@ -60,6 +60,8 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
             )
             # What everybody else's ssh needs to get there: the same key.
             Path(SSH_CLIENT_CONFIG).write_text(f"Host {worker_host(0)[:-1]}*\n  IdentityFile {CLUSTER_KEY_FILE}\n")
+            # Programs on the first node may get it from here, on the others from sshd: alike they must be.
+            os.environ.pop("PYTHONPYCACHEPREFIX", None)
             os.environ |= {"HOME": str(directory), "XDG_CACHE_HOME": str(cache_dir().parent)}
             hosts_file = directory / "workers"
             hosts_file.write_text("".join(f"{name}\n" for name in names))

@@ -3,6 +3,7 @@
 Running it again changes nothing; running it from another release switches to that one.
 """
 
+import compileall
 import logging
 import os
 from pathlib import Path
@@ -35,7 +36,7 @@ WantedBy=multi-user.target
 """
 LAUNCH: Final = f"""\
 #!/bin/sh
-exec /usr/bin/python3 {CURRENT_RELEASE}/launcher "$@"
+exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
 """
 
 
@@ -58,11 +59,19 @@ def install(release: Path, *, root: Path, services: Services) -> None:
         raise BootstrapError(f"release must hold bootstrap/, got {release}")
     if root == Path("/") and os.geteuid() != 0:
         raise BootstrapError(f"install must run as root, got user id {os.geteuid()}")
+    compile_for_users(release)
     point_link(place(root, CURRENT_RELEASE), release)
     point_link(place(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
     write_file(place(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
     _start(release, root=root, services=services)
     log.info("installed release %s", release.name)
+
+
+def compile_for_users(release: Path) -> None:
+    """Leave the launcher's byte code beside it: users cannot, and their every job would compile it on every node."""
+    for room in ("bootstrap", "launcher"):
+        if (release / room).is_dir() and not compileall.compile_dir(release / room, quiet=2):
+            raise BootstrapError(f"cannot compile {release / room}")
 
 
 def _start(release: Path, *, root: Path, services: Services) -> None:

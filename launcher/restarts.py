@@ -5,7 +5,7 @@ hosts, so that a replacement takes the place of the node that was lost. The job'
 """
 
 import asyncio
-import secrets
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ async def run_job(job: Job, *, cwd: str, streams: Streams) -> Failure | None:
 
 def new_job_id() -> str:
     """A name that sorts by time and is no other job's."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 async def _first(job: Job, attempt: Attempt) -> Failure | None:

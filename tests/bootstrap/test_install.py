@@ -1,5 +1,6 @@
 import stat
 from dataclasses import dataclass, field
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -49,13 +50,25 @@ def test_release_is_installed_and_its_agent_started(tmp_path: Path) -> None:
     assert place(tmp_path, "/opt/deeplearning/current").readlink() == one
     assert place(tmp_path, "/opt/deeplearning/trainer").readlink() == Path("/opt/deeplearning/current/trainer")
     launch = place(tmp_path, "/usr/local/bin/launch")
-    assert launch.read_text() == '#!/bin/sh\nexec /usr/bin/python3 /opt/deeplearning/current/launcher "$@"\n'
+    python = "/usr/bin/python3 -I -S -X utf8"
+    assert launch.read_text() == f'#!/bin/sh\nexec {python} /opt/deeplearning/current/launcher/__main__.py "$@"\n'
     assert stat.S_IMODE(launch.stat().st_mode) == 0o755
     unit = place(tmp_path, f"/etc/systemd/system/{SERVICE}").read_text()
     assert "Description=deeplearning-cdk agent (release one)\n" in unit
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap run\n" in unit
     assert "Restart=always\n" in unit
     assert "StartLimitIntervalSec=0\n" in unit.partition("[Service]")[0]
+
+
+def test_users_find_the_launchers_byte_code(tmp_path: Path) -> None:
+    one = release(tmp_path, "one")
+    module = one / "launcher/runner/node.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("PORTS = 1\n")
+    install(one, root=tmp_path, services=RecordedServices())
+    compiled = Path(cache_from_source(str(module)))
+    assert compiled.stat().st_mode & stat.S_IROTH
+    assert compiled.parent.stat().st_mode & stat.S_IXOTH
 
 
 def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:

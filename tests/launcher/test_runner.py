@@ -69,7 +69,7 @@ def test_a_spec_survives_its_line() -> None:
     for spec in (SPEC, odd):
         read = parse_spec(spec.to_line())
         assert {**vars(read), "processes": [vars(one) for one in read.processes]} == json.loads(spec.to_line())
-    assert read.processes[0].command == ["\udcff\n", "ü"]
+    assert [*read.processes[0].command] == ["\udcff\n", "ü"]
     assert odd.to_line().count(b"\n") == 1
 
 

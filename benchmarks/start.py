@@ -1,0 +1,90 @@
+"""How soon do two nodes compute together, against ssh and torchrun by hand?
+
+Seconds from the command to the end of the first all-reduce (PyTorch, gloo) of two nodes with a real sshd each
+(benchmarks/_nodes.py). By hand is what people write: an ssh to each node at once, with torchrun behind it. Both in
+turns; ``start_2`` is the quotient of the shortest times (at most 0.9). Run by ``make bench B=start`` or
+``python -m benchmarks.start [--rounds N]``, as root.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks._nodes import LAUNCH, machine, run_inside, running_nodes
+from bootstrap.contract import worker_host
+
+NODES = 2
+MASTER_PORT = 29500
+TIMEOUT_S = 300
+SCRIPT = """
+import time
+began = time.time()
+import torch
+import torch.distributed as dist
+imported = time.time()
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print("reduced", began, imported, total.item(), time.time(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def main() -> int:
+    """Measure in namespaces of our own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    return run_inside("benchmarks.start", lambda: measure(options.rounds))
+
+
+def measure(rounds: int) -> None:
+    """Print the figure."""
+    with running_nodes(NODES) as hosts_file:
+        script = hosts_file.with_name("first.py")
+        script.write_text(SCRIPT)
+        commands = {
+            "launch": [*LAUNCH, "-H", str(hosts_file), "python", str(script)],
+            "by hand": ["bash", "-c", by_hand(script)],
+        }
+        times: dict[str, list[float]] = {name: [] for name in commands}
+        for command in commands.values():
+            first_all_reduce(command)
+        print(machine(), file=sys.stderr)
+        for _ in range(rounds):
+            for name, command in commands.items():
+                times[name].append(first_all_reduce(command))
+        print(machine(), file=sys.stderr)
+    for name, found in times.items():
+        print(f"{name}: least {min(found):.2f} s; rounds {' '.join(f'{one:.2f}' for one in found)}", file=sys.stderr)
+    print(f"start_{NODES} {min(times['launch']) / min(times['by hand']):.2f} ratio")
+
+
+def by_hand(script: Path) -> str:
+    """The lines of bash that people write."""
+    torchrun = (
+        f"torchrun --nnodes {NODES} --nproc-per-node 1 --master-addr {worker_host(1)} --master-port {MASTER_PORT}"
+    )
+    lines = [
+        f"ssh {worker_host(rank + 1)} GLOO_SOCKET_IFNAME=lo {torchrun} --node-rank {rank} {script} &"
+        for rank in range(NODES)
+    ]
+    return "\n".join([*lines, "wait"])
+
+
+def first_all_reduce(command: list[str]) -> float:
+    """Run it; seconds until the last node had its sum."""
+    start = time.time()
+    done = subprocess.run(command, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    said = [line.split() for line in done.stdout.decode().splitlines() if "reduced" in line]
+    if [words[-2] for words in said] != [f"{NODES}.0"] * NODES:
+        raise SystemExit(f"the nodes' sums are wrong: {said} {done.stderr.decode()[-2000:]}")
+    began, imported, _, reduced = (max(float(words[column]) - start for words in said) for column in (-4, -3, -2, -1))
+    print(f"  script began {began:.2f} s, torch imported {imported:.2f} s, reduced {reduced:.2f} s", file=sys.stderr)
+    return reduced
+
+
+if __name__ == "__main__":
+    sys.exit(main())
