@@ -1,5 +1,6 @@
 """Which key opens a node to a job."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,23 @@ def test_host_keys_are_checked_whatever_the_key(key: Path, host: str) -> None:
 def test_a_port_of_the_hosts_file_is_sshs() -> None:
     assert "Port=2222" in ssh.ssh_command(Host(name="gpu-box", port=2222))
     assert not any("Port" in word for word in ssh.ssh_command(Host(name="gpu-box")))
+
+
+def key_exchanges(*options: str) -> list[str]:
+    """What ssh would propose, in order."""
+    asked = ["ssh", "-F", "none", "-G", *options, "node"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30).stdout
+    (line,) = (line for line in said.splitlines() if line.startswith("kexalgorithms "))
+    return line.partition(" ")[2].split(",")
+
+
+def test_connections_within_the_cluster_take_of_opensshs_key_exchanges_all_but_the_slow_one(key: Path) -> None:
+    assert key.exists()
+    command = ssh.client_command(Host(name="deeplearning-worker2"))
+    fast = [one for one in key_exchanges() if not one.startswith("sntrup761")]
+    assert key_exchanges(*command[command.index("-o") :]) == fast
+
+
+def test_a_host_outside_of_the_cluster_gets_opensshs_own_choice() -> None:
+    command = ssh.client_command(Host(name="gpu-box"))
+    assert key_exchanges(*command[command.index("-o") :]) == key_exchanges()
