@@ -5,7 +5,7 @@
 # make end        end a local AWS that was kept
 # make status     the instances of every local AWS that is up
 # make test       everything that must hold before a merge: lint, types, unit tests, end to end
-# make soak       a long run of faults on five nodes, drawn from SEED (FAULTS=65 of them)
+# make soak       long runs of faults drawn from SEED: on five nodes (FAULTS=65 of them), and under jobs (ROUNDS=50)
 # make lint       (unit, e2e) a part of it
 # make clean      remove everything that was set up; refused while a local AWS is up
 # make bench      the side-by-side benchmarks (B=name for one of them)
@@ -14,14 +14,16 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test lint unit e2e e2e-cluster e2e-healing e2e-failing soak bench clean local-aws enter end status
+.PHONY: root help setup demo test lint unit e2e e2e-cluster e2e-healing e2e-jobs e2e-failing soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
 ALONE := $(wildcard tests/local/test_*.py) tests/test_machine.py
 HEALING := $(wildcard tests/e2e/test_zw_*.py tests/e2e/test_zx_*.py)
+JOBS := $(wildcard tests/e2e/test_zv_*.py)
 FAILING := $(wildcard tests/e2e/test_zzz_*.py)
 FAULTS ?= 65
+ROUNDS ?= 50
 SEED ?= 1
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
 # Caches of the tools belong into the cache, not into the checkout.
@@ -68,21 +70,25 @@ unit:
 
 # Each part in a local AWS of its own, side by side: they mostly wait.
 e2e:
-	@$(MAKE) --no-print-directory -j3 e2e-cluster e2e-healing e2e-failing
+	@$(MAKE) --no-print-directory -j4 e2e-cluster e2e-healing e2e-jobs e2e-failing
 
 # What only a cluster that heals calls is called in the second part.
 e2e-cluster:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e $(HEALING:%=--ignore %) $(FAILING:%=--ignore %) \
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e $(HEALING:%=--ignore %) $(JOBS:%=--ignore %) $(FAILING:%=--ignore %) \
 		--deselect tests/e2e/test_zy_calls.py::test_nothing_is_allowed_that_no_node_calls
 
 e2e-healing:
 	@$(ENTER) python -m local run -- python -m pytest $(HEALING) tests/e2e/test_zy_calls.py tests/e2e/test_zz_destroy.py
+
+e2e-jobs:
+	@$(ENTER) python -m local run -- python -m pytest $(JOBS)
 
 e2e-failing:
 	@$(ENTER) python -m local run -- python -m pytest $(FAILING)
 
 soak: root
 	@$(ENTER) python -m local run -- python -m local.faults.chaos --faults $(FAULTS) --seed $(SEED)
+	@$(ENTER) python -m local run -- python -m local.faults.job_chaos --rounds $(ROUNDS) --seed $(SEED)
 
 bench:
 	@$(ENTER) exec python -m benchmarks $(B)

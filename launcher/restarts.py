@@ -55,7 +55,7 @@ async def _again(job: Job, attempt: Attempt, failure: Failure) -> Failure | None
     """Start `job` after `failure` on as many of its nodes as are there in time."""
     stderr, which = attempt.streams[Kind.STDERR], f"restart {attempt.restart} of {job.restarts.most}"
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))}"
-    await stderr.send(_line(f"{failure.reason}; {waiting}"))
+    await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}"))
     muster = await gather_nodes(job, attempt.streams)
     nodes = muster.connections
     if len(nodes) < job.restarts.min_nodes:

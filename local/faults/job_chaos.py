@@ -1,0 +1,156 @@
+"""Faults under jobs: each job ends or starts again as it was asked to, in time, and nothing of it is left on any node.
+
+    python -m local run -- python -m local.faults.job_chaos --rounds 50 --seed 7     (make soak)
+
+deploys a master and two workers first. The seed gives the same faults again. What a round is: local.faults.job_rounds.
+"""
+
+import argparse
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from local.faults.harness import Faults
+from local.faults.job_rounds import ANSWER_S, MOMENTS, Round, Strike, Told, draw, judge
+from local.faults.jobs import Job, left_behind
+from local.faults.nodes import NodeHandle, await_true
+from local.faults.observer import Observer
+from local.user import User, deploy_arguments, new_user
+
+NODES = 3
+CLUSTER = "deeplearning"
+LASTS_S = 30.0
+"""Freezes and partitions: longer than the silence after which a node counts as lost."""
+WHOLE_S = 240.0
+START_S = 60.0
+"""In which a job starts on a busy machine."""
+STEPPING_S, MEETING_S, CONNECTING_S = 3.0, 2.0, 0.8
+"""Lengths of the moments in which a fault comes."""
+
+
+def run_rounds(cluster: str, *, user: User, seed: int, rounds: int, say: Callable[[str], None]) -> list[str]:
+    """Play `rounds` rounds on a whole cluster; returns what was wrong, a line each."""
+    faults, observer = Faults.here(), Observer.here(cluster, environment=user.environment)
+    wrong: list[str] = []
+    for strike in draw(seed, rounds=rounds, slots=range(1, NODES + 1)):
+        observer.await_agreement(WHOLE_S)
+        say(str(strike))
+        found = Scene(strike, cluster=cluster, user=user, faults=faults, observer=observer, say=say).play()
+        wrong += [f"{strike}: {line}" for line in found]
+    observer.await_agreement(WHOLE_S)
+    return wrong
+
+
+class Scene:
+    """One fault with its jobs."""
+
+    def __init__(
+        self,
+        strike: Strike,
+        *,
+        cluster: str,
+        user: User,
+        faults: Faults,
+        observer: Observer,
+        say: Callable[[str], None],
+    ) -> None:
+        self._strike = strike
+        self._user = user
+        self._faults = faults
+        self._observer = observer
+        self._say = say
+        self._token = uuid.uuid4().hex
+        self._cluster = cluster
+
+    def play(self) -> list[str]:
+        """Start the jobs, strike, heal, and look at what became of all."""
+        jobs = self._start_jobs()
+        node = self._faults.node(self._faults.slots(self._cluster)[self._strike.slot])
+        struck = time.monotonic()
+        whole_s = self._strike_and_heal(node) - struck
+        for job in jobs:
+            job.await_end(until=struck + whole_s + 2 * ANSWER_S)
+        told = [(job.round, job.told(since=struck)) for job in jobs]
+        for job in jobs:
+            job.leave()
+        found = [line for one, said in told for line in self._judge(one, said, whole_s=whole_s)]
+        return found + self._strays(until=max(struck + whole_s + ANSWER_S, time.monotonic() + 5))
+
+    def _start_jobs(self) -> list[Job]:
+        """So that the fault finds each in its moment."""
+        jobs = []
+        for one in sorted(self._strike.rounds, key=lambda one: MOMENTS.index(one.moment), reverse=True):
+            job = Job(self._user, one, token=self._token)
+            jobs.append(job)
+            if one.moment == "stepping":
+                job.await_line("goes on at", timeout_s=START_S)
+                time.sleep(one.fraction * STEPPING_S)
+            elif one.moment == "meeting":
+                job.await_line("meets", timeout_s=START_S)
+                time.sleep(one.fraction * MEETING_S)
+            else:
+                time.sleep(one.fraction * CONNECTING_S)
+        return jobs
+
+    def _strike_and_heal(self, node: NodeHandle) -> float:
+        """Break the node, mend what has a length, and return when the cluster was whole again."""
+        name, kind = node.instance_id, self._strike.kind
+        if kind == "kill":
+            self._faults.kill(name)
+            slot = self._strike.slot
+            self._await(lambda: self._faults.slots(self._cluster).get(slot, name) != name, "a replacement")
+        elif kind == "reboot":
+            before = node.init()
+            self._faults.reboot(name)
+            self._await(lambda: node.is_up and node.init() != before, "the reboot")
+        else:
+            begin, end = (
+                (self._faults.freeze, self._faults.thaw)
+                if kind == "freeze"
+                else (self._faults.partition, self._faults.reconnect)
+            )
+            begin(name)
+            time.sleep(LASTS_S)
+            end(name)
+        self._observer.await_agreement(WHOLE_S)
+        return time.monotonic()
+
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        await_true(condition, what, timeout_s=WHOLE_S)
+
+    def _judge(self, one: Round, told: Told, *, whole_s: float) -> list[str]:
+        found = judge(told, one, strike=self._strike, whole_s=whole_s)
+        lines = [f"    {at:6.1f} s  {line}" for at, line in told.lines if found or line.startswith("launch: ")]
+        end = "was left" if told.ended_s is None else f"ended with {told.code} after {told.ended_s:.1f} s"
+        self._say("\n".join([f"  {one.moment} ({one.wish}) {end}; whole after {whole_s:.1f} s", *lines]))
+        return [f"{one.moment} ({one.wish}): {line}" for line in found]
+
+    def _strays(self, *, until: float) -> list[str]:
+        while (found := left_behind(self._token)) and time.monotonic() < until:
+            time.sleep(0.5)
+        return [f"still runs: {line}" for line in found]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m local.faults.job_chaos", allow_abbrev=False)
+    parser.add_argument("--rounds", type=int, default=50, help="how many jobs are struck, three by each fault")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    with new_user() as user:
+        user.cdk("bootstrap")
+        user.cdk(*deploy_arguments(nodes=NODES))
+        user.write_ssh_config()
+        wrong = run_rounds(CLUSTER, user=user, seed=options.seed, rounds=options.rounds, say=_say)
+        user.cdk("destroy", "--force")
+    _say("\n".join(wrong) or f"{options.rounds} rounds, nothing wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

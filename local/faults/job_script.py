@@ -1,0 +1,86 @@
+"""What a job under faults runs: ranks that meet, take steps together and go on from their last one when started again.
+
+    launch python -c "$(cat job_script.py)" MEETING_S STEPS STEP_S
+
+Standard library only. A rank that loses another ends with LOST; one that is cut off hangs, as an engine's would.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+LOST = 9
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def meet(rank: int, world: int, place: tuple[str, int]) -> list[socket.socket]:
+    """Rank 0's connections to all others, or another's to rank 0."""
+    if rank == 0:
+        with socket.create_server(place, backlog=world) as server:
+            return [server.accept()[0] for _ in range(world - 1)]
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            return [socket.create_connection(place)]
+        time.sleep(0.05)
+
+
+def lead(others: list[socket.socket], *, kept: Path, steps: int, step_s: float) -> None:
+    """Take each step with all others, and keep which one it was."""
+    done = int(kept.read_text()) if kept.exists() else 0
+    say(f"goes on at {done}")
+    while done < steps:
+        time.sleep(step_s)
+        for other in others:
+            other.sendall(b"s")
+        for other in others:
+            expect(other, b"s")
+        done += 1
+        fresh = kept.with_suffix(".new")
+        fresh.write_text(str(done))
+        fresh.replace(kept)
+    for other in others:
+        other.sendall(b"e")
+
+
+def follow(leader: socket.socket) -> None:
+    """Take the steps that rank 0 takes."""
+    say("goes on")
+    while expect(leader, b"s", b"e") == b"s":
+        leader.sendall(b"s")
+
+
+def expect(other: socket.socket, *words: bytes) -> bytes:
+    word = other.recv(1)
+    if word not in words:
+        raise ConnectionResetError
+    return word
+
+
+def main() -> int:
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    meeting_s, steps, step_s = (float(word) for word in sys.argv[1:])
+    say(f"meets {world}")
+    time.sleep(meeting_s * rank / max(1, world - 1))
+    try:
+        others = meet(rank, world, (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+        if rank == 0:
+            kept = Path(f"/var/tmp/{os.environ['TORCHELASTIC_RUN_ID']}.step")  # noqa: S108  (rank 0's own file)
+            lead(others, kept=kept, steps=int(steps), step_s=step_s)
+        else:
+            follow(others[0])
+    except ConnectionError:
+        say("lost a rank")
+        return LOST
+    say("done")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

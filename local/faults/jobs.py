@@ -1,0 +1,97 @@
+"""Jobs of a user's in a local AWS, followed from the user's machine, and what is left of them on the nodes."""
+
+import shlex
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from bootstrap.contract import MASTER_HOST
+from local.faults import job_script
+from local.faults.job_rounds import OPTIONS, Round, Told
+from local.user import User
+
+MEETING_S, STEPS, STEP_S = 4.0, 60, 0.3
+SCRIPT = Path(job_script.__file__).read_text()
+TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
+PROGRAM = b"deeplearning/current/launcher"
+"""In the command line of the launcher's own processes on a node."""
+READ_S = 10.0
+SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0")
+
+
+class Job:
+    """One job, started on the master in a session of its own."""
+
+    def __init__(self, user: User, one: Round, *, token: str) -> None:
+        words = ["python", "-c", SCRIPT, str(MEETING_S), str(STEPS), str(STEP_S)]
+        launch = shlex.join(["launch", *OPTIONS[one.wish], "--env", f"{TOKEN}:{token}", *words])
+        self.round = one
+        self._lines: list[tuple[float, str]] = []
+        self._ended: float | None = None
+        self._news = threading.Condition()
+        self._process = subprocess.Popen(
+            user.ssh_command(MASTER_HOST, f"{launch} 2>&1", options=SESSION),
+            env=dict(user.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._news:
+                self._lines.append((time.monotonic(), line.rstrip("\n")))
+                self._news.notify_all()
+        self._process.stdout.close()
+        self._process.wait()
+        with self._news:
+            self._ended = time.monotonic()
+            self._news.notify_all()
+
+    def await_line(self, words: str, *, timeout_s: float) -> bool:
+        """Whether a line with these words came in time."""
+        with self._news:
+            self._news.wait_for(lambda: self._ended is not None or self._says(words), timeout_s)
+            return self._says(words)
+
+    def _says(self, words: str) -> bool:
+        return any(words in line for _, line in self._lines)
+
+    def await_end(self, *, until: float) -> bool:
+        """Whether it ended by a time of the monotonic clock."""
+        with self._news:
+            return self._news.wait_for(lambda: self._ended is not None, max(0.0, until - time.monotonic()))
+
+    def leave(self) -> None:
+        """Close the user's session, and read what was said in it."""
+        self._process.kill()
+        self._reader.join(READ_S)
+
+    def told(self, *, since: float) -> Told:
+        """What came of it, in seconds from a time of the monotonic clock."""
+        with self._news:
+            return Told(
+                lines=[(at - since, line) for at, line in self._lines],
+                ended_s=None if self._ended is None else self._ended - since,
+                code=self._process.returncode if self._ended is not None else None,
+            )
+
+
+def left_behind(token: str) -> list[str]:
+    """Processes of these jobs on any node, the launcher's own too, as they are seen from outside."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                command = (process / "cmdline").read_bytes()
+                if PROGRAM in command or f"{TOKEN}={token}".encode() in (process / "environ").read_bytes():
+                    found.append(f"{process.name} {command[:100]!r}")
+            except OSError:  # it has ended
+                continue
+    return found

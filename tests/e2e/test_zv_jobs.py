@@ -1,0 +1,73 @@
+"""Jobs on nodes that go: a training goes on from its checkpoint, and ten jobs under faults drawn from a seed do as they
+were asked to, the launcher's own node included. `make soak` has fifty. In a local AWS of its own (see the Makefile)."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from local.faults import Faults
+from local.faults.job_chaos import WHOLE_S, run_rounds
+from local.faults.observer import Observer
+from tests.e2e.conftest import NODES, STACK, Cluster
+
+SEED = 20261122
+ROUNDS = 10
+TIMEOUT_S = 900
+"""A round takes about a minute, and more on a busy machine."""
+TRAINING = (
+    "cd && launch --max-restarts 1 --min-nodes 2 --rejoin-timeout 0"
+    " python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 10000 2>&1"
+)
+
+
+@contextmanager
+def session(cluster: Cluster, command: str) -> Iterator[Iterator[str]]:
+    """The lines of a command on the master; it ends with the block."""
+    words = cluster.user.ssh_command("deeplearning-master", command)
+    with subprocess.Popen(
+        words, env=dict(cluster.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield iter(process.stdout)
+        finally:
+            process.kill()
+
+
+def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
+    """The lines up to the first in which the pattern is."""
+    seen: list[str] = []
+    for line in lines:
+        seen.append(line)
+        if re.search(pattern, line):
+            return seen
+    pytest.fail(f"the job ended before {pattern!r}:\n{''.join(seen)}")
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_a_spot_notice_reaches_every_rank_and_the_training_goes_on_without_the_node(cluster: Cluster) -> None:
+    Observer.here(STACK, environment=cluster.user.environment).await_agreement(WHOLE_S)
+    with session(cluster, TRAINING) as lines:
+        lines_until(lines, r"rank 0/3 Epoch\[2\] ")
+        Faults.here().spot_notice("worker3", seconds=60)
+        seen = lines_until(lines, r"rank 1/2 Epoch\[\d+\] weights=")
+    text = "".join(seen)
+    assert len(re.findall(r"rank \d/3 ended by SIGTERM", text)) == NODES
+    assert "launch: deeplearning-worker3: leaves the cluster; waiting at most 0 s for 3 nodes" in text
+    assert "launch: restart 1 of 1 on 2 of 3 nodes: deeplearning-worker1, deeplearning-worker2" in text
+    after = {int(epochs) for epochs in re.findall(r"rank \d/2 restart 1: going on after epoch (\d+)", text)}
+    assert len(after) == 1
+    assert min(after) >= 2
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_jobs_end_or_start_again_as_asked_whatever_becomes_of_a_node(cluster: Cluster) -> None:
+    assert len(cluster.instances) == NODES
+    wrong = run_rounds(
+        STACK, user=cluster.user, seed=SEED, rounds=ROUNDS, say=lambda text: print(text, file=sys.stderr)
+    )
+    assert wrong == []
