@@ -17,7 +17,9 @@ PDSH_PACKAGES = ("pdsh", "libgenders0")
 
 def clush(hosts: str) -> list[str]:
     """Clush's command line without the command; its default fan-out is 64."""
-    return [str(cached_tree("clush", CLUSTERSHELL.partition("==")[2], _build_clush) / "bin/clush"), "-w", hosts]
+    programs = cached_tree("clush", CLUSTERSHELL.partition("==")[2], _build_clush) / "bin"
+    # By name, as the script's first line has the place where the tree was made.
+    return [str(programs / "python"), str(programs / "clush"), "-w", hosts]
 
 
 def pdsh(hosts: str) -> list[str]:
@@ -37,7 +39,7 @@ def launch_py(hosts_file: Path) -> list[str]:
 
 def versions() -> str:
     """What is compared with what."""
-    commands: tuple[Sequence[str], ...] = ([*clush("x")[:1], "--version"], [*pdsh("x")[:1], "-V"], ["ssh", "-V"])
+    commands: tuple[Sequence[str], ...] = ([*clush("x")[:2], "--version"], [*pdsh("x")[:1], "-V"], ["ssh", "-V"])
     said = (subprocess.run(one, check=True, timeout=60, capture_output=True, text=True) for one in commands)
     return ", ".join((one.stdout or one.stderr).splitlines()[0].strip() for one in said)
 
@@ -46,9 +48,6 @@ def _build_clush(tree: Path) -> None:
     venv.create(tree, with_pip=True)
     install = [str(tree / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", CLUSTERSHELL]
     subprocess.run(install, check=True, timeout=600, stdout=sys.stderr)
-    # The tree is moved into place when it is complete, and the script's first line would not know.
-    script = tree / "bin/clush"
-    script.write_text("#!/bin/sh\n'''exec' \"$(dirname \"$0\")/python\" \"$0\" \"$@\"\n' '''\n" + script.read_text())
 
 
 def _unpack_pdsh(tree: Path) -> None:

@@ -1,10 +1,12 @@
 """How fast does a command start on many nodes, against clush, pdsh and the method of MXNet's launch.py?
 
-``true`` on 32 nodes with a real sshd each (benchmarks/_nodes.py), all four in turns. ``fanout_cold_32`` is our shortest
-time without an open connection over the shortest of the best peer (at most 0.5); ``fanout_warm_32`` that of our
-second and later launches over clush's (at most 0.1). ``fanout_lost_64``: which part of the connections to 64 nodes
-was lost, in 100 rounds (0). Beside each time stands the processor time a node, of the near side and of the nodes:
-on one machine that decides. Run by ``make bench B=fanout`` or ``python -m benchmarks.fanout [--rounds N]``, as root.
+``true`` on 32 nodes with a real sshd each (benchmarks/_nodes.py), all four in turns, from the first node, which we
+alone reach without ssh. The peers use ssh as it is installed; what we ask of it, docs/decisions/013 says.
+``fanout_cold_32`` is our shortest time without an open connection over the shortest of the best peer (at most 0.5);
+``fanout_warm_32`` that of our second and later launches over clush's (at most 0.1). ``fanout_lost_64``: which part of
+the connections to 64 nodes was lost, in 100 rounds (0). Beside each time stands the processor time a node, of the
+near side and of the nodes: on one machine that decides, and of it alone a busy machine tells the truth.
+Run by ``make bench B=fanout`` or ``python -m benchmarks.fanout [--rounds N]``, as root.
 """
 
 import argparse
