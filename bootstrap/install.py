@@ -9,8 +9,17 @@ import os
 from pathlib import Path
 from typing import Final, Protocol
 
-from bootstrap.contract import AGENT_SERVICE, CURRENT_RELEASE, LAUNCH_COMMAND, NODE_STATE, TRAINER
-from bootstrap.errors import BootstrapError
+from bootstrap.config import parse_config
+from bootstrap.contract import (
+    AGENT_SERVICE,
+    CURRENT_RELEASE,
+    LAUNCH_COMMAND,
+    MASTER,
+    NODE_CONFIG,
+    NODE_STATE,
+    TRAINER,
+)
+from bootstrap.errors import BootstrapError, ConfigError
 from bootstrap.files import Access, point_link, write_and_act, write_file
 from bootstrap.node import place
 
@@ -52,6 +61,9 @@ class Services(Protocol):
     def restart(self, unit: str) -> None:
         """Start the unit anew."""
 
+    def enable_linger(self, user: str) -> None:
+        """Run the user's own systemd from boot on, whether or not the user is logged in."""
+
 
 def install(release: Path, *, root: Path, services: Services) -> None:
     """Make the release the current one and its agent the running one."""
@@ -64,6 +76,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     point_link(place(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
     write_file(place(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
     _start(release, root=root, services=services)
+    _let_jobs_stay(root, services=services)
     log.info("installed release %s", release.name)
 
 
@@ -90,3 +103,13 @@ def _start(release: Path, *, root: Path, services: Services) -> None:
     )
     if not changed:
         services.enable(AGENT_SERVICE)
+
+
+def _let_jobs_stay(root: Path, *, services: Services) -> None:
+    """On the master, detached jobs are units of the login user's systemd, which else ends with the last session."""
+    try:
+        config = parse_config(place(root, NODE_CONFIG).read_text())
+    except (FileNotFoundError, ConfigError):
+        return  # the agent, which has just been started, says so
+    if config.node_type == MASTER:
+        services.enable_linger(config.default_user)

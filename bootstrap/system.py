@@ -57,6 +57,10 @@ class System:
         """Start the unit anew."""
         run(["systemctl", "restart", unit])
 
+    def enable_linger(self, user: str) -> None:
+        """Run the user's own systemd from boot on, whether or not the user is logged in."""
+        run(["loginctl", "enable-linger", user])
+
     def nvidia_smi(self) -> str | None:
         """What ``nvidia-smi -L`` lists; nothing where it is not installed.
 

@@ -20,6 +20,7 @@ from launcher.frames import (
     Frame,
     Kind,
 )
+from launcher.gpus import GpusInUse
 from launcher.hosts import Host
 from launcher.spec import NodeSpec
 
@@ -38,6 +39,7 @@ class Connection:
         self.free_port = 0
         self.address: str | None = None
         """Where the node's sshd took the connection."""
+        self.gpus = GpusInUse()
         self._process = process
         self._stdin = process.stdin
         self._stdout = process.stdout
@@ -75,6 +77,7 @@ class Connection:
         self._watching = asyncio.create_task(self._keep_alive())
         values = json.loads(ready.payload)
         self.free_port, self.address = int(values["port"]), values["address"]
+        self.gpus = GpusInUse.from_json(values.get("gpus", {}))
 
     async def start(self, spec: NodeSpec) -> None:
         """Tell the runner what to run."""

@@ -30,7 +30,8 @@ class Kind(enum.IntEnum):
     """What a frame's payload is."""
 
     READY = 0
-    """JSON object: {"port": a port that is free on the node, "address": where its sshd took the connection or null}."""
+    """JSON object: {"port": a port that is free on the node, "address": where its sshd took the connection or null,
+    "gpus": who uses its GPUs (launcher.gpus.GpusInUse)}."""
     STDOUT = 1
     STDERR = 2
     EXIT = 3

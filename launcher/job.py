@@ -6,20 +6,20 @@ attempt is over when every runner is.
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from launcher.addresses import own_address_towards
-from launcher.channel import Channel
 from launcher.connection import Connection
 from launcher.engines import ENGINES, Engine, Site
 from launcher.frames import Kind
+from launcher.gpus import check_gpus, gpus_of
 from launcher.leavers import watch_leavers
 from launcher.node import Failure, Node, settle
 from launcher.nodes import dismiss, peer_addresses
-from launcher.output import Streams
+from launcher.output import Sink, Streams
 from launcher.rendezvous import RendezvousStore, serve
 from launcher.spec import Job, NodeSpec
 
@@ -28,6 +28,9 @@ AFTER_GRACE_S = 10.0
 LINGER_S = 5.0
 """How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
 READER_CHECK_S = 1.0
+
+OnStart = Callable[[Mapping[str, Sequence[str]]], None]
+"""Told of the names of each host's logs when the processes are about to start."""
 
 OUTPUT_LOST = 128 + signal.SIGPIPE
 """Exit code of a job whose output nobody takes any more."""
@@ -42,12 +45,15 @@ class Attempt:
     """How often the job was started again."""
     cwd: str
     streams: Streams
+    on_start: OnStart
 
 
 async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Attempt) -> Failure | None:
     """Run `job` to its end; None when every process ended with 0. Cancelling it ends the processes."""
     engine = ENGINES[job.engine]
     try:
+        if not (job.force or attempt.restart):
+            check_gpus(job, [one.gpus for one in connections])
         addresses = peer_addresses(connections)
         async with rendezvous(engine, job, towards=addresses[0]) as place:
             site = Site(
@@ -59,6 +65,12 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
                 max_restarts=job.restarts.most,
             )
             specs = node_specs(engine, job, site, cwd=attempt.cwd)
+            attempt.on_start(
+                {
+                    str(one.host): [process.log for process in spec.processes]
+                    for one, spec in zip(connections, specs, strict=True)
+                }
+            )
             nodes = [Node(*pair, attempt.streams) for pair in zip(connections, specs, strict=True)]
             failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
             watches = (watch_reader(attempt.streams[Kind.STDOUT], failure), watch_leavers(job.hosts, failure))
@@ -93,6 +105,7 @@ def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str) -> list[NodeSp
             peer=first if node_rank else other,
             cwd=cwd,
             grace_s=job.grace_s,
+            gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
         )
         for node_rank, processes in enumerate(engine.plan(job, site))
     ]
@@ -130,7 +143,7 @@ async def _until_decided(nodes: Sequence[Node]) -> None:
         await node.decided.wait()
 
 
-async def watch_reader(stdout: Channel, failure: "asyncio.Future[Failure]") -> None:
+async def watch_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
     """Notice a dropped session, also while the job is silent."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)

@@ -10,28 +10,76 @@ from pathlib import Path
 from launcher.channel import Channel
 from launcher.errors import LaunchError
 from launcher.frames import Kind
+from launcher.jobs.journal import Journal
 from launcher.node import Failure
 from launcher.options import parse_options
-from launcher.restarts import run_job
+from launcher.output import Sink, Streams
+from launcher.restarts import new_job_id, run_job
 from launcher.spec import Job
 
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2
 LAST_WORDS_DEADLINE_S = 10.0
+VERBS = ("list", "logs", "status", "stop")
+"""First words that are not a command's: ``launch -- list`` runs a command of that name."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one job; returns the exit code of the first rank that failed, or 0."""
+    """Run one job, or do what a verb asks; returns the exit code."""
     open_streams()
-    stderr = Channel(STDERR_FD)
+    streams = {Kind.STDOUT: Channel(STDOUT_FD), Kind.STDERR: Channel(STDERR_FD)}
     try:
+        if arguments and arguments[0] in VERBS:
+            return run_verb(arguments)
         job = parse_options(arguments, environ=os.environ)
-        use_one_thread()
-        failure = asyncio.run(run_until_signal(job, cwd=working_directory(), stderr=stderr))
+        cwd = working_directory()
+        if job.detach:
+            return detach(arguments, cwd=cwd)
+        return carry_out(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams)
+    except LaunchError as error:
+        return last_words(Failure(exit_code=error.exit_code, reason=str(error)), streams[Kind.STDERR])
+
+
+def run_verb(arguments: Sequence[str]) -> int:
+    """Do what a verb asks."""
+    # Most jobs need none of it, and should start at once.
+    from launcher.jobs.verbs import main as verb
+
+    return verb(arguments)
+
+
+def detach(arguments: Sequence[str], *, cwd: str) -> int:
+    """Start a detached job."""
+    from launcher.jobs.detach import detach as start
+
+    return start(arguments, cwd=cwd)
+
+
+def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams) -> int:
+    """Run a job to its end; returns the exit code of the first rank that failed, or 0."""
+    use_one_thread()
+    journal.begin()
+    try:
+        failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams))
     except LaunchError as error:
         failure = Failure(exit_code=error.exit_code, reason=str(error))
-    if failure is None:
-        return 0
+    journal.ended(failure)
+    stderr = streams[Kind.STDERR]
+    if journal.trouble is not None:
+        note(f"no record of the job is kept: {journal.trouble}", stderr)
+    code = 0 if failure is None else last_words(failure, stderr)
+    if trouble := journal.publish():
+        note(f"the job's record is not in the bucket: {trouble}", stderr)
+    return code
+
+
+def note(line: str, stderr: Sink) -> None:
+    """Tell the user of something that is no failure of the job."""
+    stderr.send_at_the_end(f"launch: {line}\n".encode(errors="surrogateescape"), deadline_s=LAST_WORDS_DEADLINE_S)
+
+
+def last_words(failure: Failure, stderr: Sink) -> int:
+    """Say why the job failed; returns its exit code."""
     tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
     where = f"launch: all that it said: {failure.log}\n" if failure.log else ""
     said = tail + f"{where}launch: {failure.reason}\n".encode(errors="surrogateescape")
@@ -62,10 +110,11 @@ def working_directory() -> str:
         raise LaunchError("the current directory no longer exists") from error
 
 
-async def run_until_signal(job: Job, *, cwd: str, stderr: Channel) -> Failure | None:
+async def run_until_signal(job: Job, *, journal: Journal, cwd: str, streams: Streams) -> Failure | None:
     """Run `job`; a signal ends its ranks everywhere and is the job's failure."""
-    streams = {Kind.STDOUT: Channel(STDOUT_FD), Kind.STDERR: stderr}
-    running = asyncio.ensure_future(run_job(job, cwd=cwd, streams=streams))
+    running = asyncio.ensure_future(
+        run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, on_start=journal.running)
+    )
     received: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:
@@ -83,4 +132,4 @@ async def run_until_signal(job: Job, *, cwd: str, stderr: Channel) -> Failure | 
     try:
         return await running
     except asyncio.CancelledError:
-        return Failure(exit_code=128 + received[0], reason=f"stopped by {received[0].name}")
+        return Failure(exit_code=128 + received[0], reason=f"stopped by {received[0].name}", cancelled=True)

@@ -26,6 +26,8 @@ class Failure:
     """Where all of it is."""
     final: bool = False
     """Whether no restart can mend it."""
+    cancelled: bool = False
+    """Whether somebody ended the job on purpose."""
 
 
 def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:

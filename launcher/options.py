@@ -64,6 +64,8 @@ def _parser() -> _Parser:
     parser.add_argument("--min-nodes", metavar="M", help="restart on so many nodes at least (all)")
     parser.add_argument("--rejoin-timeout", metavar="S", help=f"seconds that missing nodes have ({REJOIN_S})")
     parser.add_argument("--grace", metavar="S", help=f"seconds between TERM and KILL ({GRACE_S:g})")
+    parser.add_argument("--detach", action="store_true", help="run on without this shell; see launch list, logs, stop")
+    parser.add_argument("--force", action="store_true", help="start also on GPUs that are in use")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
     return parser
 
@@ -96,6 +98,8 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         servers_follow=options.num_servers is None and ENGINES[engine].has_servers,
         restarts=_restarts(options, nodes=len(hosts)),
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_S),
+        detach=options.detach,
+        force=options.force,
     )
 
 

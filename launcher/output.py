@@ -2,15 +2,32 @@
 
 from collections import deque
 from collections.abc import Mapping
+from typing import Protocol
 
-from launcher.channel import Channel
 from launcher.frames import Kind
 
 TAIL_LINES = 10
 LONGEST_LINE = 1 << 20
 """A longer line is broken, so that output without line ends cannot fill the memory."""
 
-Streams = Mapping[Kind, Channel]
+
+class Sink(Protocol):
+    """Where output goes: the launcher's own (launcher.channel), or a log (launcher.jobs.log)."""
+
+    lost: str | None
+    """Why it takes nothing any more."""
+
+    async def send(self, data: bytes) -> None:
+        """Write all of `data`, nothing of another piece in between."""
+
+    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+        """Write `data` when nothing else goes on."""
+
+    def reader_has_gone(self) -> bool:
+        """Whether nobody will read it."""
+
+
+Streams = Mapping[Kind, Sink]
 """Where standard output and standard error go."""
 
 

@@ -54,6 +54,11 @@ class Job:
         servers = sum(host.slots for host in hosts) if self.servers_follow else self.servers
         return replace(self, hosts=hosts, servers=servers)
 
+    detach: bool = False
+    """Whether it runs on without the shell that started it."""
+    force: bool = False
+    """Whether it starts on GPUs that are in use."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessSpec:
@@ -97,6 +102,8 @@ class NodeSpec:
     """Where it exists, its directory comes first in PATH."""
     grace_s: float = GRACE_S
     """Time between TERM and KILL."""
+    gpus: list[str] | None = field(default_factory=list)
+    """Those that the processes take (launcher.gpus.Gpus)."""
 
     def to_line(self) -> bytes:
         """One line of JSON."""

@@ -23,15 +23,15 @@ class JobLogs:
 
     def __init__(self, home: str | os.PathLike[str], job_id: str) -> None:
         jobs = f"{os.fspath(home)}/{JOBS_DIR}"
-        self._directory = f"{jobs}/{job_id}"
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        self._lock = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+        self.directory = f"{jobs}/{job_id}"
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        self._lock = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         clear_away(jobs, keep=KEPT_JOBS)
 
     def open(self, process: "ProcessSpec") -> "ProcessLog":
         """Begin the log of a process."""
-        return ProcessLog(f"{self._directory}/{log_name(process.name)}")
+        return ProcessLog(f"{self.directory}/{log_name(process.name)}")
 
 
 class ProcessLog:
@@ -76,7 +76,7 @@ def clear_away(jobs: str, *, keep: int) -> None:
     try:
         old = [f"{jobs}/{name}" for name in sorted(os.listdir(jobs))[:-keep]]
         for directory in old:
-            if not _is_running(directory):
+            if not is_running(directory):
                 _remove(directory)
     except OSError:
         return
@@ -88,7 +88,8 @@ def _remove(directory: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _is_running(directory: str) -> bool:
+def is_running(directory: str | os.PathLike[str]) -> bool:
+    """Whether a part of the job that has this directory runs on this machine."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -29,13 +29,27 @@ PORTS_TRIED = 16
 def main() -> int:
     """Run this node's part of a job; 0 whatever the processes' exit codes are."""
     link = Link(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
-    ready = {"port": free_port(), "address": own_address(os.environ)}
+    ready = {"port": free_port(), "address": own_address(os.environ), "gpus": gpus_in_use()}
     link.send_bytes(PREAMBLE + encode(Kind.READY, json.dumps(ready).encode("ascii")))
     spec = receive_spec(link)
     if spec is not None:
         adopt_orphans()
         run(spec, link)
     return 0
+
+
+def has_gpus() -> bool:
+    """Whether this node can say anything of GPUs; the others need not import what it takes."""
+    return any(os.access(f"{directory}/nvidia-smi", os.X_OK) for directory in os.get_exec_path())
+
+
+def gpus_in_use() -> dict[str, object]:
+    """What launcher.gpus.GpusInUse reads."""
+    if not has_gpus():
+        return {}
+    from launcher.runner.gpus import GpuQuestion
+
+    return GpuQuestion(os.path.expanduser("~")).answer()
 
 
 def receive_spec(link: Link) -> "NodeSpec | None":
@@ -85,6 +99,10 @@ def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:
     """A log for each process; none, and a note, where they cannot be written."""
     try:
         logs = JobLogs(os.path.expanduser("~"), spec.job_id)
+        if has_gpus():
+            from launcher.runner.gpus import claim
+
+            claim(logs.directory, spec.gpus)
         return [logs.open(process) for process in spec.processes]
     except OSError as error:
         link.send(Kind.NOTE, f"no logs are kept: {error.filename}: {error.strerror}".encode())

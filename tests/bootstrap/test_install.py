@@ -1,3 +1,4 @@
+import json
 import stat
 from dataclasses import dataclass, field
 from importlib.util import cache_from_source
@@ -5,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.contract import NodeType
 from bootstrap.errors import BootstrapError, CommandError
 from bootstrap.install import install
 from bootstrap.node import place
+from tests.bootstrap.cluster import config_values
 from tests.bootstrap.written import written
 
+USER = config_values()["default_user"]
 SERVICE = "deeplearning-agent.service"
 
 
@@ -26,6 +30,9 @@ class RecordedServices:
 
     def restart(self, unit: str) -> None:
         self._note(f"restart {unit}")
+
+    def enable_linger(self, user: str) -> None:
+        self._note(f"linger {user}")
 
     def _note(self, call: str) -> None:
         if self.broken:
@@ -69,6 +76,18 @@ def test_users_find_the_launchers_byte_code(tmp_path: Path) -> None:
     compiled = Path(cache_from_source(str(module)))
     assert compiled.stat().st_mode & stat.S_IROTH
     assert compiled.parent.stat().st_mode & stat.S_IXOTH
+
+
+@pytest.mark.parametrize(("node_type", "lingers"), [("master", [f"linger {USER}"]), ("worker", [])])
+def test_jobs_of_the_login_user_outlive_its_sessions_on_the_master(
+    tmp_path: Path, node_type: NodeType, lingers: list[str]
+) -> None:
+    config = place(tmp_path, "/etc/deeplearning/node.json")
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps(config_values(node_type)))
+    services = RecordedServices()
+    install(release(tmp_path, "one"), root=tmp_path, services=services)
+    assert services.calls == [*TAKE_OVER, *lingers]
 
 
 def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:

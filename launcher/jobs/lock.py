@@ -1,0 +1,46 @@
+"""Whether a job's launcher lives: it holds a lock on a file in the job's directory, which ends with it."""
+
+import fcntl
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from launcher.jobs.record import Record
+
+LOCK_FILE = "job.lock"
+
+
+def hold(directory: Path) -> None:
+    """Be this job's launcher until this process ends; also keeps the directory from being cleared away."""
+    os_lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(os_lock, fcntl.LOCK_EX)
+    # As launcher.runner.logs does for the processes' logs.
+    fcntl.flock(os.open(directory, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+
+
+def is_held(directory: Path) -> bool:
+    """Whether the job's launcher lives."""
+    try:
+        fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def signal_launcher(directory: Path, record: Record, number: signal.Signals) -> None:
+    """Send a signal to the job's launcher, if it lives, and to no other process that got its number since."""
+    with suppress(ProcessLookupError):
+        launcher = os.pidfd_open(record.pid)
+        try:
+            # Held now, so the launcher lived when its number was looked up.
+            if is_held(directory):
+                signal.pidfd_send_signal(launcher, number)
+        finally:
+            os.close(launcher)

@@ -1,0 +1,71 @@
+"""What a shell hands to the unit of a detached job: a file in memory that nobody else can read.
+
+The shell's variables are in it, secrets among them; so it never touches a disk or a command line.
+"""
+
+import json
+import os
+import resource
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+AGENT_VARIABLE = "SSH_AUTH_SOCK"
+LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """The job as the shell asked for it."""
+
+    job_id: str
+    arguments: list[str]
+    """Of ``launch``."""
+    environment: dict[str, str]
+    cwd: str
+    umask: int
+    limits: dict[str, int]
+    """The shell's soft limits (ulimit)."""
+
+    @classmethod
+    def of_this_process(cls, arguments: Sequence[str], *, job_id: str, cwd: str) -> "Request":
+        """What this process was asked, with all that it has from its shell."""
+        umask = os.umask(0o077)
+        os.umask(umask)
+        return cls(
+            job_id=job_id,
+            arguments=list(arguments),
+            # A forwarded agent is gone with the session: what works now must work later too.
+            environment={name: value for name, value in os.environ.items() if name != AGENT_VARIABLE},
+            cwd=cwd,
+            umask=umask,
+            limits={name: resource.getrlimit(getattr(resource, name))[0] for name in LIMITS},
+        )
+
+    def write(self, path: Path) -> None:
+        """Hand it over. `path` must be below a directory of this user's alone, in memory."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            json.dump(asdict(self), file)
+
+    @classmethod
+    def take(cls, path: Path) -> "Request":
+        """Read it, once."""
+        values = json.loads(path.read_text())
+        path.unlink()
+        return cls(**values)
+
+    def enter(self) -> None:
+        """Make this process one that the shell had started, as far as it matters to a job."""
+        os.environ.clear()
+        os.environ.update(self.environment)
+        os.umask(self.umask)
+        os.chdir(self.cwd)
+        for name, wanted in self.limits.items():
+            number = getattr(resource, name)
+            _, most = resource.getrlimit(number)
+            resource.setrlimit(number, (_least(wanted, most), most))
+
+
+def _least(one: int, other: int) -> int:
+    return min((limit for limit in (one, other) if limit != resource.RLIM_INFINITY), default=resource.RLIM_INFINITY)

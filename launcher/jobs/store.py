@@ -1,0 +1,73 @@
+"""The records of this user's jobs on this machine, each with the state that it really is in."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from launcher.errors import LaunchError, UsageError
+from launcher.jobs.bucket import upload
+from launcher.jobs.journal import jobs_directory
+from launcher.jobs.lock import is_held
+from launcher.jobs.record import Record, State, read_record, write_record
+
+DIED = "its launcher was killed, or its machine restarted"
+
+
+def directory_of(job_id: str) -> Path:
+    """Where a job's record and logs are."""
+    return jobs_directory() / job_id
+
+
+def all_jobs() -> list[Record]:
+    """All jobs that are known, the oldest first."""
+    try:
+        names = sorted(entry.name for entry in jobs_directory().iterdir())
+    except OSError:
+        return []
+    return [record for name in names if (record := current(directory_of(name))) is not None]
+
+
+def current(directory: Path) -> Record | None:
+    """A job's record; one whose launcher died without a word is closed first."""
+    lived = is_held(directory)
+    record = read_record(directory)
+    if record is None or lived or record.state.is_terminal:
+        return record
+    closed = replace(record, state=State.FAILED, reason=DIED)
+    try:
+        write_record(directory, closed)
+    except OSError as error:
+        raise LaunchError(f"{error.filename}: {error.strerror}") from error
+    upload(directory)
+    return closed
+
+
+def find(job_id: str | None) -> Record:
+    """The job of that id; left out: the one that runs, else the latest."""
+    jobs = all_jobs()
+    if not jobs:
+        raise UsageError("there is no job yet")
+    if job_id is None:
+        going = [job for job in jobs if not job.state.is_terminal]
+        return going[0] if len(going) == 1 else jobs[-1]
+    return _named(job_id, jobs)
+
+
+def find_going(job_id: str | None) -> Record:
+    """The job of that id; left out: the only one that runs."""
+    jobs = all_jobs()
+    if job_id is not None:
+        return _named(job_id, jobs)
+    going = [job for job in jobs if not job.state.is_terminal]
+    if not going:
+        raise UsageError("no job is running")
+    if len(going) > 1:
+        raise UsageError(f"JOB must be one of {', '.join(job.id for job in going)}, which run: none given")
+    return going[0]
+
+
+def _named(job_id: str, jobs: list[Record]) -> Record:
+    for job in jobs:
+        if job.id == job_id:
+            return job
+    known = ", ".join(job.id for job in reversed(jobs)) or "(there is no job yet)"
+    raise UsageError(f"JOB must be one of {known}, got {job_id!r}")
