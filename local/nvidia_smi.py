@@ -5,6 +5,7 @@ Nodes of the local AWS with such a type have it as /usr/bin/nvidia-smi.
 
     nvidia-smi -L
     nvidia-smi --query-gpu=index,name,uuid --format=csv[,noheader]
+    nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv[,noheader]    (there never is one)
 
 Only the first GPUs are seen when /run/local-aws/gpus holds a smaller number: the others have fallen off the bus.
 """
@@ -44,6 +45,7 @@ def main(arguments: list[str] | None = None, root: Path = Path("/")) -> int:
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("-L", "--list-gpus", action="store_true")
     asked.add_argument("--query-gpu", metavar="FIELDS", type=lambda text: text.replace(" ", "").split(","))
+    asked.add_argument("--query-compute-apps", metavar="FIELDS", type=lambda text: text.replace(" ", "").split(","))
     parser.add_argument("--format", default="", type=lambda text: text.replace(" ", "").split(","))
     options = parser.parse_args(arguments)
     gpus = read_gpus(root)
@@ -54,8 +56,11 @@ def main(arguments: list[str] | None = None, root: Path = Path("/")) -> int:
         print("\n".join(f"GPU {gpu['index']}: {gpu['name']} (UUID: {gpu['uuid']})" for gpu in gpus))
         return 0
     if "csv" not in options.format:
-        print("error: the simulated nvidia-smi answers --query-gpu with --format=csv only", file=sys.stderr)
+        print("error: the simulated nvidia-smi answers queries with --format=csv only", file=sys.stderr)
         return INVALID
+    if options.query_compute_apps:
+        print("" if "noheader" in options.format else ", ".join(options.query_compute_apps) + "\n", end="")
+        return 0
     for field in options.query_gpu:
         if field not in gpus[0]:
             print(f'Field "{field}" is not a valid field to query.')

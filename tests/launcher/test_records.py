@@ -1,5 +1,6 @@
 """What is kept of a job, and how the verbs tell of it."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from launcher.hosts import Host
+from launcher.jobs import verbs
+from launcher.jobs.journal import Journal
 from launcher.jobs.record import Record, Revision, State, read_record, without_values, write_record
 from launcher.jobs.revision import parse_status
-from launcher.spec import JOBS_DIR
+from launcher.spec import JOBS_DIR, Job
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -127,6 +131,39 @@ def test_a_job_whose_launcher_was_killed_does_not_go_on_for_ever(cluster: Cluste
     assert read_record(directory(cluster, job)) == job
     refused = verb(cluster, "stop", job.id)
     assert (refused.code, refused.reason) == (2, f"launch: job {job.id} has ended already: FAILED")
+
+
+def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs, "STOP_DEADLINE_S", 0.5)
+    monkeypatch.setenv("HOME", str(cluster.directory))
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    with cluster.start("-n", "1", "echo up; sleep 1000") as launcher:
+        read_lines(launcher.stdout, 1)
+        ranks = cluster.ranks()
+        launcher.send_signal(signal.SIGSTOP)
+        assert verbs.main(["stop"]) == 0
+        assert launcher.wait(5) == -signal.SIGKILL
+        wait_until_gone(ranks, seconds=15)
+    job = record(cluster)
+    assert (job.state, job.reason) == (State.CANCELLED, "killed by launch stop")
+
+
+def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    job = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))
+    journal = Journal(job, job_id="j", cwd="/")
+
+    async def attempts() -> None:
+        journal.synced("sha256:d")
+        for host in ("a", "b"):
+            journal.running({host: ["rank-0.log"]})
+
+    journal.begin()
+    asyncio.run(attempts())
+    kept = read_record(tmp_path / JOBS_DIR / "j")
+    assert kept is not None
+    assert (kept.state, kept.restarts, kept.logs) == (State.RUNNING, 1, {"b": ["rank-0.log"]})
+    assert kept.revision.digest == "sha256:d"
 
 
 def test_stop_signals_no_other_process_that_got_the_launchers_number(cluster: Cluster) -> None:

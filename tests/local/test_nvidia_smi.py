@@ -36,6 +36,14 @@ def test_answers_queries_as_csv(root: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.startswith("NVIDIA L4, GPU-")
 
 
+def test_nothing_computes_on_them(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "--query-compute-apps=gpu_uuid,pid"
+    assert nvidia_smi.main([asked, "--format=csv,noheader"], root) == 0
+    assert capsys.readouterr().out == ""
+    assert nvidia_smi.main([asked, "--format=csv"], root) == 0
+    assert capsys.readouterr().out == "gpu_uuid, pid\n"
+
+
 def test_gpu_can_be_lost(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     see(root, 1)
     assert nvidia_smi.main(["--query-gpu=index,count", "--format=csv,noheader"], root) == 0
