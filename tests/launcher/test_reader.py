@@ -1,0 +1,103 @@
+"""Logs as `launch logs` shows them on a node, while they are written and begun anew."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher.runner import logs
+from launcher.runner.logs import ProcessLog
+from launcher.spec import JOBS_DIR
+from tests.launcher.conftest import LAUNCHER
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    directory = tmp_path / JOBS_DIR / "j"
+    directory.mkdir(parents=True)
+    return directory
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-I", "-S", str(LAUNCHER / "reader"), *words]
+
+
+@contextmanager
+def reading(home: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        command(*words), env={"HOME": str(home)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as reader:
+        yield reader
+        reader.kill()
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[None]:
+    """A job that goes on."""
+    fd = os.open(directory, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    yield
+    os.close(fd)
+
+
+def test_a_log_is_followed_where_it_is_begun_anew(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LONGEST_LOG", 10)
+    log = ProcessLog(directory / "rank-0.log")
+    with running(directory):
+        log.write(b"first6")
+        log.write(b"\nsecon\n")
+        with reading(tmp_path, "-f", "j", "rank-0.log") as reader:
+            assert reader.stdout is not None
+            # What was put aside comes first.
+            assert reader.stdout.read(13) == b"first6\nsecon\n"
+            for word in (b"third67890", b"fourth7890"):
+                log.write(word)
+                assert reader.stdout.read(10) == word
+            log.write(b"end")
+            assert reader.stdout.read(3) == b"end"
+    log.close()
+
+
+def test_following_ends_with_the_job(tmp_path: Path, directory: Path) -> None:
+    (directory / "rank-0.log").write_bytes(b"x\n")
+    with running(directory):
+        reader = subprocess.Popen(
+            command("-f", "j", "rank-0.log"), env={"HOME": str(tmp_path)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"x\n"
+        assert reader.poll() is None
+        with (directory / "rank-0.log").open("ab") as file:
+            file.write(b"last words")
+    with reader:
+        # Its input is still open: it is the job's end that ends it.
+        assert reader.stdout.read() == b"last words"
+        assert reader.wait(20) == 0
+
+
+def test_following_ends_when_nobody_reads(tmp_path: Path, directory: Path) -> None:
+    (directory / "rank-0.log").write_bytes(b"x\n")
+    with running(directory), reading(tmp_path, "-f", "j", "rank-0.log") as reader:
+        assert reader.stdin is not None
+        reader.stdin.close()
+        assert reader.wait(10) == 0
+
+
+def test_fails_when_a_log_was_cleared_away(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        command("j", "rank-0.log"),
+        env={"HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == f"launch: {tmp_path}/{JOBS_DIR}/j/rank-0.log is not there (any more)\n".encode()
