@@ -24,6 +24,11 @@ class Channel:
         self.lost: str | None = None
         """Why it takes nothing any more."""
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person watches."""
+        return os.isatty(self._fd)
+
     async def send(self, data: bytes) -> None:
         """Write all of `data`, nothing of another piece in between."""
         view = memoryview(data)

@@ -37,6 +37,8 @@ class Connection:
             raise ValueError("a runner is started with pipes")
         self.host = host
         self.free_port = 0
+        self.is_here = False
+        """Whether it is this machine, reached without ssh."""
         self.address: str | None = None
         """Where the node's sshd took the connection."""
         self.gpus = GpusInUse()
@@ -81,8 +83,12 @@ class Connection:
 
     async def start(self, spec: NodeSpec) -> None:
         """Tell the runner what to run."""
+        await self.send(spec.to_line())
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`, no sign of life in between."""
         try:
-            self._stdin.write(spec.to_line())
+            self._stdin.write(data)
             await self._stdin.drain()
         except ConnectionError as error:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error
@@ -94,6 +100,15 @@ class Connection:
                 yield await self._read_frame()
         except asyncio.IncompleteReadError:
             return
+
+    async def receive(self, kind: Kind) -> bytes:
+        """The payload of the next frame of a kind, passing over others; LaunchError when the runner ends instead."""
+        try:
+            while (frame := await self._read_frame()).kind is not kind:
+                pass
+        except asyncio.IncompleteReadError as error:
+            raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+        return frame.payload
 
     async def _keep_alive(self) -> None:
         """Give signs of life, and end the connection when the runner gives none while it is waited for."""

@@ -24,6 +24,9 @@ SILENCE_S = 20.0
 """Who has said nothing for so long is hung, or the network between is cut: each side then ends its part.
 Four signs of life: a machine under full load may miss some."""
 SIGN_OF_LIFE = b"\n"
+REQUEST = b"sync "
+DATA = b"data "
+"""What lines about files begin with; see launcher.sync.messages."""
 
 
 class Kind(enum.IntEnum):
@@ -40,6 +43,8 @@ class Kind(enum.IntEnum):
     """Empty: the runner is there."""
     NOTE = 5
     """A line for the user about the node."""
+    SYNC = 8
+    """The answer to a request about files (launcher.sync.messages)."""
 
 
 class Frame:

@@ -1,15 +1,16 @@
 """One attempt at a job, on nodes that have answered, to its last process.
 
-The first failing process, a lost or leaving node or a signal ends the processes everywhere; the
-attempt is over when every runner is.
+All nodes have the files that are asked for before anything starts. The first failing process, a lost or leaving
+node or a signal ends the processes everywhere; the attempt is over when every runner is.
 """
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from launcher.addresses import own_address_towards
 from launcher.connection import Connection
@@ -29,11 +30,18 @@ LINGER_S = 5.0
 """How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
 READER_CHECK_S = 1.0
 
-OnStart = Callable[[Mapping[str, Sequence[str]]], None]
-"""Told of the names of each host's logs when the processes are about to start."""
-
 OUTPUT_LOST = 128 + signal.SIGPIPE
 """Exit code of a job whose output nobody takes any more."""
+
+
+class Observer(Protocol):
+    """Whoever keeps the job's record (launcher.jobs.journal)."""
+
+    def synced(self, digest: str) -> None:
+        """The nodes have the files with this digest."""
+
+    def running(self, logs: Mapping[str, Sequence[str]]) -> None:
+        """The processes are about to start, or to start again; `logs` names each host's logs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +53,7 @@ class Attempt:
     """How often the job was started again."""
     cwd: str
     streams: Streams
-    on_start: OnStart
+    observer: Observer
 
 
 async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Attempt) -> Failure | None:
@@ -55,6 +63,7 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
         if not (job.force or attempt.restart):
             check_gpus(job, [one.gpus for one in connections])
         addresses = peer_addresses(connections)
+        cwd = await bring_files(job, connections, addresses, attempt)
         async with rendezvous(engine, job, towards=addresses[0]) as place:
             site = Site(
                 job_id=attempt.job_id,
@@ -64,8 +73,8 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
                 restart=attempt.restart,
                 max_restarts=job.restarts.most,
             )
-            specs = node_specs(engine, job, site, cwd=attempt.cwd)
-            attempt.on_start(
+            specs = node_specs(engine, job, site, cwd=cwd)
+            attempt.observer.running(
                 {
                     str(one.host): [process.log for process in spec.processes]
                     for one, spec in zip(connections, specs, strict=True)
@@ -78,6 +87,22 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
     except BaseException:  # a signal too
         await dismiss(connections)
         raise
+
+
+async def bring_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:
+    """Have the files that the job asks for on every node; returns the directory that its processes start in."""
+    if job.sync is None:
+        return attempt.cwd
+    # Most jobs bring no files, and need not wait for this.
+    from launcher.sync.distribute import sync
+
+    notes = attempt.streams[Kind.STDERR]
+    digest = await sync(
+        connections, addresses, job.sync, source=Path(attempt.cwd), here=connections[0].is_here, notes=notes
+    )
+    if digest is not None:
+        attempt.observer.synced(digest)
+    return job.sync.directory or attempt.cwd
 
 
 @asynccontextmanager

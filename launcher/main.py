@@ -112,9 +112,7 @@ def working_directory() -> str:
 
 async def run_until_signal(job: Job, *, journal: Journal, cwd: str, streams: Streams) -> Failure | None:
     """Run `job`; a signal ends its ranks everywhere and is the job's failure."""
-    running = asyncio.ensure_future(
-        run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, on_start=journal.running)
-    )
+    running = asyncio.ensure_future(run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, observer=journal))
     received: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:

@@ -53,6 +53,7 @@ async def reach(hosts: Sequence[Host], *, local: bool, deadline_s: float = READY
             if host is not here:
                 return await Connection.open(host, ssh_command(host), deadline_s=deadline_s)
             connection = await Connection.open(host, runner_command(), deadline_s=deadline_s)
+            connection.is_here = True
             # Here sshd took another connection: the user's, if any.
             connection.address = None
             return connection

@@ -17,10 +17,10 @@ from launcher.hosts import FORMS, MOST_SLOTS, Host
 from launcher.numbers import whole_number
 from launcher.roster import Roster
 from launcher.spec import GRACE_S, Job, Restarts
+from launcher.sync.options import add_sync_options, sync_request
 
 LAUNCHERS = ("ssh", "local", "mpi")
 ASKED_ENGINES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
-NOT_YET = {"--sync-dst-dir"}
 LOCAL_HOST = "localhost"
 REJOIN_S = 600
 """Time for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
@@ -52,7 +52,7 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--engine", help=f"whose variables: {', '.join(ASKED_ENGINES)} (torch; mxnet with -s)")
     parser.add_argument("--nproc-per-node", metavar="K", help=f"ranks on a node (slots, ${GPU_COUNT_VARIABLE}, 1)")
-    parser.add_argument("--sync-dst-dir", metavar="DIR", help="not supported yet")
+    add_sync_options(parser)
     parser.add_argument(
         "--env",
         action="append",
@@ -75,8 +75,6 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     options = _known_options(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
-    if options.sync_dst_dir is not None:
-        raise UsageError("--sync-dst-dir is not supported yet: put the files on every node first, as with rsync")
     engine = _engine(options)
     local = options.launcher == "local"
     roster = None if local else _roster(options, environ, engine=engine)
@@ -100,6 +98,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_S),
         detach=options.detach,
         force=options.force,
+        sync=sync_request(options),
     )
 
 
@@ -107,7 +106,7 @@ def _known_options(parser: _Parser, arguments: Sequence[str]) -> argparse.Namesp
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         known = {action.option_strings[-1] for action in parser._actions if action.option_strings}
-        raise UsageError(f"unknown option {unknown[0]}, supported: {', '.join(sorted(known - NOT_YET))}")
+        raise UsageError(f"unknown option {unknown[0]}, supported: {', '.join(sorted(known))}")
     return options
 
 

@@ -17,6 +17,10 @@ class Sink(Protocol):
     lost: str | None
     """Why it takes nothing any more."""
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person watches."""
+
     async def send(self, data: bytes) -> None:
         """Write all of `data`, nothing of another piece in between."""
 

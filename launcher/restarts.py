@@ -14,7 +14,7 @@ from launcher.connection import Connection
 from launcher.errors import UnreachableError, UsageError
 from launcher.frames import Kind
 from launcher.hosts import Host
-from launcher.job import Attempt, OnStart, run_attempt
+from launcher.job import Attempt, Observer, run_attempt
 from launcher.node import Failure
 from launcher.nodes import READY_DEADLINE_S, connect, dismiss, reach
 from launcher.output import Streams
@@ -28,9 +28,9 @@ MOST_NAMED = 8
 """Hosts in one line of ours."""
 
 
-async def run_job(job: Job, *, job_id: str, cwd: str, streams: Streams, on_start: OnStart) -> Failure | None:
+async def run_job(job: Job, *, job_id: str, cwd: str, streams: Streams, observer: Observer) -> Failure | None:
     """Run `job` until it succeeds, or fails for good. Cancelling it ends its processes."""
-    attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, on_start=on_start)
+    attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer)
     failure = await _first(job, attempt)
     while failure is not None and not failure.final and attempt.restart < job.restarts.most:
         attempt = replace(attempt, restart=attempt.restart + 1)

@@ -9,6 +9,7 @@ from launcher.hosts import Host
 from launcher.places import JOBS_DIR as JOBS_DIR  # for those who speak of specs too
 from launcher.places import log_name
 from launcher.roster import Roster
+from launcher.sync.request import SyncRequest
 
 GRACE_S = 10.0
 
@@ -58,6 +59,8 @@ class Job:
     """Whether it runs on without the shell that started it."""
     force: bool = False
     """Whether it starts on GPUs that are in use."""
+    sync: SyncRequest | None = None
+    """What is to be on every node before anything starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +100,7 @@ class NodeSpec:
     peer: str
     """Address of another node of the job."""
     cwd: str
-    """Used where it exists; the home directory elsewhere."""
+    """Used where it exists; the home directory elsewhere. A relative one is in the home directory."""
     python: str = PYTORCH_PYTHON
     """Where it exists, its directory comes first in PATH."""
     grace_s: float = GRACE_S

@@ -12,6 +12,7 @@ class LogSink:
 
     def __init__(self, directory: Path) -> None:
         self.lost: str | None = None
+        self.is_terminal = False
         self._log = ProcessLog(str(directory / LOG_FILE))
 
     async def send(self, data: bytes) -> None:

@@ -38,5 +38,6 @@ def check_interfaces(environment: Mapping[str, str], names: Sequence[str], *, pr
 
 
 def working_directory(wanted: str, *, home: str) -> str:
-    """The launcher's directory where this node has it and lets us in, else the home directory."""
-    return wanted if os.path.isdir(wanted) and os.access(wanted, os.X_OK) else home
+    """The directory that is asked for where this node has it and lets us in, else the home directory."""
+    path = os.path.join(home, os.path.expanduser(wanted))
+    return path if os.path.isdir(path) and os.access(path, os.X_OK) else home

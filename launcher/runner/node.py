@@ -6,11 +6,11 @@ import os
 import select
 import sys
 from collections.abc import Mapping
-from types import SimpleNamespace
 
 from launcher.errors import LaunchError
-from launcher.frames import PREAMBLE, SIGN_OF_LIFE, Kind, encode
+from launcher.frames import PREAMBLE, Kind, encode
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
+from launcher.runner.inbox import Inbox
 from launcher.runner.link import Link
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.processes import adopt_orphans
@@ -54,23 +54,19 @@ def gpus_in_use() -> dict[str, object]:
 
 def receive_spec(link: Link) -> "NodeSpec | None":
     """What the launcher wants to be run; None when it is gone instead."""
-    received = b""
+    inbox = Inbox()
     while not link.over:
         timeout = link.keep_alive()
         select.select([link.source], [link.sink] if link.pending else [], [], timeout)
         link.flush()
-        # Empty lines before the spec are signs of life.
-        received = (received + link.receive()).lstrip(SIGN_OF_LIFE)
-        if b"\n" in received:
-            return parse_spec(received)
+        for message in inbox.take(link.receive()):
+            if not isinstance(message, (bytes, dict)):
+                return message
+            # Not before: what it takes is slow to import, and most jobs send no files.
+            from launcher.runner.sync import sync_before_spec
+
+            return sync_before_spec(link, inbox, first=message)
     return None
-
-
-def parse_spec(line: bytes) -> "NodeSpec":
-    """What NodeSpec.to_line wrote, as an object with its fields: dataclasses takes long to import."""
-    values = json.loads(line)
-    values["processes"] = tuple(SimpleNamespace(**process) for process in values["processes"])
-    return SimpleNamespace(**values)  # type: ignore[return-value]
 
 
 def run(spec: "NodeSpec", link: Link) -> None:

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,13 +40,16 @@ def free_port() -> int:
 
 
 @contextmanager
-def sshd_nodes(directory: Path, addresses: list[str], *, authorized: str, port: int) -> Iterator[list[Node]]:
-    """An sshd with a host key of its own on each address."""
+def sshd_nodes(
+    directory: Path, addresses: list[str], *, authorized: str, port: int, homes: Mapping[str, Path] | None = None
+) -> Iterator[list[Node]]:
+    """An sshd with a host key of its own on each address; they share a home directory unless `homes` names others."""
+    homes = homes or dict.fromkeys(addresses, directory)
     (directory / "authorized_keys").write_text(f"{authorized}\n")
     with ExitStack() as stack:
         if os.getuid() == 0:
             stack.enter_context(_privilege_separation_directory())
-        yield [stack.enter_context(_sshd(directory, address, port)) for address in addresses]
+        yield [stack.enter_context(_sshd(directory, address, port, homes[address])) for address in addresses]
 
 
 @contextmanager
@@ -69,7 +72,7 @@ def _privilege_separation_directory() -> Iterator[None]:
 
 
 @contextmanager
-def _sshd(directory: Path, address: str, port: int) -> Iterator[Node]:
+def _sshd(directory: Path, address: str, port: int, home: Path) -> Iterator[Node]:
     key = directory / f"host_key_{address}"
     host_key = make_key(key)
     config = directory / f"sshd_config_{address}"
@@ -78,7 +81,7 @@ def _sshd(directory: Path, address: str, port: int) -> Iterator[Node]:
         f'HostKey "{key}"\n'
         f'AuthorizedKeysFile "{directory}/authorized_keys"\n'
         # Another home, so that the user's own shell start-up files do not run.
-        f'SetEnv "PATH={Path(sys.executable).parent}:/usr/bin:/bin" "HOME={directory}"\n'
+        f'SetEnv "PATH={Path(sys.executable).parent}:/usr/bin:/bin" "HOME={home}"\n'
         "PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n"
     )
     with subprocess.Popen([SSHD, "-D", "-e", "-f", config], stderr=subprocess.PIPE, text=True) as process:

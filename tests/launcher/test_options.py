@@ -6,6 +6,7 @@ from launcher.errors import UsageError
 from launcher.hosts import Host
 from launcher.options import parse_options
 from launcher.spec import Job, Restarts
+from launcher.sync.request import Fetch, SyncRequest
 
 GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
 COUNT = "DEEPLEARNING_WORKERS_COUNT"
@@ -96,6 +97,23 @@ def test_options_after_the_command_are_the_commands(environ: dict[str, str]) -> 
     assert job.command == ("python", "train.py", "--gpus", "-n", "7", "--network", "lenet", "--", "--env")
 
 
+def test_what_is_to_be_copied_first(environ: dict[str, str]) -> None:
+    job = parse("--sync-dst-dir a/b --sync-exclude *.pt --sync-s3 s3://bkt/p data --sync-timeout 60 python x", environ)
+    assert job.sync == SyncRequest(
+        directory="a/b",
+        excludes=("*.pt",),
+        fetches=(Fetch(source="s3://bkt/p", directory="data"),),
+        deadline_s=60,
+    )
+    assert job.command == ("python", "x")
+    assert parse("python x", environ).sync is None
+
+
+def test_fails_when_files_have_no_place(environ: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="--sync-dst-dir must name a directory, got ''"):
+        parse_options(["--sync-dst-dir", "", "x", "y"], environ=environ)
+
+
 def test_two_dashes_end_our_options(environ: dict[str, str]) -> None:
     assert parse("-n 1 -- python x", environ).command == ("python", "x")
 
@@ -130,7 +148,14 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         ("--p3 python x", "unknown option --p3, supported: --"),
         ("--env-worker A:1 x y", "unknown option --env-worker, supported: --"),
         ("-SH x python x", "unknown option -SH, supported: --"),
-        ("--sync-dst-dir /x python x", "--sync-dst-dir is not supported yet: put the files on every node first"),
+        ("--sync-exclude *.pt python x", "--sync-exclude is for --sync-dst-dir, which is not given"),
+        (
+            "--sync-dst-dir d --sync-exclude [z-a] x y",
+            "what is left out must be a pattern as in a .gitignore, got '[z-a]'",
+        ),
+        ("--sync-s3 bucket/data d x y", "--sync-s3 must name s3://BUCKET/PREFIX, got 'bucket/data'"),
+        ("--sync-timeout 5 x y", "--sync-timeout is for --sync-dst-dir and --sync-s3, of which none is given"),
+        ("--sync-dst-dir d --sync-timeout 0 x y", "--sync-timeout must be a whole number of at least 1, got '0'"),
         ("--num python x", "unknown option --num, supported: "),
         ("--launcher sge python x", "--launcher must be one of ssh, local, mpi, got 'sge'"),
         ("--launcher yarn python x", "--launcher must be one of ssh, local, mpi, got 'yarn'"),

@@ -49,7 +49,7 @@ def test_a_log_is_followed_where_it_is_begun_anew(
     tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "LONGEST_LOG", 10)
-    log = ProcessLog(directory / "rank-0.log")
+    log = ProcessLog(str(directory / "rank-0.log"))
     with running(directory):
         log.write(b"first6")
         log.write(b"\nsecon\n")

@@ -10,7 +10,7 @@ import pytest
 
 from launcher.errors import LaunchError
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
-from launcher.runner.node import parse_spec
+from launcher.runner.inbox import parse_spec
 from launcher.runner.route import interface_to
 from launcher.spec import NodeSpec, ProcessSpec
 

@@ -1,0 +1,58 @@
+"""A file that arrives: written beside its place under another name, checked, and put into place in one step."""
+
+import hashlib
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from launcher.errors import LaunchError
+from launcher.sync.manifest import Entry
+from launcher.sync.stream import new_digest
+
+
+class Arrival:
+    """One file, from its first byte to its place."""
+
+    def __init__(self, directory: Path, entry: Entry) -> None:
+        self._entry = entry
+        self._place = directory / entry.path
+        self._part = part_of(self._place)
+        self._digest = new_digest()
+        # Never through a link that somebody has put there.
+        self._part.unlink(missing_ok=True)
+        self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def write(self, data: bytes) -> None:
+        """Keep the next bytes."""
+        self._digest.update(data)
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError as error:
+            raise LaunchError(f"{self._place}: {error.strerror}") from error
+
+    def finish(self, digest: bytes) -> None:
+        """Put the file into its place, with its mode and time; LaunchError when it is not what was sent."""
+        if digest != self._digest.digest():
+            raise LaunchError(f"{self._place}: arrived damaged")
+        os.fchmod(self._fd, self._entry.mode)
+        os.utime(self._fd, ns=(self._entry.mtime_ns, self._entry.mtime_ns))
+        os.close(self._fd)
+        self._fd = -1
+        self._part.replace(self._place)
+
+    def drop(self) -> None:
+        """Leave nothing of it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            with suppress(OSError):
+                self._part.unlink()
+
+
+def part_of(place: Path) -> Path:
+    """Where a file is before it is complete: always the same on one node, so that none is left for ever."""
+    name = hashlib.sha256(f"{socket.gethostname()}:{place.name}".encode(errors="surrogateescape")).hexdigest()[:16]
+    return place.with_name(f".launch-part-{name}")

@@ -1,0 +1,65 @@
+"""One sync's own certificate: nodes that pass files on to each other know each other by it, and nobody else.
+
+All of them get its private key over their connections to the launcher. It is used once and kept in no file.
+See docs/decisions/014.
+"""
+
+import os
+import ssl
+import subprocess
+
+from launcher.errors import LaunchError
+
+OPENSSL = (
+    *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+    *("-subj", "/CN=deeplearning-sync", "-days", "2", "-keyout", "-"),
+)
+DEADLINE_S = 10.0
+NO_CHECK_TIME = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME: a node's clock may be wrong, and the key is new whatever it says."""
+
+
+def new_identity() -> str:
+    """A private key and the certificate that it has signed, as PEM."""
+    # Whatever a site's openssl.cnf asks for has no part in this.
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "OPENSSL_CONF": os.devnull}
+    try:
+        done = subprocess.run(
+            OPENSSL, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=DEADLINE_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(f"openssl: no key within {DEADLINE_S:g} s") from error
+    except OSError as error:
+        raise LaunchError(f"cannot run openssl, by which the nodes know each other: {error.strerror}") from error
+    if done.returncode:
+        raise LaunchError(f"openssl: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout.decode("ascii")
+
+
+def server_context(identity: str) -> ssl.SSLContext:
+    """For the node that takes the connection."""
+    context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
+    context.num_tickets = 0  # who only sends would never read them, and would reset the connection at its end
+    return context
+
+
+def client_context(identity: str) -> ssl.SSLContext:
+    """For the node that makes it."""
+    return _context(ssl.PROTOCOL_TLS_CLIENT, identity)
+
+
+def _context(protocol: "ssl._SSLMethod", identity: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # whoever has the key is one of us, under whatever name
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags = ssl.VerifyFlags(context.verify_flags | NO_CHECK_TIME)
+    context.load_verify_locations(cadata=identity[identity.index("-----BEGIN CERTIFICATE") :])
+    # It takes a path, and a private key must not get onto a disk.
+    file = os.memfd_create("identity", os.MFD_CLOEXEC)
+    try:
+        os.write(file, identity.encode("ascii"))
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    finally:
+        os.close(file)
+    return context

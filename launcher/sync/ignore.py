@@ -1,0 +1,103 @@
+"""What is left out when a directory is sent: patterns as in a .gitignore (gitignore(5)).
+
+Of several that match the last one counts, and ``!`` before a pattern takes back what an earlier one left out,
+except below a directory that is itself left out.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.errors import UsageError
+
+IGNORE_FILE = ".launchignore"
+DEFAULTS = (
+    ".git",
+    ".hg",
+    ".svn",
+    "__pycache__",
+    ".launch-part-*",  # what a node writes before it has all of a file (launcher.runner.arrivals)
+    # For those who send their home directory: keys stay where they are, and so does what the launcher itself writes.
+    "/.ssh",
+    "/.aws",
+    "/.local/state/deeplearning",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    regex: re.Pattern[str]
+    takes_back: bool
+    directories_only: bool
+
+
+class Ignore:
+    """Patterns, in order."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self.patterns = tuple(patterns)
+        self._rules = [rule for pattern in patterns if (rule := _rule(pattern)) is not None]
+
+    def leaves_out(self, path: str, *, is_directory: bool) -> bool:
+        """Whether a path below the source, none of whose parents is left out, is."""
+        for rule in reversed(self._rules):
+            if (is_directory or not rule.directories_only) and rule.regex.fullmatch(path):
+                return not rule.takes_back
+        return False
+
+    def covers(self, path: str, *, is_directory: bool) -> bool:
+        """Whether a path or a directory above it is left out."""
+        parents = [path[:end] for end, character in enumerate(path) if character == "/"]
+        above = any(self.leaves_out(parent, is_directory=True) for parent in parents)
+        return above or self.leaves_out(path, is_directory=is_directory)
+
+
+def read_ignore(source: Path, *, excludes: Sequence[str]) -> Ignore:
+    """The defaults, then the source's own patterns, then those of the command line."""
+    file = source / IGNORE_FILE
+    try:
+        own = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        own = []
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise UsageError(f"cannot read {file}: {reason}") from error
+    return Ignore([*DEFAULTS, *own, *excludes])
+
+
+def _rule(line: str) -> _Rule | None:
+    pattern = line if line.endswith("\\ ") else line.rstrip()
+    if not pattern or pattern.startswith("#"):
+        return None
+    takes_back = pattern.startswith("!")
+    body = pattern.removeprefix("!")
+    directories_only = body.endswith("/")
+    body = body.removesuffix("/")
+    anywhere = "/" not in body
+    try:
+        regex = re.compile(("(?:.*/)?" if anywhere else "") + _regex(body.removeprefix("/")), re.DOTALL)
+    except re.error as error:
+        raise UsageError(f"what is left out must be a pattern as in a .gitignore, got {line!r}") from error
+    return _Rule(regex=regex, takes_back=takes_back, directories_only=directories_only)
+
+
+TOKEN = re.compile(r"^\*\*/|/\*\*/|/\*\*$|\*+|\?|\\.|\[[!^]?\]?[^]]*\]|.", re.DOTALL)
+
+
+def _regex(body: str) -> str:
+    return "".join(_translate(match[0]) for match in TOKEN.finditer(body))
+
+
+def _translate(token: str) -> str:
+    special = {"**/": "(?:.*/)?", "/**/": "/(?:.*/)?", "/**": "/.*", "?": "[^/]"}
+    if token in special:
+        return special[token]
+    if set(token) == {"*"}:
+        return "[^/]*"
+    if len(token) > 2 and token[0] == "[":
+        inside = token[1:-1]
+        negated = inside[:1] in ("!", "^")
+        characters = inside[negated:].replace("\\", "\\\\").replace("[", "\\[")
+        return f"(?!/)[{'^' if negated else ''}{characters}]"
+    return re.escape(token[1:] if len(token) == 2 and token[0] == "\\" else token)

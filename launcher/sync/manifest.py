@@ -1,0 +1,131 @@
+"""What a directory holds: path, kind, permissions, size and time of each entry, and not what is in the files.
+
+A file counts as unchanged while its size and its time of change are, as rsync judges it too: so a second sync
+reads no file.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import stat
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.errors import LaunchError
+from launcher.sync.ignore import Ignore
+
+FILE, DIRECTORY, LINK = "f", "d", "l"
+SECOND_NS = 10**9
+
+
+class Entry(NamedTuple):
+    """One file, directory or symbolic link."""
+
+    path: str
+    """Below the directory."""
+    kind: str
+    mode: int = 0
+    """Permission bits; a directory's owner may always write to it, as whoever sends files must."""
+    size: int = 0
+    mtime_ns: int = 0
+    target: str = ""
+    """Of a link."""
+
+
+class Manifest:
+    """The entries of a directory, each after the directory that it is in."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = tuple(entries)
+
+    @property
+    def files(self) -> Iterator[tuple[int, Entry]]:
+        """The files with their numbers, which are the same on all machines."""
+        return ((number, entry) for number, entry in enumerate(self.entries) if entry.kind == FILE)
+
+    def size_of(self, numbers: set[int]) -> int:
+        """Bytes of some of the files."""
+        return sum(self.entries[number].size for number in numbers)
+
+    def pack(self) -> str:
+        """All of it as one word."""
+        return base64.b64encode(zlib.compress(self._text(), level=1)).decode("ascii")
+
+    @classmethod
+    def unpack(cls, packed: str) -> "Manifest":
+        """The manifest that `pack` wrote."""
+        rows = json.loads(zlib.decompress(base64.b64decode(packed)))
+        return cls([Entry(*row) for row in rows])
+
+    @property
+    def digest(self) -> str:
+        """Names this state of the directory."""
+        return hashlib.blake2b(self._text(), digest_size=8).hexdigest()
+
+    def _text(self) -> bytes:
+        return json.dumps(self.entries, separators=(",", ":")).encode("ascii")
+
+
+def scan(source: Path, *, ignore: Ignore, without: Path | None = None) -> Manifest:
+    """What is in `source`, links as links; not what `ignore` leaves out, nor the directory `without`.
+
+    Sockets, devices and pipes are no data and are passed over.
+    """
+    entries: list[Entry] = []
+    above = [""]
+    while above:
+        parent = above.pop()
+        for item in _children(source / parent):
+            path = f"{parent}{item.name}"
+            is_directory = item.is_dir(follow_symlinks=False)
+            if ignore.leaves_out(path, is_directory=is_directory) or source / path == without:
+                continue
+            entry = _entry(item, path)
+            if entry is not None:
+                entries.append(entry)
+                above += [f"{path}/"] * is_directory
+    return Manifest(sorted(entries))
+
+
+def _children(directory: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as items:
+            return list(items)
+    except FileNotFoundError:
+        return []  # gone since its parent was read
+    except OSError as error:
+        raise LaunchError(f"cannot read {directory}: {error.strerror}") from error
+
+
+def _entry(item: os.DirEntry[str], path: str) -> Entry | None:
+    try:
+        found = item.stat(follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return Entry(path, LINK, target=link_target(item.path))
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(path, DIRECTORY, stat.S_IMODE(found.st_mode) & 0o777 | stat.S_IRWXU)
+    if stat.S_ISREG(found.st_mode):
+        return Entry(path, FILE, stat.S_IMODE(found.st_mode) & 0o777, found.st_size, found.st_mtime_ns)
+    return None
+
+
+def link_target(path: "str | Path") -> str:
+    """What a link holds, to the letter."""
+    return os.readlink(path)  # noqa: PTH115  (a Path would rewrite it)
+
+
+def is_unchanged(found: os.stat_result, entry: Entry) -> bool:
+    """Whether what is found is the file that the entry describes.
+
+    Lustre and some others keep whole seconds.
+    """
+    times = (found.st_mtime_ns, entry.mtime_ns)
+    same_time = times[0] == times[1] or (
+        found.st_mtime_ns % SECOND_NS == 0 and found.st_mtime_ns == entry.mtime_ns // SECOND_NS * SECOND_NS
+    )
+    return stat.S_ISREG(found.st_mode) and found.st_size == entry.size and same_time

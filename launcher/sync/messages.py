@@ -1,0 +1,36 @@
+"""What the launcher sends to a runner about files, between the greeting and the spec.
+
+A request is a line, ``sync`` and a JSON object; the runner answers each with one frame (launcher.frames.Kind.SYNC).
+The bytes of files follow the request for them in pieces: a line, ``data`` and their number, and the bytes.
+"""
+
+import json
+import zlib
+from typing import Any, TypeAlias
+
+from launcher.frames import DATA, LONGEST_PAYLOAD, REQUEST
+
+Request: TypeAlias = dict[str, Any]
+Answer: TypeAlias = dict[str, Any]
+MOST_UNPACKED = 64 * LONGEST_PAYLOAD
+
+
+def request_line(operation: str, **values: Any) -> bytes:
+    """A request, for an operation of launcher.runner.sync."""
+    return REQUEST + json.dumps({"operation": operation, **values}).encode("ascii") + b"\n"
+
+
+def data_piece(data: bytes) -> bytes:
+    """A piece of the stream of files."""
+    return DATA + str(len(data)).encode("ascii") + b"\n" + data
+
+
+def pack_answer(answer: Answer) -> bytes:
+    """The payload of a frame."""
+    return zlib.compress(json.dumps(answer).encode("ascii"), level=1)
+
+
+def unpack_answer(payload: bytes) -> Answer:
+    """The answer that `pack_answer` packed."""
+    answer: Answer = json.loads(zlib.decompressobj().decompress(payload, MOST_UNPACKED))
+    return answer

@@ -1,0 +1,79 @@
+"""How far the files are: a bar on a terminal, a line now and then elsewhere."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from launcher.output import Sink
+
+REDRAW_S = 0.2
+LINE_S = 10.0
+WIDTH = 24
+CLEAR = "\r\x1b[K"
+"""See "CSI sequences" in console_codes(4)."""
+
+
+class Progress:
+    """Bytes that the first node has taken; the others are a few MB behind."""
+
+    def __init__(self, total: int, *, nodes: int) -> None:
+        self.sent = 0
+        self._total = total
+        self._nodes = nodes
+        self._began = time.monotonic()
+
+    def advance(self, count: int) -> None:
+        self.sent += count
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._began
+
+    def _text(self) -> str:
+        # The stream is a little longer than the files in it.
+        sent = min(self.sent, self._total)
+        rate = sent / max(self.seconds, 0.001)
+        return (
+            f"{megabytes(sent)} of {megabytes(self._total)} sent to {counted(self._nodes, 'node')}, {megabytes(rate)}/s"
+        )
+
+    def line(self) -> str:
+        """For a log."""
+        return f"launch: {self._text()}\n"
+
+    def bar(self) -> str:
+        """For a terminal; drawn over the one before."""
+        filled = WIDTH * min(self.sent, self._total) // max(self._total, 1)
+        return f"{CLEAR}[{'#' * filled}{'.' * (WIDTH - filled)}] {self._text()}"
+
+
+@asynccontextmanager
+async def shown(progress: Progress, channel: Sink) -> AsyncIterator[None]:
+    """Show the progress until the block ends. A reader that is slow to take it holds up nothing else."""
+    showing = asyncio.create_task(_show(progress, channel))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        with suppress(asyncio.CancelledError):
+            await showing
+        if channel.is_terminal:
+            await channel.send(CLEAR.encode())
+
+
+async def _show(progress: Progress, channel: Sink) -> None:
+    while True:
+        await asyncio.sleep(REDRAW_S if channel.is_terminal else LINE_S)
+        await channel.send((progress.bar() if channel.is_terminal else progress.line()).encode())
+
+
+def megabytes(count: float) -> str:
+    """A size as people read it."""
+    return f"{count / 1e6:.1f} MB"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things as people write it."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,109 @@
+"""Who may connect to a node that waits for files."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.runner import relay
+from launcher.runner.inlet import NeighbourLostError
+from launcher.runner.relay import accept, connect
+from launcher.sync.identity import new_identity
+
+
+@pytest.fixture(scope="module")
+def identity() -> str:
+    return new_identity()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@contextmanager
+def in_background(act: Callable[[], None]) -> Iterator[None]:
+    """Have `act` done by another thread, which has ended when the block has."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def dial(listener: socket.socket, identity: str) -> ssl.SSLSocket:
+    return connect("127.0.0.1", listener.getsockname()[1], name="worker2", identity=identity)
+
+
+def test_nodes_of_one_sync_know_each_other_and_are_not_overheard(identity: str, listener: socket.socket) -> None:
+    got: list[bytes] = []
+
+    def serve() -> None:
+        with accept(listener, identity) as connection:
+            assert connection.version() == "TLSv1.3"
+            got.append(connection.recv(100))
+
+    with in_background(serve), dial(listener, identity) as connection:
+        connection.sendall(b"file")
+    assert got == [b"file"]
+
+
+def test_strangers_are_turned_away_and_hold_nothing_up(identity: str, listener: socket.socket) -> None:
+    """One that says nothing of TLS, one with another sync's key, one with none; then the right one."""
+    got: list[bytes] = []
+
+    def serve() -> None:
+        with accept(listener, identity) as connection:
+            got.append(connection.recv(100))
+
+    keyless = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    keyless.check_hostname, keyless.verify_mode = False, ssl.CERT_NONE
+    with in_background(serve):
+        with socket.create_connection(listener.getsockname()) as plain:
+            plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        with pytest.raises(NeighbourLostError, match=r"worker2 at 127\.0\.0\.1:\d+: "):
+            dial(listener, new_identity())
+        with socket.create_connection(listener.getsockname()) as plain, keyless.wrap_socket(plain) as other:
+            other.settimeout(10)
+            with pytest.raises(ssl.SSLError):
+                other.recv(1)
+        with dial(listener, identity) as connection:
+            connection.sendall(b"file")
+    assert got == [b"file"]
+
+
+def test_nobody_sends_to_a_stranger(identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "CONNECT_DEADLINE_S", 3.0)
+
+    def serve() -> None:
+        with pytest.raises(NeighbourLostError):
+            accept(listener, new_identity())
+
+    with in_background(serve), pytest.raises(NeighbourLostError, match="certificate verify failed"):
+        dial(listener, identity)
+
+
+def test_fails_when_nobody_connects(identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "CONNECT_DEADLINE_S", 0.1)
+    with pytest.raises(NeighbourLostError, match=r"did not connect within 0\.1 s"):
+        accept(listener, identity)
+
+
+def test_fails_when_the_next_node_cannot_be_reached(identity: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(LaunchError, match=f"cannot reach worker2 at 127.0.0.1:{port}: Connection refused"):
+        connect("127.0.0.1", port, name="worker2", identity=identity)
+
+
+def test_fails_when_there_is_no_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/no/such/place")
+    with pytest.raises(LaunchError, match="cannot run openssl, by which the nodes know each other: No such file"):
+        new_identity()

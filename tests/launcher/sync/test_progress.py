@@ -1,0 +1,45 @@
+"""What a person sees while files are sent."""
+
+import asyncio
+import os
+import pty
+
+import pytest
+
+from launcher.channel import Channel
+from launcher.sync import progress
+from launcher.sync.progress import Progress, shown
+
+
+def show(fd: int) -> None:
+    """Half of 400 MB sent to 8 nodes, shown a few times."""
+
+    async def send() -> None:
+        half = Progress(400_000_000, nodes=8)
+        async with shown(half, Channel(fd)):
+            half.advance(200_000_000)
+            await asyncio.sleep(0.1)
+
+    asyncio.run(send())
+
+
+def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "REDRAW_S", 0.01)
+    ours, terminal = pty.openpty()
+    show(terminal)
+    said = os.read(ours, 1 << 16).decode()
+    os.close(terminal)
+    os.close(ours)
+    assert "\r\x1b[K[############............] 200.0 MB of 400.0 MB sent to 8 nodes, " in said
+    assert said.endswith("\r\x1b[K")
+    assert "\n" not in said
+
+
+def test_anything_else_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_S", 0.01)
+    reader, writer = os.pipe()
+    show(writer)
+    first = os.read(reader, 1 << 16).decode().splitlines()[0]
+    os.close(reader)
+    os.close(writer)
+    assert first.startswith("launch: 200.0 MB of 400.0 MB sent to 8 nodes, ")

@@ -1,0 +1,97 @@
+"""Files on their way through a node."""
+
+import io
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.runner.copies import Copy
+from launcher.runner.inlet import NeighbourLostError
+from launcher.runner.relay import Onward, relay
+from launcher.sync.identity import client_context, new_identity, server_context
+from launcher.sync.ignore import Ignore
+from launcher.sync.manifest import Manifest, scan
+from launcher.sync.stream import Kind, Record, SourceStream
+
+NOTHING = Ignore([])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_bytes(b"a" * 3_000_000)
+    (source / "b").write_bytes(b"b")
+    return source
+
+
+def stream_of(source: Path, manifest: Manifest) -> bytes:
+    stream = SourceStream(source, manifest, [number for number, _ in manifest.files])
+    return b"".join(iter(stream.next_block, b""))
+
+
+def copy_of(manifest: Manifest, tmp_path: Path) -> tuple[Copy, set[int]]:
+    copy = Copy(tmp_path / "copy", manifest, ignore=NOTHING, home=tmp_path)
+    return copy, copy.prepare()
+
+
+def contents(tmp_path: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()}
+
+
+def test_what_is_needed_is_kept(source: Path, tmp_path: Path) -> None:
+    manifest = scan(source, ignore=NOTHING)
+    copy, needed = copy_of(manifest, tmp_path)
+    assert needed == {0, 1}
+    relay(io.BytesIO(stream_of(source, manifest)), None, copy=copy, needed={1})
+    assert contents(tmp_path) == {"b": b"b"}
+
+
+def test_fails_when_a_file_arrives_damaged(source: Path, tmp_path: Path) -> None:
+    manifest = scan(source, ignore=NOTHING)
+    copy, needed = copy_of(manifest, tmp_path)
+    damaged = stream_of(source, manifest).replace(b"aaaa", b"aaca", 1)
+    with pytest.raises(LaunchError, match="/copy/a: arrived damaged"):
+        relay(io.BytesIO(damaged), None, copy=copy, needed=needed)
+    assert contents(tmp_path) == {}
+
+
+def test_fails_when_the_node_before_goes_away(source: Path, tmp_path: Path) -> None:
+    manifest = scan(source, ignore=NOTHING)
+    copy, needed = copy_of(manifest, tmp_path)
+    with pytest.raises(NeighbourLostError, match="the node before it sends no more files"):
+        relay(io.BytesIO(stream_of(source, manifest)[:400_000]), None, copy=copy, needed=needed)
+    assert contents(tmp_path) == {}
+
+
+def test_fails_when_the_node_after_goes_away(source: Path, tmp_path: Path) -> None:
+    manifest, identity = scan(source, ignore=NOTHING), new_identity()
+    copy, _ = copy_of(manifest, tmp_path)
+    ours, theirs = socket.socketpair()
+
+    def vanish() -> None:
+        with server_context(identity).wrap_socket(theirs, server_side=True) as after:
+            after.recv(1)
+
+    thread = threading.Thread(target=vanish)
+    thread.start()
+    with client_context(identity).wrap_socket(ours) as connection:
+        onward = Onward(connection, forward={0})
+        with pytest.raises(NeighbourLostError, match="the node after it takes no more files"):
+            relay(io.BytesIO(stream_of(source, manifest)), onward, copy=copy, needed=set())
+    thread.join(10)
+
+
+def test_a_file_that_is_no_longer_what_it_was_is_called_off(source: Path) -> None:
+    manifest = scan(source, ignore=NOTHING)
+    (source / "a").unlink()
+    (source / "a").symlink_to("b")
+    os.utime(source / "b", ns=(5, 5))
+    stream = SourceStream(source, manifest, [0, 1])
+    records = b"".join(iter(stream.next_block, b""))
+    assert stream.changed == ["a", "b"]
+    assert records.endswith(Record(Kind.CALLED_OFF).encode() + Record(Kind.DONE).encode())

@@ -1,0 +1,167 @@
+"""What is not on every node starts nowhere, and the reason says where and why."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.launcher.conftest import ADDRESSES
+from tests.launcher.sync.conftest import Site
+
+FIRST, SECOND, THIRD = ADDRESSES
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[None]:
+    """A file system of 1 MB."""
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], check=True, timeout=10)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(path)], check=True, timeout=10)
+
+
+def fail(site: Site, directory: str = "code", *options: str) -> str:
+    """Launch a job that must not start; its last line."""
+    result = site.run("--sync-dst-dir", directory, *options, "echo started", cwd=site.source)
+    assert (result.code, result.stdout) == (1, b"")
+    assert b"Traceback" not in result.stderr
+    return result.reason
+
+
+def test_fails_when_one_node_cannot_take_the_files_where_launchpy_would_run_on_old_ones(site: Site) -> None:
+    site.write("train.py", "old")
+    assert site.run("--sync-dst-dir", "code", "true", cwd=site.source).code == 0
+    site.write("train.py", "new and longer")
+    place = site.homes[THIRD] / "code"
+    (place / "train.py").unlink()
+    (place / "train.py").mkdir()
+    (place / "train.py/checkpoint").write_text("c")
+    assert fail(site) == (
+        f"launch: nothing started, 1 of 3 nodes: {THIRD}: {place}/train.py: "
+        "is a directory, and a file at the source: Directory not empty"
+    )
+
+
+def test_fails_when_the_destination_is_a_file(site: Site) -> None:
+    for address in (SECOND, THIRD):
+        (site.homes[address] / "code").write_text("")
+    assert fail(site) == "launch: nothing started, 2 of 3 nodes: " + "; ".join(
+        f"{address}: {site.homes[address]}/code: File exists" for address in (SECOND, THIRD)
+    )
+
+
+def test_fails_when_files_cannot_be_written(site: Site) -> None:
+    site.write("a", "a")
+    (site.homes[SECOND] / "code").symlink_to("/proc")
+    reason = fail(site)
+    assert reason.startswith(f"launch: nothing started, 1 of 3 nodes: {SECOND}: {site.homes[SECOND]}/code")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
+def test_fails_when_a_disk_has_no_room(site: Site) -> None:
+    (site.source / "large").write_bytes(bytes(3 << 20))
+    with small_disk(site.homes[THIRD] / "code"):
+        reason = fail(site)
+    place = site.homes[THIRD] / "code"
+    assert reason.startswith(f"launch: nothing started, 1 of 3 nodes: {THIRD}: {place}: No space left: 3145728 bytes")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
+def test_fails_when_a_disk_fills_up_meanwhile(site: Site) -> None:
+    """Inodes here, which the check before does not see; the node in the middle of the chain says why."""
+    for number in range(2000):
+        site.write(f"{number}", "x")
+    place = site.homes[SECOND] / "code"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=100", "tmpfs", str(place)], check=True, timeout=10)
+    try:
+        reason = fail(site)
+    finally:
+        subprocess.run(["umount", str(place)], check=True, timeout=10)
+    assert reason.startswith(f"launch: nothing started, 1 of 3 nodes: {SECOND}: {place}/")
+    assert reason.endswith("No space left on device")
+
+
+def test_fails_when_a_node_dies_while_it_receives(site: Site) -> None:
+    (site.source / "large").write_bytes(os.urandom(1 << 20) * 400)
+    options = ("--sync-dst-dir", "code", "echo started")
+    with site.start(*options, cwd=site.source) as launcher:
+        parts = site.homes[SECOND] / "code"
+        while not list(parts.glob(".launch-part-*")):
+            assert launcher.poll() is None
+            time.sleep(0.01)
+        for pid in runners(site.homes[SECOND]):
+            os.kill(pid, signal.SIGKILL)
+        stdout, stderr = launcher.communicate(timeout=60)
+    assert (launcher.returncode, stdout) == (1, b"")
+    assert stderr.decode().splitlines()[-1].startswith(f"launch: nothing started, 1 of 3 nodes: {SECOND}: connection")
+    assert site.run(*options, cwd=site.source).code == 0
+    assert [[path.name for path in (home / "code").iterdir()] for home in site.homes.values()] == [["large"]] * 3
+
+
+def test_a_launcher_that_is_killed_meanwhile_leaves_no_process(site: Site) -> None:
+    (site.source / "large").write_bytes(os.urandom(1 << 20) * 400)
+    with site.start("--sync-dst-dir", "code", "true", cwd=site.source) as launcher:
+        while not list(site.far[1].glob("code/.launch-part-*")):
+            assert launcher.poll() is None
+            time.sleep(0.01)
+        left = [pid for home in site.homes.values() for pid in runners(home)]
+        launcher.kill()
+    assert left
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in left):
+        assert time.monotonic() < until, "a runner outlived its launcher"
+        time.sleep(0.05)
+
+
+def runners(home: Path) -> list[int]:
+    """The runner processes of a node."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and is_runner(entry, home)]
+
+
+def is_runner(entry: Path, home: Path) -> bool:
+    try:
+        words = (entry / "cmdline").read_bytes().split(b"\0")
+        environment = (entry / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.endswith(b"launcher/runner") for word in words[1:]) and f"HOME={home}".encode() in environment
+
+
+def test_fails_when_the_source_cannot_be_read(site: Site) -> None:
+    (site.source / ".launchignore").write_bytes(b"\xff\xfe")
+    result = site.run("--sync-dst-dir", "code", "true", cwd=site.source)
+    assert (result.code, result.reason) == (2, f"launch: cannot read {site.source}/.launchignore: not a text file")
+
+
+def test_fails_when_the_copy_would_be_above_the_source(site: Site) -> None:
+    result = site.run("--sync-dst-dir", str(site.directory), "true", cwd=site.source)
+    assert result.code == 2
+    assert result.reason.startswith("launch: --sync-dst-dir must not be above the current directory, got '/")
+
+
+def test_fails_when_another_launch_sends_to_the_same_place(site: Site) -> None:
+    (site.source / "large").write_bytes(os.urandom(1 << 20) * 400)
+    with site.start("--sync-dst-dir", "code", "true", cwd=site.source) as first:
+        while not list(site.far[0].glob("code/.launch-part-*")):
+            assert first.poll() is None
+            time.sleep(0.01)
+        reason = fail(site)
+        first.kill()
+    assert f"{SECOND}: {site.homes[SECOND]}/code: another launch is sending files to it" in reason
+
+
+def test_fails_when_not_all_is_there_in_time(site: Site) -> None:
+    site.program("aws", "exec sleep 60")
+    result = site.run("--sync-s3", "s3://bucket/p", "data", "--sync-timeout", "1", "echo started", hosts=[FIRST])
+    assert (result.code, result.stdout) == (1, b"")
+    assert result.reason.startswith("launch: nothing started")
+    assert FIRST in result.reason
+    assert result.reason.endswith("(--sync-timeout)")

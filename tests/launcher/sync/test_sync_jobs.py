@@ -1,0 +1,207 @@
+"""Jobs that bring their files along."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from launcher.sync.manifest import link_target
+from tests.launcher.conftest import ADDRESSES
+from tests.launcher.sync.conftest import Site, tree
+
+SENT = re.compile(rb"launch: (\d+) files?, ([\d.]+) MB, sent to (\d) nodes? in [\d.]+ s\n")
+
+
+def send(site: Site, *options: str, command: str = "true", directory: str = "code") -> "tuple[int, str]":
+    """Launch; exit code and standard error."""
+    result = site.run("--sync-dst-dir", directory, *options, command, cwd=site.source)
+    return result.code, result.stderr.decode()
+
+
+def sent(said: str) -> tuple[int, int] | None:
+    """Files and nodes that the launcher says it has served."""
+    match = SENT.search(said.encode())
+    return (int(match[1]), int(match[3])) if match else None
+
+
+def test_the_command_runs_in_a_copy_of_the_current_directory_on_every_node(site: Site) -> None:
+    site.write("train.py", "print('trained')")
+    site.write("pack age/deep/data.txt", "words")
+    result = site.run("--sync-dst-dir", "my code", "pwd; python train.py", cwd=site.source)
+    assert result.code == 0, result.stderr
+    places = [f"{host} [0] {site.homes[host]}/my code" for host in ADDRESSES]
+    assert result.lines == sorted([*places, *(f"{host} [0] trained" for host in ADDRESSES)])
+    assert SENT.fullmatch(result.stderr)
+    for home in site.homes.values():
+        assert tree(home / "my code") == tree(site.source)
+
+
+def test_what_files_are_like_is_kept(site: Site) -> None:
+    site.write("run.sh", "#!/bin/sh\necho ran", mode=0o755)
+    secret = site.write("secret", "s", mode=0o600)
+    os.utime(secret, ns=(1, 1234567890123456789))
+    (site.source / "empty/below").mkdir(parents=True)
+    (site.source / "link").symlink_to("run.sh")
+    (site.source / "nowhere").symlink_to("/no/such/place/")
+    (site.source / "ünï\udcff\n").write_text("odd name")
+    os.mkfifo(site.source / "pipe")
+    code, said = send(site, command="./link")
+    assert code == 0, said
+    for home in site.homes.values():
+        copy = home / "code"
+        assert {path.name for path in copy.iterdir()} == {path.name for path in site.source.iterdir()} - {"pipe"}
+        assert link_target(copy / "nowhere") == "/no/such/place/"
+        assert (copy / "link").readlink() == Path("run.sh")
+        assert (copy / "empty/below").is_dir()
+        assert [oct((copy / name).stat().st_mode & 0o777) for name in ("run.sh", "secret")] == ["0o755", "0o600"]
+        assert (copy / "secret").stat().st_mtime_ns == 1234567890123456789
+
+
+def test_a_second_sync_sends_only_what_has_changed_and_only_where(site: Site) -> None:
+    for name in "abc":
+        site.write(name, name)
+    assert sent(send(site)[1]) == (3, 3)
+    before = (site.far[0] / "code/a").stat().st_ino
+    assert send(site) == (0, "")
+    site.write("b", "new")
+    assert sent(send(site)[1]) == (1, 3)
+    (site.far[0] / "code/c").unlink()
+    assert sent(send(site)[1]) == (1, 1)
+    assert (site.far[0] / "code/a").stat().st_ino == before
+    assert [tree(home / "code") for home in site.homes.values()] == [{"a": "a", "b": "new", "c": "c"}] * 3
+
+
+def test_nodes_that_lack_different_files_get_each_its_own(site: Site) -> None:
+    for name in "abcd":
+        site.write(name, name * 1000)
+    send(site)
+    for host, lost in zip(ADDRESSES, ("ab", "c", "ad"), strict=True):
+        for name in lost:
+            (site.homes[host] / "code" / name).unlink()
+    assert sent(send(site)[1]) == (4, 3)
+    assert all(tree(home / "code") == tree(site.source) for home in site.homes.values())
+
+
+def test_a_new_mode_is_no_new_file(site: Site) -> None:
+    script = site.write("run", "x")
+    send(site)
+    script.chmod(0o755)
+    assert send(site) == (0, "")
+    assert (site.far[1] / "code/run").stat().st_mode & 0o777 == 0o755
+
+
+def test_what_a_job_has_made_or_changed_stays_when_files_are_gone_at_the_source(site: Site) -> None:
+    site.write("old/module.py", "old")
+    site.write("notes", "as sent")
+    site.write("kept", "k")
+    send(site, command="echo mine >> notes; echo c > old/checkpoint; mkdir runs; touch runs/1")
+    for name in ("old/module.py", "notes"):
+        (site.source / name).unlink()
+    (site.source / "old").rmdir()
+    assert send(site)[0] == 0
+    expected = {"kept": "k", "notes": "as sentmine\n", "old": "", "old/checkpoint": "c\n", "runs": "", "runs/1": ""}
+    assert [tree(home / "code") for home in site.homes.values()] == [expected] * 3
+
+
+def test_what_was_there_before_any_sync_is_not_ours_to_remove(site: Site) -> None:
+    (site.far[0] / "code").mkdir()
+    (site.far[0] / "code/theirs").write_text("t")
+    site.write("a", "a")
+    send(site)
+    site.write("b", "b")
+    send(site)
+    assert tree(site.far[0] / "code") == {"a": "a", "b": "b", "theirs": "t"}
+
+
+def test_files_directories_and_links_may_change_places(site: Site) -> None:
+    site.write("one", "file")
+    site.write("two/below", "b")
+    (site.source / "three").symlink_to("one")
+    send(site)
+    (site.source / "one").unlink()
+    (site.source / "two/below").unlink()
+    (site.source / "two").rmdir()
+    (site.source / "three").unlink()
+    site.write("one/below", "b")
+    (site.source / "two").symlink_to("one")
+    site.write("three", "file")
+    code, said = send(site)
+    assert code == 0, said
+    assert [tree(home / "code") for home in site.homes.values()] == [tree(site.source)] * 3
+
+
+def test_what_is_left_out_is_neither_sent_nor_removed(site: Site) -> None:
+    for name in (".git/config", "src/__pycache__/x.pyc", "src/x.py", "big.pt", "data/1", ".launchignore"):
+        site.write(name, "*.pt\n")
+    send(site)
+    expected = {".launchignore", "data", "data/1", "src", "src/x.py"}
+    assert [set(tree(home / "code")) for home in site.homes.values()] == [expected] * 3
+    site.write("src/x.py", "new")
+    send(site, "--sync-exclude", "data/")
+    assert (site.far[0] / "code/data/1").exists()
+    (site.source / "data/1").unlink()
+    send(site)
+    assert not (site.far[0] / "code/data/1").exists()
+
+
+def test_the_current_directory_itself_may_be_the_destination_on_its_own_node(site: Site) -> None:
+    site.write("a", "a")
+    inode = (site.source / "a").stat().st_ino
+    code, said = send(site, directory=str(site.source), command="pwd")
+    assert (code, said) == (0, "")
+    assert (site.source / "a").stat().st_ino == inode
+
+
+def test_a_destination_within_the_current_directory_is_not_sent_along(site: Site) -> None:
+    home = site.homes[ADDRESSES[0]]
+    (home / "a").write_text("a")
+    for _ in range(2):
+        result = site.run("--sync-dst-dir", "~/copy", "true", cwd=home)
+        assert result.code == 0, result.stderr
+    assert [(path / "copy").is_dir() for path in site.homes.values()] == [True] * 3
+    assert [sorted(tree(path / "copy")) for path in site.homes.values()] == [[".local", ".local/state", "a"]] * 3
+
+
+def test_a_job_on_this_machine_alone_has_its_copy_too(site: Site) -> None:
+    site.write("a", "a")
+    result = site.run("--sync-dst-dir", "code", "cat a", hosts=["127.0.0.1"], cwd=site.source)
+    assert result.lines == ["127.0.0.1 [0] a"]
+
+
+def test_a_large_file_arrives_whole_everywhere(site: Site) -> None:
+    content = os.urandom(1 << 16) * 320
+    (site.source / "large").write_bytes(content)
+    site.write("small", "s")
+    assert sent(send(site)[1]) == (2, 3)
+    assert all((home / "code/large").read_bytes() == content for home in site.homes.values())
+
+
+def test_a_file_that_changes_while_it_is_sent_arrives_as_it_is_in_the_end(site: Site) -> None:
+    path = site.write("growing", "x" * 1000)
+    # The launcher takes its time between looking at the source and sending from it.
+    slow = site.program(
+        "openssl",
+        f'[ -e {site.directory}/once ] || echo end >> {path}; touch {site.directory}/once; exec /usr/bin/openssl "$@"',
+    )
+    assert slow.exists()
+    code, said = send(site)
+    assert code == 0, said
+    assert [(home / "code/growing").read_text() for home in site.far] == ["x" * 1000 + "end\n"] * 2
+
+
+def test_fails_when_a_file_never_stays_as_it_is(site: Site) -> None:
+    path = site.write("log", "x")
+    site.program("openssl", f'echo more >> {path}; exec /usr/bin/openssl "$@"')
+    code, said = send(site, command="touch started")
+    assert code == 1
+    assert said.splitlines()[-1] == f"launch: nothing started: {path} keeps changing, leave it out (--sync-exclude)"
+    assert not list(site.far[0].glob("code/*"))
+    assert send(site, "--sync-exclude", "log")[0] == 0
+
+
+@pytest.mark.parametrize("directory", ["~", "~/"])
+def test_home_is_the_nodes_own(site: Site, directory: str) -> None:
+    site.write("a", "a")
+    result = site.run("--sync-dst-dir", directory, "pwd", cwd=site.source)
+    assert result.lines == [f"{host} [0] {site.homes[host]}" for host in ADDRESSES]
