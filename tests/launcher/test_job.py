@@ -160,13 +160,13 @@ def test_the_launcher_has_one_thread(cluster: Cluster) -> None:
 
 def test_fails_when_the_command_line_is_wrong(cluster: Cluster) -> None:
     result = subprocess.run(
-        [sys.executable, str(Path(__file__).parents[2] / "launcher"), "--sync-dst-dir", "/x", "python"],
+        [sys.executable, str(Path(__file__).parents[2] / "launcher"), "--engine", "caffe", "python"],
         env=cluster.environment | {"DEEPLEARNING_WORKERS_PATH": os.devnull},
         capture_output=True,
         timeout=30,
     )
     assert result.returncode == 2
-    assert result.stderr.startswith(b"launch: --sync-dst-dir is not supported yet: ")
+    assert result.stderr.startswith(b"launch: --engine must be one of ")
     assert result.stderr.count(b"\n") == 1
 
 

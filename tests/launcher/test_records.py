@@ -134,10 +134,10 @@ def test_a_job_whose_launcher_was_killed_does_not_go_on_for_ever(cluster: Cluste
 
 
 def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs, "STOP_DEADLINE_S", 0.5)
+    monkeypatch.setattr(verbs, "AFTER_GRACE_S", 0.0)
     monkeypatch.setenv("HOME", str(cluster.directory))
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    with cluster.start("-n", "1", "echo up; sleep 1000") as launcher:
+    with cluster.start("-n", "1", "--grace", "1", "echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 1)
         ranks = cluster.ranks()
         launcher.send_signal(signal.SIGSTOP)

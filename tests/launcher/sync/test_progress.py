@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pty
+import select
 
 import pytest
 
@@ -27,7 +28,9 @@ def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(monkeypatch: pytest.Monke
     monkeypatch.setattr(progress, "REDRAW_S", 0.01)
     ours, terminal = pty.openpty()
     show(terminal)
-    said = os.read(ours, 1 << 16).decode()
+    said = ""
+    while select.select([ours], [], [], 0.5)[0]:
+        said += os.read(ours, 1 << 16).decode()
     os.close(terminal)
     os.close(ours)
     assert "\r\x1b[K[############............] 200.0 MB of 400.0 MB sent to 8 nodes, " in said

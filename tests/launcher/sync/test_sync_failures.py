@@ -132,7 +132,7 @@ def is_runner(entry: Path, home: Path) -> bool:
         environment = (entry / "environ").read_bytes().split(b"\0")
     except OSError:
         return False
-    return any(word.endswith(b"launcher/runner") for word in words[1:]) and f"HOME={home}".encode() in environment
+    return any(b"launcher/runner/" in word for word in words[1:]) and f"HOME={home}".encode() in environment
 
 
 def test_fails_when_the_source_cannot_be_read(site: Site) -> None:
