@@ -75,13 +75,14 @@ def scan(source: Path, *, ignore: Ignore, without: Path | None = None) -> Manife
     Sockets, devices and pipes are no data and are passed over.
     """
     entries: list[Entry] = []
+    left_out = str(without.relative_to(source)) if without else None
     above = [""]
     while above:
         parent = above.pop()
         for item in _children(source / parent):
             path = f"{parent}{item.name}"
             is_directory = item.is_dir(follow_symlinks=False)
-            if ignore.leaves_out(path, is_directory=is_directory) or source / path == without:
+            if path == left_out or ignore.leaves_out(path, is_directory=is_directory):
                 continue
             entry = _entry(item, path)
             if entry is not None:
@@ -120,12 +121,14 @@ def link_target(path: "str | Path") -> str:
 
 
 def is_unchanged(found: os.stat_result, entry: Entry) -> bool:
-    """Whether what is found is the file that the entry describes.
-
-    Lustre and some others keep whole seconds.
-    """
-    times = (found.st_mtime_ns, entry.mtime_ns)
-    same_time = times[0] == times[1] or (
-        found.st_mtime_ns % SECOND_NS == 0 and found.st_mtime_ns == entry.mtime_ns // SECOND_NS * SECOND_NS
+    """Whether what is found is the file that the entry describes."""
+    return (
+        stat.S_ISREG(found.st_mode)
+        and found.st_size == entry.size
+        and (found.st_mtime_ns == entry.mtime_ns or _is_same_second(found.st_mtime_ns, entry.mtime_ns))
     )
-    return stat.S_ISREG(found.st_mode) and found.st_size == entry.size and same_time
+
+
+def _is_same_second(kept: int, given: int) -> bool:
+    """Whether a file system that keeps whole seconds, as Lustre does, has kept `given`."""
+    return kept % SECOND_NS == 0 and kept == given // SECOND_NS * SECOND_NS

@@ -24,13 +24,19 @@ def show(fd: int) -> None:
     asyncio.run(send())
 
 
+def all_of(terminal: int) -> bytes:
+    """What is there to be read, which a terminal hands out in pieces."""
+    said = b""
+    while select.select([terminal], [], [], 0)[0]:
+        said += os.read(terminal, 1 << 16)
+    return said
+
+
 def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "REDRAW_S", 0.01)
     ours, terminal = pty.openpty()
     show(terminal)
-    said = ""
-    while select.select([ours], [], [], 0.5)[0]:
-        said += os.read(ours, 1 << 16).decode()
+    said = all_of(ours).decode()
     os.close(terminal)
     os.close(ours)
     assert "\r\x1b[K[############............] 200.0 MB of 400.0 MB sent to 8 nodes, " in said

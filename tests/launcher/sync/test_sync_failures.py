@@ -6,11 +6,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES
+from tests.launcher.conftest import ADDRESSES, wait_until_gone
 from tests.launcher.sync.conftest import Site
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -90,35 +91,53 @@ def test_fails_when_a_disk_fills_up_meanwhile(site: Site) -> None:
 
 
 def test_fails_when_a_node_dies_while_it_receives(site: Site) -> None:
-    (site.source / "large").write_bytes(os.urandom(1 << 20) * 400)
+    (site.source / "large").write_bytes(os.urandom(1 << 20) * 200)
     options = ("--sync-dst-dir", "code", "echo started")
     with site.start(*options, cwd=site.source) as launcher:
-        parts = site.homes[SECOND] / "code"
-        while not list(parts.glob(".launch-part-*")):
-            assert launcher.poll() is None
-            time.sleep(0.01)
+        wait_for_part(site.homes[SECOND], launcher)
         for pid in runners(site.homes[SECOND]):
             os.kill(pid, signal.SIGKILL)
         stdout, stderr = launcher.communicate(timeout=60)
     assert (launcher.returncode, stdout) == (1, b"")
     assert stderr.decode().splitlines()[-1].startswith(f"launch: nothing started, 1 of 3 nodes: {SECOND}: connection")
+    site.write("large", "small")
     assert site.run(*options, cwd=site.source).code == 0
     assert [[path.name for path in (home / "code").iterdir()] for home in site.homes.values()] == [["large"]] * 3
 
 
+def test_fails_when_a_node_hangs_while_it_receives(site: Site, impatient: Path) -> None:
+    (site.source / "large").write_bytes(os.urandom(1 << 20) * 200)
+    hasty = replace(site, launcher=impatient)
+    with hasty.start("--sync-dst-dir", "code", "echo started", cwd=site.source) as launcher:
+        wait_for_part(site.homes[SECOND], launcher)
+        frozen = runners(site.homes[SECOND])
+        try:
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+            stdout, stderr = launcher.communicate(timeout=60)
+        finally:
+            for pid in frozen:
+                os.kill(pid, signal.SIGCONT)
+    assert (launcher.returncode, stdout) == (1, b"")
+    assert stderr.decode().splitlines()[-1] == f"launch: nothing started, 1 of 3 nodes: {SECOND}: silent for 2 s"
+    wait_until_gone(frozen, seconds=30)
+
+
+def wait_for_part(home: Path, launcher: "subprocess.Popen[bytes]") -> None:
+    """Return when a node has begun to write a file."""
+    while not list(home.glob("code/.launch-part-*")):
+        assert launcher.poll() is None
+        time.sleep(0.01)
+
+
 def test_a_launcher_that_is_killed_meanwhile_leaves_no_process(site: Site) -> None:
-    (site.source / "large").write_bytes(os.urandom(1 << 20) * 400)
+    (site.source / "large").write_bytes(os.urandom(1 << 20) * 200)
     with site.start("--sync-dst-dir", "code", "true", cwd=site.source) as launcher:
-        while not list(site.far[1].glob("code/.launch-part-*")):
-            assert launcher.poll() is None
-            time.sleep(0.01)
+        wait_for_part(site.homes[THIRD], launcher)
         left = [pid for home in site.homes.values() for pid in runners(home)]
         launcher.kill()
     assert left
-    until = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}").exists() for pid in left):
-        assert time.monotonic() < until, "a runner outlived its launcher"
-        time.sleep(0.05)
+    wait_until_gone(left, seconds=30)
 
 
 def runners(home: Path) -> list[int]:
@@ -148,11 +167,9 @@ def test_fails_when_the_copy_would_be_above_the_source(site: Site) -> None:
 
 
 def test_fails_when_another_launch_sends_to_the_same_place(site: Site) -> None:
-    (site.source / "large").write_bytes(os.urandom(1 << 20) * 400)
+    (site.source / "large").write_bytes(os.urandom(1 << 20) * 200)
     with site.start("--sync-dst-dir", "code", "true", cwd=site.source) as first:
-        while not list(site.far[0].glob("code/.launch-part-*")):
-            assert first.poll() is None
-            time.sleep(0.01)
+        wait_for_part(site.homes[SECOND], first)
         reason = fail(site)
         first.kill()
     assert f"{SECOND}: {site.homes[SECOND]}/code: another launch is sending files to it" in reason
