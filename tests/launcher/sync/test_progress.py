@@ -27,7 +27,7 @@ def show(fd: int) -> None:
 def all_of(terminal: int) -> bytes:
     """What is there to be read, which a terminal hands out in pieces."""
     said = b""
-    while select.select([terminal], [], [], 0)[0]:
+    while select.select([terminal], [], [], 1)[0]:
         said += os.read(terminal, 1 << 16)
     return said
 
