@@ -1,5 +1,6 @@
 """Which key opens a node to a job."""
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -62,3 +63,9 @@ def test_connections_within_the_cluster_take_of_opensshs_key_exchanges_all_but_t
 def test_a_host_outside_of_the_cluster_gets_opensshs_own_choice() -> None:
     command = ssh.client_command(Host(name="gpu-box"))
     assert key_exchanges(*command[command.index("-o") :]) == key_exchanges()
+
+
+@pytest.mark.parametrize("host", ["deeplearning-worker2", "gpu-box"])
+def test_open_mpi_which_knows_no_quotes_can_take_the_command(key: Path, host: str) -> None:
+    command = ssh.client_command(Host(name=host))
+    assert shlex.join(command) == " ".join(command)
