@@ -31,6 +31,7 @@ OPTIONS: Final[dict[Wish, tuple[str, ...]]] = {
 }
 AGAIN: Final = "launch: restart "
 """The beginning of what the launcher says when a job starts again."""
+ALONE: Final = f"; not restarted on 1 of at least {FEWEST} nodes; "
 NODE_LOST: Final = 1
 SESSION_LOST: Final = 255
 """Ssh's own exit code: the user's session was on the node that was struck."""
@@ -106,7 +107,9 @@ def judge(told: Told, one: Round, *, strike: Strike, whole_s: float) -> list[str
         least = min(FEWEST, asked) if one.wish == "fewer" else asked
         wrong += [] if world >= least else [f"it ended on {world} nodes, {least} were asked for"]
         return wrong + _late(told, one, strike=strike, whole_s=whole_s)
-    if one.wish != "end":
+    # A launcher that is cut off from all others for longer than it was to wait has nowhere to start again.
+    alone = strike.slot == 1 and any(ALONE in line for line in text)
+    if one.wish != "end" and not alone:
         return [f"it ended with {told.code}, and should have started again"]
     wrong = [] if told.code in (NODE_LOST, LOST) else [f"it ended with {told.code}, neither {NODE_LOST} nor {LOST}"]
     limit_s = ANSWER_S + (whole_s if strike.slot == 1 else 0.0)

@@ -76,5 +76,8 @@ def test_whatever_else_a_job_does_is_wrong(said: Told, wish: str, wrong: str) ->
 def test_of_a_job_whose_launcher_was_struck_only_what_it_can_know_is_asked() -> None:
     assert verdict(told(code=None, ended_s=None), "end", slot=1, kind="kill") == []
     assert verdict(told(code=255), "fewer", slot=1, kind="partition") == []
+    alone = told(["launch: w2: lost: silent for 20 s; not restarted on 1 of at least 2 nodes; w2: no answer"], code=1)
+    assert verdict(alone, "fewer", slot=1, kind="partition") == []
+    assert verdict(alone, "fewer", slot=2, kind="partition") != []
     assert verdict(told(ranks(3, done=0), code=1), "fewer", slot=1, kind="freeze") != []
     assert verdict(told(code=None, ended_s=None), "end", slot=1, kind="freeze") == ["it never ended"]
