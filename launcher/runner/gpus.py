@@ -68,8 +68,10 @@ def _rows(asked: "subprocess.Popen[str] | None", *, columns: int) -> list[list[s
 
 def claim(directory: str, gpus: list[str] | None) -> None:
     """Say in a job's directory which GPUs it takes: its processes may be a while on their way to them."""
+    fresh = Path(directory, f".{CLAIM_FILE}")
     with suppress(OSError):
-        Path(directory, CLAIM_FILE).write_text(json.dumps(gpus))
+        fresh.write_text(json.dumps(gpus))
+        fresh.replace(Path(directory, CLAIM_FILE))
 
 
 def claims(jobs: Path) -> dict[str, list[str] | None]:

@@ -42,11 +42,13 @@ def test_services_are_commanded(tmp_path: Path, ran: list[list[str]]) -> None:
     machine.reload_units()
     machine.enable("a.service")
     machine.restart("a.service")
+    machine.enable_linger("ubuntu")
     assert ran == [
         ["systemctl", "set-environment", "A=1", "B=two words"],
         ["systemctl", "daemon-reload"],
         ["systemctl", "enable", "--now", "a.service"],
         ["systemctl", "restart", "a.service"],
+        ["loginctl", "enable-linger", "ubuntu"],
     ]
 
 

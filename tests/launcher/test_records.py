@@ -1,6 +1,5 @@
 """What is kept of a job, and how the verbs tell of it."""
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -10,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.hosts import Host
 from launcher.jobs import verbs
-from launcher.jobs.journal import Journal
-from launcher.jobs.record import Record, Revision, State, read_record, without_values, write_record
-from launcher.jobs.revision import parse_status
-from launcher.spec import JOBS_DIR, Job
+from launcher.jobs.record import Record, Revision, State, read_record, write_record
+from launcher.spec import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -148,24 +144,6 @@ def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.
     assert (job.state, job.reason) == (State.CANCELLED, "killed by launch stop")
 
 
-def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    job = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))
-    journal = Journal(job, job_id="j", cwd="/")
-
-    async def attempts() -> None:
-        journal.synced("sha256:d")
-        for host in ("a", "b"):
-            journal.running({host: ["rank-0.log"]})
-
-    journal.begin()
-    asyncio.run(attempts())
-    kept = read_record(tmp_path / JOBS_DIR / "j")
-    assert kept is not None
-    assert (kept.state, kept.restarts, kept.logs) == (State.RUNNING, 1, {"b": ["rank-0.log"]})
-    assert kept.revision.digest == "sha256:d"
-
-
 def test_stop_signals_no_other_process_that_got_the_launchers_number(cluster: Cluster) -> None:
     with subprocess.Popen(["sleep", "1000"]) as bystander:
         job = replace(RECORD, pid=bystander.pid)
@@ -273,44 +251,3 @@ def test_logs_are_followed_until_the_job_ends(cluster: Cluster, rank: str) -> No
             assert reader.stdout.readline() == b"after\n"
             verb(cluster, "stop")
             assert reader.wait(20) == 0
-
-
-# ---- without a cluster ----
-
-
-def test_a_record_is_read_as_it_was_written_and_by_older_releases(tmp_path: Path) -> None:
-    job = replace(RECORD, logs={"one": ["rank-0.log"]}, revision=Revision(commit="c", dirty=True))
-    write_record(tmp_path, job)
-    assert read_record(tmp_path) == job
-    path = tmp_path / "job.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "of the future": 1}))
-    assert read_record(tmp_path) == job
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"state": "ODD"}', "null"])
-def test_what_is_no_record_is_passed_over(tmp_path: Path, text: str) -> None:
-    (tmp_path / "job.json").write_text(text)
-    assert read_record(tmp_path) is None
-
-
-@pytest.mark.parametrize(
-    ("command", "kept"),
-    [
-        (("env", "A=secret", "B=s", "python", "x", "lr=1"), ("env", "A=...", "B=...", "python", "x", "lr=1")),
-        (("python", "A=1"), ("python", "A=1")),
-        (("env", "A=secret"), ("env", "A=...")),
-        (("/bin/bash", "-c", "A=secret B='s e' python x C=1"), ("/bin/bash", "-c", "A=... B=... python x C=1")),
-        (("/bin/bash", "-c", 'export A="s \\" e"; python'), ("/bin/bash", "-c", "export A=...; python")),
-        (("/bin/bash", "-c", "python --a=b"), ("/bin/bash", "-c", "python --a=b")),
-    ],
-)
-def test_values_of_variables_are_not_kept(command: tuple[str, ...], kept: tuple[str, ...]) -> None:
-    assert without_values(command) == kept
-
-
-def test_revision_of_a_checkout() -> None:
-    head = "# branch.oid abc\n# branch.head main\n"
-    assert parse_status(head) == Revision(commit="abc", dirty=False)
-    assert parse_status(head + "1 .M N... 100644 100644 100644 a b x.py\n") == Revision(commit="abc", dirty=True)
-    assert parse_status("# branch.oid (initial)\n# branch.head main\n") == Revision()
