@@ -5,6 +5,7 @@
 # make end        end a local AWS that was kept
 # make status     the instances of every local AWS that is up
 # make test       everything that must hold before a merge: lint, types, unit tests, end to end
+# make test-engines   MXNet, Horovod and Open MPI on real nodes: the articles' lines (the first time 10 minutes more)
 # make soak       long runs of faults drawn from SEED: on five nodes (FAULTS=65 of them), and under jobs (ROUNDS=50)
 # make lint       (unit, e2e) a part of it
 # make clean      remove everything that was set up; refused while a local AWS is up
@@ -14,7 +15,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test lint unit e2e e2e-cluster e2e-healing e2e-jobs e2e-failing soak bench clean local-aws enter end status
+.PHONY: root help setup demo test lint unit e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -66,7 +67,7 @@ lint:
 unit:
 	@mkdir -p $(CACHE)/tmp
 	@$(ENTER) export TMPDIR=$(CACHE)/tmp; \
-	python -m pytest -n auto --dist loadfile tests --ignore tests/e2e $(ALONE:%=--ignore %) && python -m pytest $(ALONE)
+	python -m pytest -n auto --dist loadfile tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %) && python -m pytest $(ALONE)
 
 # Each part in a local AWS of its own, side by side: they mostly wait.
 e2e:
@@ -85,6 +86,9 @@ e2e-jobs:
 
 e2e-failing:
 	@$(ENTER) python -m local run -- python -m pytest $(FAILING)
+
+test-engines: root
+	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines
 
 soak: root
 	@$(ENTER) python -m local run -- python -m local.faults.chaos --faults $(FAULTS) --seed $(SEED)

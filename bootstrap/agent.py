@@ -5,11 +5,14 @@ Everything that can go wrong outside only delays it. `bootstrap.main` runs it as
 """
 
 import logging
+import socket
 from collections.abc import Callable
 from typing import Final
 
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, node_record_id
+from bootstrap.engines.errors import EnginesError
+from bootstrap.engines.state import Engines
 from bootstrap.errors import ConfigError, MetadataError
 from bootstrap.failures import DELAYS, Delay, is_own, reason
 from bootstrap.gpus import GpuCounter
@@ -67,6 +70,7 @@ class Agent:
         self._next_health = 0.0
         self._defects = 0
         self._finding: Finding | None = None
+        self._engines = Engines(world.root, name=config.engines)
         self._doing = "metadata"
         self._error: Delay | None = None
         self._trouble: str | None = None
@@ -113,8 +117,13 @@ class Agent:
     def _become_ready(self, links: Links) -> None:
         """Be a node that others can count on, and say so."""
         self._take_address(links)
+        self._doing = "engines"
+        has_engines = self._engines.ready()
         if self._membership.has(self._config.min_nodes):
             self._phases.done("peers")
+            if not has_engines:
+                return
+            self._phases.done("engines")
             self._doing = "checks"
             self._finding = self._health.before_ready(self._membership.present)
             if self._finding is None:
@@ -232,7 +241,11 @@ class Agent:
         self._doing = "files"
         root = self._world.root
         files = NodeFiles(
-            root, user_name=self._config.default_user, bucket=self._config.bucket, actions=self._world.actions
+            root,
+            user_name=self._config.default_user,
+            bucket=self._config.bucket,
+            actions=self._world.actions,
+            own_name=socket.gethostname() if self._config.engines else None,
         )
         changed = files.write(self._membership, member=member, gpu_count=self._gpus.count())
         if changed:
@@ -243,7 +256,7 @@ class Agent:
         now = self._world.monotonic()
         # A node that has only its signal left to send is not a failed one.
         deadline = self._start + self._config.bootstrap_timeout_s
-        late = (now >= deadline and self._doing != "stack") or isinstance(error, ConfigError)
+        late = (now >= deadline and self._doing != "stack") or isinstance(error, (ConfigError, EnginesError))
         return late and not self.ready and now >= self._next_give_up
 
     def _give_up(self) -> None:
@@ -282,6 +295,8 @@ class Agent:
             return self._finding.what
         if self._membership.generation == 0:
             return "no-membership"
+        if self._membership.has(self._config.min_nodes) and self._engines.waiting:
+            return self._engines.waiting
         return f"peers {len(self._membership.present)}/{self._membership.expected} joined"
 
     def _note(self, error: Delay | None) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_logs import CloudWatchLogsClient
 
+    from bootstrap.engines.archive import S3
+
 PATIENT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=5, read_timeout=10)
 PROMPT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4)
 """For the table, which answers in milliseconds: a node that leaves must not be held up by it for half a minute."""
@@ -48,6 +50,12 @@ class Clients:
     def ec2(self) -> "EC2Client":
         """The instances; only the master's role may ask."""
         return self._session.client("ec2", config=PATIENT)
+
+    @cached_property
+    def s3(self) -> "S3":
+        """The cluster's bucket; only a node with ``engines`` asks."""
+        client: S3 = self._session.client("s3", config=PATIENT)
+        return client
 
     @cached_property
     def logs(self) -> "CloudWatchLogsClient":

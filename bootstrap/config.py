@@ -51,6 +51,8 @@ class NodeConfig:
     """Name of the bucket that DEEPLEARNING_BUCKET says."""
     master_role_id: str
     worker_role_id: str
+    engines: str | None
+    """Name of the environment to provide (bootstrap.engines.recipe.CONTENTS); None: none."""
     default_user: str
     """Login user of the machine image; owns the workers file."""
     bootstrap_timeout_s: int

@@ -11,6 +11,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
+from bootstrap.engines.errors import EnginesError
 from bootstrap.errors import BootstrapError, CommandError, HostKeyError
 
 Delay = BootstrapError | BotoCoreError | ClientError | OSError
@@ -27,6 +28,8 @@ NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, Credential
 
 def reason(error: Delay, *, doing: str) -> str:
     """Short name of a failure; ``doing`` says what was being talked to."""
+    if isinstance(error, EnginesError):
+        return f"engines: {error.short}"
     if isinstance(error, BootstrapError):
         return error.reason
     if isinstance(error, NO_CREDENTIALS):

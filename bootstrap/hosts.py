@@ -41,9 +41,15 @@ def host_names(slot: int) -> list[str]:
     return [MASTER_HOST, worker_host(slot)] if slot == 1 else [worker_host(slot)]
 
 
-def hosts_lines(members: Iterable[Member]) -> str:
-    """Lines for /etc/hosts."""
-    return "".join(f"{member.address} {' '.join(host_names(member.slot))}\n" for member in _by_slot(members))
+def hosts_lines(members: Iterable[Member], *, also: Mapping[int, str] | None = None) -> str:
+    """Lines for /etc/hosts; ``also`` has a further name by slot."""
+    further = also or {}
+
+    def line(member: Member) -> str:
+        names = [*host_names(member.slot), *([further[member.slot]] if member.slot in further else [])]
+        return f"{member.address} {' '.join(names)}\n"
+
+    return "".join(map(line, _by_slot(members)))
 
 
 def known_hosts_lines(members: Iterable[Member]) -> str:

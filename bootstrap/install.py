@@ -13,6 +13,7 @@ from bootstrap.config import parse_config
 from bootstrap.contract import (
     AGENT_SERVICE,
     CURRENT_RELEASE,
+    ENGINES_SERVICE,
     LAUNCH_COMMAND,
     MASTER,
     NODE_CONFIG,
@@ -39,6 +40,24 @@ Restart=always
 RestartSec=2
 StandardOutput=journal
 StandardError=journal
+
+[Install]
+WantedBy=multi-user.target
+"""
+ENGINES_UNIT_FILE: Final = f"/etc/systemd/system/{ENGINES_SERVICE}"
+ENGINES_UNIT: Final = f"""\
+[Unit]
+Description=deeplearning-cdk engines
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap engines
+# A failure is for the agent to report; only who was killed begins anew.
+Restart=on-failure
+RestartSec=5
+Nice=5
 
 [Install]
 WantedBy=multi-user.target
@@ -77,6 +96,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     write_file(place(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
     _start(release, root=root, services=services)
     _let_jobs_stay(root, services=services)
+    _start_engines(root=root, services=services)
     log.info("installed release %s", release.name)
 
 
@@ -113,3 +133,16 @@ def _let_jobs_stay(root: Path, *, services: Services) -> None:
         return  # the agent, which has just been started, says so
     if config.node_type == MASTER:
         services.enable_linger(config.default_user)
+
+
+def _start_engines(*, root: Path, services: Services) -> None:
+    """Start what provides the cluster's engines, on a node that is to have some."""
+    try:
+        engines = parse_config(place(root, NODE_CONFIG).read_text()).engines
+    except (ConfigError, FileNotFoundError):
+        return  # which the agent reports
+    if engines is None:
+        return
+    if write_file(place(root, ENGINES_UNIT_FILE), ENGINES_UNIT):
+        services.reload_units()
+    services.enable(ENGINES_SERVICE)

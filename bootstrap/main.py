@@ -1,4 +1,4 @@
-"""Command line of the agent: ``bootstrap install`` once, ``bootstrap run`` as the service."""
+"""Command line of the agent: ``bootstrap install`` once, ``run`` as the agent, ``engines`` as what serves it."""
 
 import argparse
 import logging
@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="install this release and start its agent")
     commands.add_parser("run", help="be the agent, until told to stop")
+    commands.add_parser("engines", help="provide the environment of the cluster's engines")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
@@ -27,12 +28,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
+        elif arguments.command == "engines":
+            _engines()
         else:
             _run()
     except (BootstrapError, OSError) as error:
         print(f"bootstrap: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _engines() -> None:
+    from bootstrap.engines.service import serve_engines
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    serve_engines(ROOT)
 
 
 def _run() -> None:

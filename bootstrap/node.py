@@ -43,7 +43,11 @@ def place(root: Path, path: str) -> Path:
 class NodeFiles:
     """The files of one node."""
 
-    def __init__(self, root: Path, *, user_name: str, bucket: str, actions: Actions) -> None:
+    def __init__(
+        self, root: Path, *, user_name: str, bucket: str, actions: Actions, own_name: str | None = None
+    ) -> None:
+        # Horovod's Gloo meets where the machine's name leads, which resolvers take for any of its addresses.
+        self._own_name = own_name
         self._root = root
         self._user_name = user_name
         self._user = user_access(user_name)
@@ -62,16 +66,18 @@ class NodeFiles:
             instance_id=member.instance_id,
         )
         changed = {
-            **self._write_members(membership),
+            **self._write_members(membership, slot=member.slot),
             **self._write_variables(values),
             **self._write_ssh(membership, member=member),
             contract.NODE_STATE: write_file(self._path(contract.NODE_STATE), node_state(membership, member=member)),
         }
         return [path for path, was_changed in changed.items() if was_changed]
 
-    def _write_members(self, membership: Membership) -> dict[str, bool]:
+    def _write_members(self, membership: Membership, *, slot: int) -> dict[str, bool]:
+        also = {slot: self._own_name} if self._own_name else {}
+        lines = hosts.hosts_lines(membership.present, also=also)
         return {
-            contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), hosts.hosts_lines(membership.present)),
+            contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), lines),
             contract.WORKERS_FILE: write_file(
                 self._path(contract.WORKERS_FILE), hosts.workers_file(membership.present), self._user
             ),

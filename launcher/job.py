@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from bootstrap.contract import ENGINES as CLUSTER_ENGINES
+from bootstrap.contract import PYTORCH_PYTHON
 from launcher.addresses import own_address_towards
 from launcher.connection import Connection
 from launcher.engines import ENGINES, Engine, Site
 from launcher.frames import Kind
 from launcher.gpus import check_gpus, gpus_of
+from launcher.installed import check_installed
 from launcher.leavers import watch_leavers
 from launcher.node import Failure, Node, settle
 from launcher.nodes import dismiss, peer_addresses
@@ -60,6 +63,7 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
     """Run `job` to its end; None when every process ended with 0. Cancelling it ends the processes."""
     engine = ENGINES[job.engine]
     try:
+        await check_installed(engine, job, connections)
         if not (job.force or attempt.restart):
             check_gpus(job, [one.gpus for one in connections])
         addresses = peer_addresses(connections)
@@ -127,6 +131,7 @@ def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str) -> list[NodeSp
             environment=dict(job.environment),
             defaults=dict(engine.shared_defaults) if len(processes) > 1 else {},
             interface_variables=engine.interface_variables,
+            bins=bins(engine),
             peer=first if node_rank else other,
             cwd=cwd,
             grace_s=job.grace_s,
@@ -134,6 +139,11 @@ def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str) -> list[NodeSp
         )
         for node_rank, processes in enumerate(engine.plan(job, site))
     ]
+
+
+def bins(engine: Engine) -> list[str]:
+    """Directories whose python is meant by a command that only says python."""
+    return [*([f"{CLUSTER_ENGINES}/bin"] if engine.takes is not None else []), str(Path(PYTORCH_PYTHON).parent)]
 
 
 async def supervise(

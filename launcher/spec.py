@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from bootstrap.contract import PYTORCH_PYTHON
 from launcher.hosts import Host
 from launcher.places import JOBS_DIR as JOBS_DIR  # for those who speak of specs too
 from launcher.places import log_name
@@ -101,8 +100,8 @@ class NodeSpec:
     """Address of another node of the job."""
     cwd: str
     """Used where it exists; the home directory elsewhere. A relative one is in the home directory."""
-    python: str = PYTORCH_PYTHON
-    """Where it exists, its directory comes first in PATH."""
+    bins: list[str] = field(default_factory=list)
+    """Directories that come first in PATH, those of them that exist."""
     grace_s: float = GRACE_S
     """Time between TERM and KILL."""
     gpus: list[str] | None = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The local AWS from the command line.
 
 python -m local image                 build the node image and say where it is
-python -m local run -- COMMAND        run a command inside a fresh local AWS and return its exit code
+python -m local run [--engines] -- COMMAND   run a command inside a fresh local AWS and return its exit code
 python -m local shell                 a shell inside a fresh local AWS, which ends with it
 python -m local demo NODES [--keep]   the main job inside a fresh local AWS, which can be kept
 python -m local enter [RUN] [-- COMMAND]   a shell, or a command, inside one that is up
@@ -53,7 +53,8 @@ def _parser_outside() -> _Parser:
     parser = _Parser(prog="python -m local", allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("image", help="build the node image")
-    verbs.add_parser("run", help="run a command inside a fresh local AWS")
+    run = verbs.add_parser("run", help="run a command inside a fresh local AWS")
+    run.add_argument("--engines", action="store_true", help="whose nodes can be given MXNet, Horovod and Open MPI")
     verbs.add_parser("shell", help="a shell inside a fresh local AWS")
     demo = verbs.add_parser("demo", help="the main job inside a fresh local AWS")
     demo.add_argument("nodes", metavar="NODES", help="master and workers together")
@@ -92,8 +93,8 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:end], arguments[end + 1 :]
 
 
-def _run(command: list[str]) -> int:
-    layers = ":".join(map(str, image_layers()))
+def _run(command: list[str], *, engines: bool = False) -> int:
+    layers = ":".join(map(str, image_layers(engines=engines)))
     with run_directory() as run_dir:
         # The sandbox has cgroup v2 mounted at the usual place.
         cgroup = f"/sys/fs/cgroup/{run_cgroup(run_dir).name}"
@@ -140,7 +141,7 @@ def _act(options: argparse.Namespace) -> int:
         case "image":
             return _image()
         case "run":
-            return _run(options.command)
+            return _run(options.command, engines=options.engines)
         case "shell":
             image_layers()
             return by_hand.shell()

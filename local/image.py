@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from local.cache import cache_dir, cached_tree, recipe_hash
+from local.engines import engines_layer
 from local.network import ENDPOINT
 
 RECIPE = Path(__file__).parent / "image"
@@ -19,11 +20,14 @@ def _run(script: str, *arguments: str | Path) -> None:
     subprocess.run([RECIPE / script, *arguments], check=True, stdin=subprocess.DEVNULL, env=environment)
 
 
-def image_layers() -> list[Path]:
-    """Directories to be stacked as an overlay's lower layers, uppermost first."""
+def image_layers(*, engines: bool = False) -> list[Path]:
+    """Directories to be stacked as an overlay's lower layers, uppermost first.
+
+    ``engines`` adds what nodes of a cluster with the setting of that name need here.
+    """
     base_recipe = [RECIPE / "build-base.sh", RECIPE / "aws-cli.txt", RECIPE / "rootfs"]
     base_key = recipe_hash(base_recipe, extra=ENDPOINT)
     base = cached_tree("image-base", base_key, lambda root: _run("build-base.sh", root, ENDPOINT))
     pytorch_key = recipe_hash([RECIPE / "build-pytorch.sh", RECIPE / "pytorch.txt"])
     pytorch = cached_tree("image-pytorch", pytorch_key, lambda layer: _run("build-pytorch.sh", layer, base))
-    return [pytorch, base]
+    return [*([engines_layer()] if engines else []), pytorch, base]

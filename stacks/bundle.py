@@ -18,7 +18,7 @@ REPOSITORY: Final = Path(__file__).resolve().parent.parent
 ROOMS: Final = ("bootstrap", "launcher", "trainer")
 VENDORED: Final = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six")
 """boto3 and all that it imports, from the environment that runs the synth."""
-SERVICES: Final = frozenset({"autoscaling", "cloudformation", "dynamodb", "ec2", "logs"})
+SERVICES: Final = frozenset({"autoscaling", "cloudformation", "dynamodb", "ec2", "logs", "s3"})
 """botocore describes some 400 services in 25 MB; these are the ones that the agent calls."""
 
 _SKIPPED_DIRECTORIES: Final = frozenset({"__pycache__", "tests"})

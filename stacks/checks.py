@@ -6,7 +6,7 @@ Limits are AWS's own, so that nothing is refused after resources were made that 
 import ipaddress
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from stacks import instances
@@ -29,6 +29,8 @@ _TAG_TEXT: Final = re.compile(r"[\w +\-=.:/@]*")
 _RESERVED_TAG_PREFIXES: Final = ("aws:", "deeplearning:")
 _MOST_TAGS: Final = 40
 """AWS takes 50 a resource; the product and CloudFormation add some."""
+ENGINES: Final = ("mxnet", "horovod")
+"""What the nodes can be given besides PyTorch; of two, the later one includes the earlier."""
 _RESERVED_ADDRESSES: Final = 5
 """AWS keeps five addresses of each subnet."""
 _MOST_GPUS: Final = 16
@@ -143,6 +145,14 @@ def ipv4_block(name: str, text: str) -> ipaddress.IPv4Network:
     if text != str(block):
         raise SettingsError(f"{name} must be an IPv4 block, got {shown(text)}, did you mean {block}?")
     return block
+
+
+def check_engines(engines: Sequence[str], *, instance_type: str) -> None:
+    """MXNet has wheels for x86_64 alone; which Python the image has, the node finds out."""
+    for engine in engines:
+        require(engine in ENGINES, "engines", engine, " or ".join(ENGINES))
+    if engines and instances.is_arm(instance_type):
+        raise SettingsError(f"engines need an x86_64 instance_type, got {shown(instance_type)}, which is ARM")
 
 
 def check_tags(tags: Mapping[str, str]) -> None:

@@ -118,6 +118,7 @@ class DeepLearningCluster(Construct):
             bucket=self.bucket.bucket_name,
             master_role_id=self.roles.master.role_id,
             worker_role_id=self.roles.worker.role_id,
+            engines=props.engines[-1] if props.engines else None,
             default_user=LOGIN_USER,
             bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
         )

@@ -52,6 +52,9 @@ class ClusterProps:
     running cluster keeps it."""
     root_volume_gib: int = 150
     """Size of each node's root volume; at least that of the AMI's."""
+    engines: tuple[str, ...] = ()
+    """What the nodes get besides PyTorch: ``mxnet``, or ``horovod``, which is MXNet, Horovod and Open MPI;
+    left out, nothing. Nodes launched from then on get it."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Further tags for everything that can carry tags."""
 
@@ -68,6 +71,7 @@ class ClusterProps:
         checks.check_network(self.vpc_cidr, self.worker_count)
         if self.ssh_location is not None:
             checks.ipv4_block("ssh_location", self.ssh_location)
+        checks.check_engines(self.engines, instance_type=self.instance_type)
         checks.check_tags(self.tags)
 
     @classmethod
@@ -147,6 +151,10 @@ class ClusterProps:
                 f"{self.instance_type} can hardly be bought any more; "
                 f"the nearest current type is {self.instance.successor}"
             )
+        if self.engines and self.gpus:
+            found["engines-on-cpu"] = (
+                "engines: MXNet is its CPU build, the only one that still installs; GPUs are for PyTorch alone"
+            )
         return found
 
 
@@ -167,9 +175,11 @@ def _did_you_mean(word: str, candidates: Iterable[str]) -> str:
     return f", did you mean {close[0]}?" if close else f", settings are {', '.join(names)}"
 
 
-def _parse(name: str, value: Any) -> str | int | dict[str, str]:
+def _parse(name: str, value: Any) -> str | int | dict[str, str] | tuple[str, ...]:
     if name == "tags":
         return _parse_tags(value)
+    if name == "engines":
+        return _parse_engines(value)
     if name in _INTEGERS:
         return _parse_integer(name, value)
     require(isinstance(value, str), name, value, "text")
@@ -182,6 +192,15 @@ def _parse_integer(name: str, value: Any) -> int:
     is_number = isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value.strip())
     require(is_number, name, value, "a whole number")
     return int(value)
+
+
+def _parse_engines(value: Any) -> tuple[str, ...]:
+    """Each once, in the order in which one builds on the other."""
+    words = [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+    require(isinstance(words, list), "engines", value, f"a list of {', '.join(checks.ENGINES)}, or text like a,b")
+    for word in words:
+        require(word in checks.ENGINES, "engines", word, " or ".join(checks.ENGINES))
+    return tuple(engine for engine in checks.ENGINES if engine in words)
 
 
 def _parse_tags(value: Any) -> dict[str, str]:

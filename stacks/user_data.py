@@ -40,6 +40,7 @@ class NodeSettings:
     bucket: str
     master_role_id: str
     worker_role_id: str
+    engines: str | None
     default_user: str
     bootstrap_timeout_s: int
 

@@ -47,5 +47,7 @@ class Engine:
     """Variables of a machine with several ranks, unless the machine or the user sets them."""
     has_servers: bool = False
     """Whether there are parameter servers, and one worker drives all GPUs of its machine."""
+    takes: str | None = None
+    """What the nodes must have for a script of this engine, by the name that the ``engines`` setting knows."""
     scopes: Callable[[Job], Mapping[str, int]] | None = None
     """For processes that meet at a store of the launcher's (launcher.rendezvous): its scopes and their sizes."""

@@ -61,5 +61,6 @@ ENGINE = Engine(
     ),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"),
+    takes="horovod",
     scopes=scopes,
 )

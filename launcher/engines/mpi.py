@@ -42,4 +42,5 @@ ENGINE = Engine(
     own_variables=(REMOTE_SHELL,),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=INTERFACES,
+    takes="horovod",
 )

@@ -58,4 +58,5 @@ ENGINE = Engine(
     passed_on=("OMP_NUM_THREADS", INTERFACE, "PS_VERBOSE"),
     interface_variables=(INTERFACE,),
     has_servers=True,
+    takes="mxnet",
 )

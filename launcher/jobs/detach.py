@@ -1,6 +1,6 @@
 """``launch --detach``: the job as a unit of the user's own systemd, which goes on when the user has gone.
 
-See docs/decisions/013-detached-jobs-are-user-units.md.
+See docs/decisions/017-detached-jobs-are-user-units.md.
 """
 
 import os

@@ -18,9 +18,9 @@ def process_environment(
     """Defaults, the node's variables, the route's interface, the job's variables, the process's: later ones win."""
     # A job must not be able to sign as the user who started it.
     environment = spec.defaults | {name: value for name, value in base.items() if name != AGENT_VARIABLE}
-    python_bin = os.path.dirname(spec.python)
-    if os.path.isdir(python_bin):
-        environment["PATH"] = f"{python_bin}:{base.get('PATH', os.defpath)}"
+    bins = [directory for directory in spec.bins if os.path.isdir(directory)]
+    if bins:
+        environment["PATH"] = ":".join([*bins, base.get("PATH", os.defpath)])
     if interface is not None:
         environment |= dict.fromkeys(spec.interface_variables, interface)
     return environment | spec.environment | process.environment

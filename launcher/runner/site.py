@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, cast
 
 from launcher.errors import LaunchError
 from launcher.runner.copies import Copy
+from launcher.runner.engines import installed_engines
 from launcher.runner.fetch import fetch
 from launcher.runner.inlet import BUFFER, Inlet, NeighbourLostError
 from launcher.sync.ignore import Ignore
@@ -31,7 +32,11 @@ class Site:
             "compare": self._compare,
             "receive": self._receive,
             "fetch": self._fetch,
+            "engines": self._engines,
         }
+
+    def _engines(self) -> Answer:
+        return {"engines": installed_engines()}
 
     def answer(self, request: Request) -> Answer:
         """Carry a request out; what goes wrong is an answer too."""

@@ -48,6 +48,7 @@ def config_values(node_type: str = "worker") -> dict[str, Any]:
         "bucket": "bucket",
         "master_role_id": "AROAMASTER",
         "worker_role_id": "AROAWORKER",
+        "engines": None,
         "default_user": pwd.getpwuid(os.getuid()).pw_name,
         "bootstrap_timeout_s": 600,
     }

@@ -90,3 +90,9 @@ def test_cluster_key_opens_the_nodes_from_the_masters_address_only() -> None:
 @pytest.mark.parametrize("master", [None, MEMBERS[1]])
 def test_without_a_master_or_its_key_nobody_is_let_in(master: Member | None) -> None:
     assert hosts.authorized_keys(master) == ""
+
+
+def test_a_node_may_have_a_further_name() -> None:
+    lines = hosts.hosts_lines(MEMBERS, also={MEMBERS[0].slot: "ip-10-0-0-4"}).splitlines()
+    assert [line.endswith(" ip-10-0-0-4") for line in lines].count(True) == 1
+    assert next(line for line in lines if line.endswith("ip-10-0-0-4")).startswith(f"{MEMBERS[0].address} ")

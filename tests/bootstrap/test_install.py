@@ -128,3 +128,24 @@ def test_fails_when_not_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(BootstrapError, match="install must run as root, got user id 1000"):
         install(release(tmp_path, "one"), root=Path("/"), services=RecordedServices())
+
+
+def test_a_node_with_engines_gets_the_service_that_provides_them(tmp_path: Path) -> None:
+    config = place(tmp_path, "/etc/deeplearning/node.json")
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps(config_values("worker") | {"engines": "horovod"}))
+    services = RecordedServices()
+    install(release(tmp_path, "one"), root=tmp_path, services=services)
+    assert services.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-engines.service"]
+    unit = place(tmp_path, "/etc/systemd/system/deeplearning-engines.service").read_text()
+    assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap engines\n" in unit
+
+
+def test_a_node_without_engines_pays_nothing_for_them(tmp_path: Path) -> None:
+    config = place(tmp_path, "/etc/deeplearning/node.json")
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps(config_values("worker")))
+    services = RecordedServices()
+    install(release(tmp_path, "one"), root=tmp_path, services=services)
+    assert services.calls == TAKE_OVER
+    assert not place(tmp_path, "/etc/systemd/system/deeplearning-engines.service").exists()

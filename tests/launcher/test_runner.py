@@ -34,7 +34,7 @@ RUNNER = Path(__file__).parents[2] / "launcher/runner/__main__.py"
 
 def with_python(directory: Path) -> NodeSpec:
     """For nodes whose Python is in a directory."""
-    return dataclasses.replace(SPEC, python=f"{directory}/python")
+    return dataclasses.replace(SPEC, bins=[str(directory)])
 
 
 def test_a_runner_imports_nothing_that_takes_long() -> None:

@@ -190,3 +190,40 @@ def test_warnings(settings: dict[str, Any], ids: set[str]) -> None:
 def test_every_setting_is_documented() -> None:
     text = Path(__file__).resolve().parents[2].joinpath("docs/settings.md").read_text()
     assert [name for name in SETTINGS if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "engines"),
+    [
+        ("mxnet", ("mxnet",)),
+        ("horovod, mxnet", ("mxnet", "horovod")),
+        (["horovod"], ("horovod",)),
+        ("", ()),
+        ([], ()),
+    ],
+)
+def test_engines_are_a_list_or_text(value: object, engines: tuple[str, ...]) -> None:
+    assert ClusterProps.from_context({"engines": value}).engines == engines
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        ({"engines": "tensorflow"}, "engines must be mxnet or horovod, got 'tensorflow'"),
+        ({"engines": ["mxnet", 3]}, "engines must be mxnet or horovod, got 3"),
+        ({"engines": 3}, "engines must be a list of mxnet, horovod, or text like a,b, got 3"),
+        (
+            {"engines": "mxnet", "instance_type": "g5g.xlarge", "ami": "ami-01234567"},
+            "engines need an x86_64 instance_type, got 'g5g.xlarge', which is ARM",
+        ),
+    ],
+)
+def test_engines_that_cannot_be_had_are_refused(context: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as failure:
+        ClusterProps.from_context(context)
+    assert str(failure.value) == message
+
+
+def test_gpus_are_not_for_mxnet_and_the_user_is_told() -> None:
+    assert "engines-on-cpu" in ClusterProps(engines=("mxnet",), instance_type="g6.xlarge").warnings()
+    assert "engines-on-cpu" not in ClusterProps(engines=("mxnet",), instance_type="c5.large").warnings()

@@ -218,6 +218,7 @@ def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name
             bucket=f"<{logical_id(template, 'AWS::S3::Bucket', '')}>",
             master_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesMaster')}.RoleId>",
             worker_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesWorker')}.RoleId>",
+            engines=None,
             default_user="ubuntu",
             bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
         ),
@@ -240,3 +241,18 @@ def _resolve(value: Any) -> str:
     if function == "Fn::GetAtt":
         return f"<{'.'.join(argument)}>"
     return f"<{argument}>" if function == "Ref" else str(argument)
+
+
+@pytest.mark.parametrize(
+    ("engines", "told"), [((), "null"), (("mxnet",), '"mxnet"'), (("mxnet", "horovod"), '"horovod"')]
+)
+def test_nodes_are_told_the_environment_and_may_do_nothing_more_for_it(
+    synthesize: Synthesize, engines: tuple[str, ...], told: str
+) -> None:
+    plain, template = synthesize(worker_count=1), synthesize(worker_count=1, engines=engines)
+    assert json.dumps(f'"engines": {told}')[1:-1] in json.dumps(template)
+    policies = [
+        [resource for resource in each["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]
+        for each in (plain, template)
+    ]
+    assert policies[0] == policies[1]

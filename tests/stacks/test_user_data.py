@@ -33,6 +33,7 @@ SETTINGS = user_data.NodeSettings(
     bucket="bucket",
     master_role_id="AROAMASTER",
     worker_role_id="AROAWORKER",
+    engines=None,
     default_user="ubuntu",
     bootstrap_timeout_s=1200,
 )
@@ -124,6 +125,7 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
         "bucket": "bucket",
         "master_role_id": "AROAMASTER",
         "worker_role_id": "AROAWORKER",
+        "engines": None,
         "default_user": "ubuntu",
         "bootstrap_timeout_s": 1200,
     }

@@ -1,0 +1,22 @@
+"""The digits that come with the trainer, for the examples beside this file."""
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+
+DIRECTORY = Path(os.environ.get("DIGITS", "/opt/deeplearning/trainer/datasets"))
+FOR_TRAINING = 1437
+"""Of 1,797; the others are held out."""
+
+
+def load():
+    """Images of shape (samples, 1, 8, 8) and their labels: first those for training, then the held-out ones."""
+    pixels = gzip.decompress((DIRECTORY / "digits-images-idx3-ubyte.gz").read_bytes())
+    names = gzip.decompress((DIRECTORY / "digits-labels-idx1-ubyte.gz").read_bytes())
+    # Headers of idx files: 4 bytes, and 4 for each dimension.
+    images = np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 1, 8, 8).astype(np.float32) / 255
+    labels = np.frombuffer(names, np.uint8, offset=8).astype(np.int64)
+    train, held_out = slice(FOR_TRAINING), slice(FOR_TRAINING, None)
+    return (images[train], labels[train]), (images[held_out], labels[held_out])

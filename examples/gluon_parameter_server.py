@@ -1,0 +1,80 @@
+"""MXNet's Gluon with parameter servers, as written for MXNet's launch.py.
+
+    launch -s 2 python gluon_parameter_server.py       two servers, a worker on every node
+
+One worker a machine, which drives all of its GPUs; the servers keep the weights and add up the gradients.
+"""
+
+import argparse
+import random
+
+# A process that is told to be a server or the scheduler serves in here, and never gets further.
+import mxnet as mx
+from digits import load
+from mxnet import autograd, gluon, nd
+
+
+class SplitSampler(gluon.data.sampler.Sampler):
+    """One of equal parts of the samples, shuffled; each worker takes another."""
+
+    def __init__(self, length, *, parts, part):
+        self._length = length // parts
+        self._start = self._length * part
+
+    def __iter__(self):
+        order = list(range(self._start, self._start + self._length))
+        random.shuffle(order)
+        return iter(order)
+
+    def __len__(self):
+        return self._length
+
+
+def network():
+    net = gluon.nn.HybridSequential()
+    net.add(
+        gluon.nn.Conv2D(32, 3, padding=1, activation="relu"), gluon.nn.MaxPool2D(2),
+        gluon.nn.Conv2D(64, 3, padding=1, activation="relu"), gluon.nn.MaxPool2D(2),
+        gluon.nn.Dense(64, activation="relu"), gluon.nn.Dense(10),
+    )  # fmt: skip
+    return net
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=32, help="of each machine")
+    options = parser.parse_args()
+
+    devices = [mx.gpu(index) for index in range(mx.context.num_gpus())] or [mx.cpu()]
+    store = mx.kv.create("dist_sync")
+    (images, labels), (held_out, answers) = load()
+    part = SplitSampler(len(labels), parts=store.num_workers, part=store.rank)
+    samples = gluon.data.ArrayDataset(images, labels.astype("float32"))
+    batches = gluon.data.DataLoader(samples, options.batch_size, sampler=part, last_batch="discard")
+
+    net = network()
+    net.initialize(mx.init.Xavier(), ctx=devices)
+    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+    settings = {"learning_rate": 0.1, "momentum": 0.9}
+    trainer = gluon.Trainer(net.collect_params(), "sgd", settings, kvstore=store)
+    for _ in range(options.epochs):
+        for inputs, targets in batches:
+            shares = zip(
+                gluon.utils.split_and_load(inputs, devices, even_split=False),
+                gluon.utils.split_and_load(targets, devices, even_split=False),
+                strict=True,
+            )
+            with autograd.record():
+                losses = [loss_of(net(x), y) for x, y in shares]
+            for loss in losses:
+                loss.backward()
+            # The servers add up the gradients of all workers.
+            trainer.step(options.batch_size * store.num_workers)
+
+    found = net(nd.array(held_out, ctx=devices[0])).argmax(axis=1).asnumpy()
+    print(f"worker {store.rank}/{store.num_workers} accuracy={(found == answers).mean():.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""MXNet's Gluon with Horovod, as written for horovodrun and mpirun.
+
+    launch --engine horovod python horovod_gluon.py    every node, over Gloo
+    launch --launcher mpi python horovod_gluon.py      the same over Open MPI
+
+One process a GPU. Marked are the lines that make a script for one GPU one for all of them.
+"""
+
+import argparse
+
+import horovod.mxnet as hvd
+import mxnet as mx
+from digits import load
+from mxnet import autograd, gluon, nd
+
+
+def network():
+    """With all sizes given, the weights are there before the first batch, to be broadcast."""
+    net = gluon.nn.HybridSequential()
+    net.add(
+        gluon.nn.Conv2D(32, 3, padding=1, activation="relu", in_channels=1), gluon.nn.MaxPool2D(2),
+        gluon.nn.Conv2D(64, 3, padding=1, activation="relu", in_channels=32), gluon.nn.MaxPool2D(2),
+        gluon.nn.Dense(64, activation="relu", in_units=256), gluon.nn.Dense(10, in_units=64),
+    )  # fmt: skip
+    return net
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=32, help="of each process")
+    options = parser.parse_args()
+
+    hvd.init()  # Horovod
+    device = mx.gpu(hvd.local_rank()) if mx.context.num_gpus() else mx.cpu()  # Horovod: a GPU of one's own
+    (images, labels), (held_out, answers) = load()
+    length = len(labels) // hvd.size()  # Horovod: a part of one's own, and all of the same length
+    own = slice(length * hvd.rank(), length * (hvd.rank() + 1))
+    samples = gluon.data.ArrayDataset(images[own], labels[own].astype("float32"))
+    batches = gluon.data.DataLoader(samples, options.batch_size, shuffle=True, last_batch="discard")
+
+    net = network()
+    net.initialize(mx.init.Xavier(), ctx=device)
+    parameters = net.collect_params()
+    hvd.broadcast_parameters(parameters, root_rank=0)  # Horovod: all begin with the same weights
+    optimizer = mx.optimizer.create("sgd", learning_rate=0.05 * hvd.size(), momentum=0.9)
+    trainer = hvd.DistributedTrainer(parameters, optimizer)  # Horovod: averages the gradients
+    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+    for _ in range(options.epochs):
+        for inputs, targets in batches:
+            with autograd.record():
+                loss = loss_of(net(inputs.as_in_context(device)), targets.as_in_context(device))
+            loss.backward()
+            trainer.step(options.batch_size)
+
+    found = net(nd.array(held_out, ctx=device)).argmax(axis=1).asnumpy()
+    print(f"worker {hvd.rank()}/{hvd.size()} accuracy={(found == answers).mean():.3f}", flush=True)
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()

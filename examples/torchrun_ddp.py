@@ -1,0 +1,58 @@
+"""PyTorch's DistributedDataParallel, as written for torchrun: it reads what torchrun sets and nothing else.
+
+torchrun --nproc-per-node 2 torchrun_ddp.py        one machine
+launch python torchrun_ddp.py                      every node of the cluster, one process a GPU
+"""
+
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+from digits import load
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def network():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=32, help="of each process")
+    options = parser.parse_args()
+
+    has_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if has_gpu else torch.device("cpu")
+    dist.init_process_group("nccl" if has_gpu else "gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    (images, labels), (held_out, answers) = load()
+    samples = TensorDataset(torch.from_numpy(images), torch.from_numpy(labels))
+    sampler = DistributedSampler(samples, drop_last=True)
+    batches = DataLoader(samples, options.batch_size, sampler=sampler, drop_last=True)
+    model = DistributedDataParallel(network().to(device))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05 * size, momentum=0.9)
+    for epoch in range(options.epochs):
+        sampler.set_epoch(epoch)
+        for inputs, targets in batches:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs.to(device)), targets.to(device)).backward()
+            optimizer.step()
+
+    with torch.no_grad():
+        known = (model(torch.from_numpy(held_out).to(device)).argmax(1).cpu() == torch.from_numpy(answers)).float()
+    print(f"worker {rank}/{size} accuracy={known.mean():.3f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Whether the nodes have what the job's engine takes: asked before anything starts.
+
+Python and mpirun of the cluster's ``engines`` are meant wherever a command names them without a path. Who
+has others, on machines of a cluster or not, names them by their path, or another PATH with ``--env``.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+
+from launcher.connection import Connection
+from launcher.engines import LAUNCHED_BY_MPI, Engine
+from launcher.errors import LaunchError
+from launcher.spec import Job
+
+PYTHONS = ("python", "python3")
+
+
+async def check_installed(engine: Engine, job: Job, connections: Sequence[Connection]) -> None:
+    """LaunchError when a node of a cluster lacks what the job would look for there."""
+    takes = engine.takes
+    if takes is None or "PATH" in job.environment or not _uses_the_clusters(job):
+        return
+    # Jobs of PyTorch need not wait for this.
+    from launcher.sync.asking import ask
+
+    answers = await asyncio.gather(*(ask(one, operation="engines") for one in connections))
+    pairs = zip(connections, (answer["engines"] for answer in answers), strict=True)
+    lacking = [str(one.host) for one, found in pairs if found is not None and takes not in found]
+    if lacking:
+        others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise LaunchError(
+            f"nothing started, no {takes} on {lacking[0]}{others}: nodes get it from the setting engines={takes} "
+            "when they are made; or name your own Python by its path"
+        )
+
+
+def _uses_the_clusters(job: Job) -> bool:
+    return job.engine == LAUNCHED_BY_MPI or any(word in PYTHONS for word in _words(job.command))
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    """The command's words; of one that a shell reads, those in its line."""
+    if command[:2] != ("/bin/bash", "-c"):
+        return list(command)
+    try:
+        return shlex.split(command[2])
+    except ValueError:  # the shell will say so
+        return []

@@ -1,0 +1,112 @@
+"""A build with real programs that stand in for pip: what is asked of it, and what is said when it fails."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.engines import build as build_module
+from bootstrap.engines.build import Builder
+from bootstrap.engines.errors import EnginesError
+from bootstrap.engines.recipe import Recipe
+
+pytestmark = pytest.mark.allow_subprocess
+HOROVOD = Recipe(name="horovod", python=(3, 11), machine="x86_64", libc="glibc2.36")
+MXNET = Recipe(name="mxnet", python=(3, 11), machine="x86_64", libc="glibc2.36")
+PYTHON = """\
+#!/bin/sh
+echo "$*" >> {calls}
+case "$*" in
+    *"-m venv"*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python";;
+    *"{fails}"*) echo "it went wrong" >&2; exit 1;;
+esac
+"""
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """A Python that notes what it is asked, and fails at what is named; the file of its notes."""
+
+    def make(fails: str) -> Path:
+        calls, program = tmp_path / "calls", tmp_path / "python3"
+        program.write_text(PYTHON.format(calls=calls, fails=fails))
+        program.chmod(0o755)
+        monkeypatch.setattr(build_module, "SYSTEM_PYTHON", str(program))
+        monkeypatch.setattr(build_module, "PYTORCH_PYTHON", str(tmp_path / "none"))
+        return calls
+
+    return make
+
+
+def run(recipe: Recipe, directory: Path, *, path: str = "/usr/bin:/bin") -> None:
+    Builder(deadline=time.monotonic() + 60, environ={"PATH": path}).build(recipe, directory)
+
+
+def test_a_mirrors_wheel_is_taken_and_nothing_compiled(python: Callable[[str], Path], tmp_path: Path) -> None:
+    calls = python("nothing")
+    run(HOROVOD, tmp_path / "environment")
+    said = calls.read_text()
+    assert "--require-hashes --only-binary=:all: --no-deps -r" in said
+    assert "install --no-deps horovod==0.28.1 --only-binary=:all:" in said
+    assert "--no-build-isolation" not in said
+    assert said.splitlines()[-2:] == ["-c import mxnet", "-c import horovod.mxnet"]
+    assert (tmp_path / "environment/engines").read_text() == "mxnet\nhorovod\n"
+
+
+def test_without_a_wheel_horovod_is_compiled_and_the_tools_removed(
+    python: Callable[[str], Path], tmp_path: Path
+) -> None:
+    calls = python("horovod==0.28.1 --only-binary=:all:")
+    (tmp_path / "c++").write_text("#!/bin/sh\n")
+    (tmp_path / "c++").chmod(0o755)
+    run(HOROVOD, tmp_path / "environment", path=f"{tmp_path}:/usr/bin:/bin")
+    said = calls.read_text()
+    assert "install --no-deps horovod==0.28.1 --no-build-isolation" in said
+    assert "uninstall --yes -r" in said
+
+
+def test_mxnet_alone_has_no_horovod(python: Callable[[str], Path], tmp_path: Path) -> None:
+    calls = python("nothing")
+    run(MXNET, tmp_path / "environment")
+    assert "horovod" not in calls.read_text()
+    assert (tmp_path / "environment/engines").read_text() == "mxnet\n"
+
+
+@pytest.mark.parametrize(
+    ("fails", "short", "said"),
+    [
+        ("--require-hashes", "pip install failed", "exited 1: it went wrong"),
+        ("import mxnet", "import mxnet failed", "exited 1: it went wrong"),
+        ("ensurepip", "no pip", "engines need the package python3-venv, or pip of"),
+        ("horovod==0.28.1", "no C++ compiler", "to compile Horovod takes c++, as with the package g++"),
+    ],
+)
+def test_fails_with_a_short_reason(
+    python: Callable[[str], Path], tmp_path: Path, fails: str, short: str, said: str
+) -> None:
+    python(fails)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("mkdir", "cp", "sh"):
+        (programs / name).symlink_to(f"/bin/{name}")
+    with pytest.raises(EnginesError) as failure:
+        run(HOROVOD, tmp_path / "environment", path=str(programs))
+    assert failure.value.short == short
+    assert said in str(failure.value)
+    # With the instance's id it must fit into the 64 characters of a signal.
+    assert len(f"i-0123456789abcdef0 engines: {short}") <= 64
+    assert not (tmp_path / "environment/engines").exists()
+
+
+def test_fails_at_the_deadline(python: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python("nothing")
+
+    def never(command: list[str], **options: float) -> None:
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", never)
+    with pytest.raises(EnginesError, match="no end in time") as failure:
+        run(MXNET, tmp_path / "environment")
+    assert failure.value.short == "build took too long"

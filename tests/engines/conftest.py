@@ -1,0 +1,48 @@
+"""A cluster with the ``engines`` setting, deployed as a user deploys it; run by ``make test-engines``."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from local.user import User, deploy_arguments, new_user
+
+NODES = 3
+MASTER = "deeplearning-master"
+WORKERS = tuple(f"deeplearning-worker{slot}" for slot in range(1, NODES + 1))
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cluster:
+    """A deployed cluster and its user."""
+
+    user: User
+
+    def on(self, alias: str, command: str) -> str:
+        """Output of a command, both streams, in a login shell as a person at a terminal has it."""
+        login = f"timeout 120 bash -l <<'END' 2>&1\n{command}\nEND"
+        try:
+            return self.user.output(*self.user.ssh_command(alias, login, options=SHARED)).strip()
+        except subprocess.CalledProcessError as error:
+            raise AssertionError(f"exit code {error.returncode} of {command}\n{error.stdout}") from error
+
+    def on_master(self, command: str) -> str:
+        return self.on(MASTER, command)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Master and two workers, the examples in ~/examples on each."""
+    with new_user() as user:
+        user.cdk("bootstrap")
+        user.cdk(*deploy_arguments(nodes=NODES), "-c", "engines=horovod")
+        user.write_ssh_config()
+        cluster = Cluster(user=user)
+        for alias in WORKERS:
+            copy = ["rsync", "-a", "-e", " ".join(user.ssh_command("", options=SHARED)[:-1]), f"{EXAMPLES}/"]
+            user.run(*copy, f"{alias}:examples/")
+        yield cluster
