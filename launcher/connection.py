@@ -5,7 +5,7 @@ import json
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 
 from launcher.errors import LaunchError
@@ -52,9 +52,16 @@ class Connection:
         self._watching: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, host: Host, command: Sequence[str], *, deadline_s: float) -> "Connection":
-        """Start a runner and wait until it says that it is ready."""
-        process = await _spawn(host, command)
+    async def open(
+        cls,
+        host: Host,
+        command: Sequence[str],
+        *,
+        deadline_s: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> "Connection":
+        """Start a runner and wait until it says that it is ready; `environment` replaces the launcher's own."""
+        process = await _spawn(host, command, environment)
         connection = cls(host, process)
         try:
             await asyncio.wait_for(connection._become_ready(), deadline_s)
@@ -179,7 +186,9 @@ class Connection:
                 self._complaints.append(text)
 
 
-async def _spawn(host: Host, command: Sequence[str]) -> asyncio.subprocess.Process:
+async def _spawn(
+    host: Host, command: Sequence[str], environment: Mapping[str, str] | None
+) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
             *command,
@@ -187,6 +196,7 @@ async def _spawn(host: Host, command: Sequence[str]) -> asyncio.subprocess.Proce
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=READ_LIMIT,
+            env=environment,
             # Ctrl-C in a terminal is for the launcher, which ends the ranks in order.
             start_new_session=True,
         )

@@ -9,30 +9,35 @@ import shlex
 from collections.abc import Sequence
 
 from launcher.connection import Connection
-from launcher.engines import LAUNCHED_BY_MPI, Engine
+from launcher.engines import ENGINES, LAUNCHED_BY_MPI
 from launcher.errors import LaunchError
 from launcher.spec import Job
 
 PYTHONS = ("python", "python3")
 
 
-async def check_installed(engine: Engine, job: Job, connections: Sequence[Connection]) -> None:
+async def check_installed(job: Job, connections: Sequence[Connection]) -> None:
     """LaunchError when a node of a cluster lacks what the job would look for there."""
-    takes = engine.takes
+    takes, lacking = await lacking_engine(job, connections)
+    if lacking:
+        others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise LaunchError(
+            f"nothing started, no {takes} on {lacking[0].host}{others}: nodes get it from the setting engines={takes} "
+            "when they are made; or name your own Python by its path"
+        )
+
+
+async def lacking_engine(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
+    """What the job takes of the cluster's engines, and the nodes that do not have it."""
+    takes = ENGINES[job.engine].takes
     if takes is None or "PATH" in job.environment or not _uses_the_clusters(job):
-        return
+        return takes, []
     # Jobs of PyTorch need not wait for this.
     from launcher.sync.asking import ask
 
     answers = await asyncio.gather(*(ask(one, operation="engines") for one in connections))
     pairs = zip(connections, (answer["engines"] for answer in answers), strict=True)
-    lacking = [str(one.host) for one, found in pairs if found is not None and takes not in found]
-    if lacking:
-        others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-        raise LaunchError(
-            f"nothing started, no {takes} on {lacking[0]}{others}: nodes get it from the setting engines={takes} "
-            "when they are made; or name your own Python by its path"
-        )
+    return takes, [one for one, found in pairs if found is not None and takes not in found]
 
 
 def _uses_the_clusters(job: Job) -> bool:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bootstrap.contract import ENGINES as CLUSTER_ENGINES
-from bootstrap.contract import PYTORCH_PYTHON
+from bootstrap.contract import PYTORCH_PYTHON, WORKER_HOST_PREFIX
 from launcher.addresses import own_address_towards
 from launcher.connection import Connection
-from launcher.engines import ENGINES, Engine, Site
+from launcher.engines import ENGINES, LAUNCHED_BY_MPI, Engine, Site
+from launcher.errors import UsageError
 from launcher.frames import Kind
 from launcher.gpus import check_gpus, gpus_of
 from launcher.installed import check_installed
@@ -43,8 +44,8 @@ class Observer(Protocol):
     def synced(self, digest: str) -> None:
         """The nodes have the files with this digest."""
 
-    def running(self, logs: Mapping[str, Sequence[str]]) -> None:
-        """The processes are about to start, or to start again; `logs` names each host's logs."""
+    def running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
+        """The processes are about to start, for the `restart`-th time again; `logs` names each host's logs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +64,8 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
     """Run `job` to its end; None when every process ended with 0. Cancelling it ends the processes."""
     engine = ENGINES[job.engine]
     try:
-        await check_installed(engine, job, connections)
+        await check_installed(job, connections)
+        check_first_host(job, connections)
         if not (job.force or attempt.restart):
             check_gpus(job, [one.gpus for one in connections])
         addresses = peer_addresses(connections)
@@ -82,7 +84,8 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
                 {
                     str(one.host): [process.log for process in spec.processes]
                     for one, spec in zip(connections, specs, strict=True)
-                }
+                },
+                restart=attempt.restart,
             )
             nodes = [Node(*pair, attempt.streams) for pair in zip(connections, specs, strict=True)]
             failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
@@ -91,6 +94,17 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
     except BaseException:  # a signal too
         await dismiss(connections)
         raise
+
+
+def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
+    """UsageError when mpirun would run where it has no key for the other nodes."""
+    first = connections[0]
+    is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_here
+    if job.engine == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
+        raise UsageError(
+            f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
+            f"got {first.host}"
+        )
 
 
 async def bring_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:

@@ -1,12 +1,15 @@
 """The job's nodes before the job: a runner on each, or nothing anywhere."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 
+from bootstrap.contract import WORKER_HOST_PREFIX
 from launcher.addresses import address_for_peers, address_of, check_reachable, is_here
 from launcher.connection import Connection
 from launcher.errors import LaunchError, UnreachableError
 from launcher.hosts import Host
+from launcher.session import session_environment
 from launcher.ssh import runner_command, ssh_command
 
 CONNECTIONS_AT_ONCE = 32
@@ -18,6 +21,8 @@ FOR_GOOD = (
     "its runner speaks version",
 )
 """Words for what is wrong with the host and not with the moment."""
+
+KEYS = {"Host key verification failed", "Permission denied"}
 
 Answers = tuple[list[Connection], list[BaseException]]
 """The runners that answered, in the order of their hosts, and why the others did not."""
@@ -32,6 +37,12 @@ def is_this_machine(host: Host) -> bool:
         return False
 
 
+def is_for_good(reason: str) -> bool:
+    """Whether it is of no use to try again. The cluster's new nodes may be in its lists before they know all keys."""
+    words = FOR_GOOD if not reason.startswith(WORKER_HOST_PREFIX) else set(FOR_GOOD) - KEYS
+    return any(word in reason for word in words)
+
+
 async def connect(hosts: Sequence[Host], *, local: bool) -> list[Connection]:
     """A runner on each host; or an error that names every host without one."""
     found, errors = await reach(hosts, local=local)
@@ -39,7 +50,7 @@ async def connect(hosts: Sequence[Host], *, local: bool) -> list[Connection]:
         return found
     await dismiss(found)
     reasons = [str(error) for error in errors]
-    final = any(words in reason for reason in reasons for words in FOR_GOOD)
+    final = any(map(is_for_good, reasons))
     raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {'; '.join(reasons)}", final=final)
 
 
@@ -52,7 +63,8 @@ async def reach(hosts: Sequence[Host], *, local: bool, deadline_s: float = READY
         async with at_once:
             if host is not here:
                 return await Connection.open(host, ssh_command(host), deadline_s=deadline_s)
-            connection = await Connection.open(host, runner_command(), deadline_s=deadline_s)
+            environment = None if local else session_environment(os.environ)
+            connection = await Connection.open(host, runner_command(), deadline_s=deadline_s, environment=environment)
             connection.is_here = True
             # Here sshd took another connection: the user's, if any.
             connection.address = None

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from launcher.connection import Connection
-from launcher.errors import UnreachableError, UsageError
+from launcher.errors import LaunchError, UnreachableError, UsageError
 from launcher.frames import Kind
 from launcher.hosts import Host
+from launcher.installed import lacking_engine
 from launcher.job import Attempt, Observer, run_attempt
 from launcher.node import Failure
 from launcher.nodes import READY_DEADLINE_S, connect, dismiss, reach
@@ -40,7 +41,8 @@ async def run_job(job: Job, *, job_id: str, cwd: str, streams: Streams, observer
 
 def new_job_id() -> str:
     """A name that sorts by time and is no other job's."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(seconds))}-{nanoseconds // 10**6:03d}{os.urandom(2).hex()}"
 
 
 async def _first(job: Job, attempt: Attempt) -> Failure | None:
@@ -65,7 +67,13 @@ async def _again(job: Job, attempt: Attempt, failure: Failure) -> Failure | None
         return replace(failure, reason=reason, final=True)
     hosts = tuple(connection.host for connection in nodes)
     await stderr.send(_line(f"{which} on {describe(hosts, asked=job.hosts)}"))
-    return await run_attempt(job.on(hosts), nodes, attempt)
+    try:
+        return await run_attempt(job.on(hosts), nodes, attempt)
+    except UsageError:
+        raise
+    except LaunchError as error:
+        # A node that was lost while it got its files, say: the next restart may do better.
+        return replace(failure, reason=str(error))
 
 
 def describe(hosts: Sequence[Host], *, asked: Sequence[Host]) -> str:
@@ -103,11 +111,20 @@ async def gather_nodes(job: Job, streams: Streams) -> Muster:
         if asked:
             deadline_s = min(READY_DEADLINE_S, max(left, LAST_LOOK_S))
             muster = await _reach_first(hosts, len(job.hosts), local=job.local, deadline_s=deadline_s)
+            await _leave_out_unequipped(job, muster)
         complete = len(muster.connections) >= len(job.hosts)
         if complete or left <= 0 or (asked and clock() >= until) or streams[Kind.STDOUT].reader_has_gone():
             return muster
         await dismiss(muster.connections)
         await asyncio.sleep(min(PAUSE_S, max(0.0, until - clock())))
+
+
+async def _leave_out_unequipped(job: Job, muster: Muster) -> None:
+    """A replacement is in the lists before it has its engines."""
+    takes, lacking = await lacking_engine(job, muster.connections)
+    muster.reasons += [f"{connection.host}: no {takes} yet" for connection in lacking]
+    muster.connections = [connection for connection in muster.connections if connection not in lacking]
+    await dismiss(lacking)
 
 
 def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:

@@ -77,14 +77,14 @@ class Journal:
         self._write()
         clear_away(str(self._directory.parent), keep=KEPT_JOBS)
 
-    def running(self, logs: Mapping[str, Sequence[str]]) -> None:
-        """The processes start, or start again; `logs` names each host's logs."""
+    def running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
+        """The processes start, for the `restart`-th time again; `logs` names each host's logs."""
         again = self._record.state is State.RUNNING
         self._change(
             state=State.RUNNING,
             hosts=tuple(logs),
             logs={host: list(names) for host, names in logs.items()},
-            restarts=self._record.restarts + again,
+            restarts=restart,
         )
         if not again:
             self._on_running()

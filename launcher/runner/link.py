@@ -22,6 +22,8 @@ class Link:
         os.set_blocking(sink, False)
         self.over = False
         """Whether the job is: the launcher has closed its end, or is gone. It may still read."""
+        self.grace_s = 0.0
+        """How long the launcher, which then gives no more signs of life, waits for the processes once it is over."""
         self.gone = False
         """Whether nobody reads any more: the launcher has ended or was silent for too long."""
         self._pending = bytearray()
@@ -79,13 +81,14 @@ class Link:
     def keep_alive(self) -> float:
         """Give a sign of life if it is time to, and judge the launcher's; returns the seconds until the next time."""
         now = self._clock()
-        if now - self._heard >= SILENCE_S:
+        patience = SILENCE_S + (self.grace_s if self.over else 0.0)
+        if now - self._heard >= patience:
             self._give_up()
         if self.gone:
             return SIGN_OF_LIFE_S
         if now - self._said >= SIGN_OF_LIFE_S:
             self.send(Kind.ALIVE)
-        return max(0.0, min(self._said + SIGN_OF_LIFE_S, self._heard + SILENCE_S) - now)
+        return max(0.0, min(self._said + SIGN_OF_LIFE_S, self._heard + patience) - now)
 
     def _give_up(self) -> None:
         self.over = self.gone = True

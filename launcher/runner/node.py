@@ -71,10 +71,16 @@ def receive_spec(link: Link) -> "NodeSpec | None":
 
 def run(spec: "NodeSpec", link: Link) -> None:
     """Start the processes that `spec` names and see them to their end."""
-    await_turn(spec, link, home=os.path.expanduser("~"))
+    link.grace_s = spec.grace_s
+    is_alone = await_turn(spec, link, home=os.path.expanduser("~"))
     if link.over:
         return
     supervisor = Supervisor(link, grace_s=spec.grace_s)
+    if not is_alone:
+        for index in range(len(spec.processes)):
+            supervisor.refuse(index, reason="processes of the attempt before this one do not end", code=1)
+        supervisor.run()
+        return
     logs = open_logs(spec, link)
     interface = interface_to(spec.peer)
     cwd = working_directory(spec.cwd, home=os.path.expanduser("~"))
@@ -105,12 +111,14 @@ def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:
         return []
 
 
-def free_port() -> int:
+def free_port(port_range: str = "/proc/sys/net/ipv4/ip_local_port_range") -> int:
     """A TCP port that nobody on this node uses now, and that no outgoing connection will be given."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+    with open(port_range) as file:
         ephemeral = int(file.read().split()[0])
     lowest = max(1024, ephemeral - PORTS)
-    drawn = [lowest + int.from_bytes(os.urandom(4), "big") % (ephemeral - lowest) for _ in range(PORTS_TRIED)]
+    # None where every port may be given to an outgoing connection, as some administrators have it.
+    span = max(0, ephemeral - lowest)
+    drawn = [lowest + int.from_bytes(os.urandom(4), "big") % span for _ in range(PORTS_TRIED if span else 0)]
     for port in [*drawn, 0]:
         probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:

@@ -95,6 +95,17 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
+def is_anothers(group: int) -> bool:
+    """Whether a process group runs as another user, such as by sudo."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return False
+
+
 def group_is_gone(group: int) -> bool:
     """Whether a group whose leader was waited for is empty; reaps the orphans in it."""
     try:

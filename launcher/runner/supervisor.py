@@ -211,3 +211,6 @@ class Supervisor:
         if process.kill_at is None:
             process.kill_at = self._clock() + self._grace_s
             processes.signal_group(process.group, signal.SIGTERM)
+            if processes.is_anothers(process.group):
+                note = f"process {process.group} runs as another user, and cannot be ended as this one"
+                self._link.send(Kind.NOTE, note.encode("ascii"))

@@ -8,7 +8,6 @@ import os
 import select
 import time
 
-from launcher.frames import Kind
 from launcher.places import JOBS_DIR
 from launcher.runner.link import Link
 
@@ -20,18 +19,18 @@ AFTER_GRACE_S = 10.0
 POLL_S = 0.1
 
 
-def await_turn(spec: "NodeSpec", link: Link, *, home: str) -> None:
-    """Return when this process alone runs the job on this host, until it ends; or when that takes too long."""
+def await_turn(spec: "NodeSpec", link: Link, *, home: str) -> bool:
+    """Return when this process alone runs the job on this host, until it ends; False when that takes too long."""
     try:
         lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
     except OSError:
-        return  # that nothing can be kept here is said elsewhere
+        return True  # that nothing can be kept here is said elsewhere
     until = time.monotonic() + spec.grace_s + AFTER_GRACE_S
     while not _take(lock) and not link.over:
         if time.monotonic() > until:
-            link.send(Kind.NOTE, b"processes of the attempt before this one do not end")
-            return
+            return False
         _listen(link)
+    return True
 
 
 def _open(path: str) -> int:

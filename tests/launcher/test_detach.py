@@ -113,7 +113,7 @@ def test_a_detached_job_goes_on_when_its_launch_has_ended(
 
 
 def test_the_shells_variables_reach_the_job_and_no_process_list_or_disk(shell: Shell, tmp_path: Path) -> None:
-    assert shell.launch("-n", "1", "echo $SECRET; sleep 1000") == 0
+    assert shell.launch("-n", "1", "--env", "SECRET", "echo $SECRET; sleep 1000") == 0
     seen = (shell.runtime / "seen").read_text()
     assert "deeplearning-job-" in seen
     assert "hunter2" not in seen

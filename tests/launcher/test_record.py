@@ -33,8 +33,8 @@ def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest
 
     async def attempts() -> None:
         journal.synced("sha256:d")
-        for host in ("a", "b"):
-            journal.running({host: ["rank-0.log"]})
+        for restart, host in enumerate(("a", "b")):
+            journal.running({host: ["rank-0.log"]}, restart=restart)
 
     journal.begin()
     asyncio.run(attempts())

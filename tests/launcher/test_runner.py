@@ -11,6 +11,7 @@ import pytest
 from launcher.errors import LaunchError
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.inbox import parse_spec
+from launcher.runner.node import free_port
 from launcher.runner.route import interface_to
 from launcher.spec import NodeSpec, ProcessSpec
 
@@ -115,3 +116,9 @@ def test_fails_when_an_interface_is_not_there() -> None:
     with pytest.raises(LaunchError) as caught:
         check_interfaces({"GLOO_SOCKET_IFNAME": "eth0"}, INTERFACES, present=["lo", "ens5"])
     assert str(caught.value) == "GLOO_SOCKET_IFNAME must name an interface of lo, ens5, got 'eth0'"
+
+
+def test_a_port_is_found_where_all_of_them_may_be_given_away(tmp_path: Path) -> None:
+    given = tmp_path / "ip_local_port_range"
+    given.write_text("1024\t65535\n")
+    assert free_port(str(given)) >= 1024

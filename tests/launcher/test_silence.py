@@ -120,3 +120,14 @@ def test_a_node_starts_again_when_what_it_ran_before_has_ended(hasty: Cluster) -
             stdout, stderr = launcher.communicate(timeout=30)
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] again" for host in ADDRESSES], stderr
     assert launcher.returncode == 0
+
+
+@pytest.mark.parametrize("host", [FIRST, SECOND])
+def test_a_grace_longer_than_any_silence_is_granted(hasty: Cluster, host: str) -> None:
+    seconds = int(3 * SILENCE_S)
+    trap = f"trap 'sleep {seconds}; echo saved; exit 7' TERM; echo up; while :; do sleep 0.1; done"
+    with hasty.start("--grace", str(2 * seconds), trap, hosts=[host]) as launcher:
+        read_lines(launcher.stdout, 1)
+        launcher.send_signal(signal.SIGINT)
+        stdout, _ = launcher.communicate(timeout=30)
+    assert (launcher.returncode, stdout) == (130, f"{host} [0] saved\n".encode())

@@ -182,3 +182,18 @@ def test_fails_when_not_all_is_there_in_time(site: Site) -> None:
     assert result.reason.startswith("launch: nothing started")
     assert FIRST in result.reason
     assert result.reason.endswith("(--sync-timeout)")
+
+
+def test_a_restart_that_cannot_bring_its_files_is_tried_again(site: Site) -> None:
+    (site.source / "train.sh").write_text("[ $TORCHELASTIC_RESTART_COUNT -ge 2 ]\n")
+    swap = "[ $RANK != 1 ] || { cd; mv code away; touch code; exit 1; }"
+    block = f"[ $TORCHELASTIC_RESTART_COUNT != 0 ] || {{ {swap}; sleep 1000; }}; sh train.sh"
+    heard = []
+    with site.start("--max-restarts", "5", "--sync-dst-dir", "code", block, cwd=site.source) as launcher:
+        assert launcher.stderr is not None
+        for line in iter(launcher.stderr.readline, b""):
+            heard.append(line.decode())
+            if "nothing started" in heard[-1]:
+                (site.homes[SECOND] / "code").unlink(missing_ok=True)
+        assert launcher.wait(30) == 0, heard
+    assert any(f"nothing started, 1 of 3 nodes: {SECOND}: " in line for line in heard), heard

@@ -1,0 +1,30 @@
+"""What the launcher's shell hands over to the processes on its own machine."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from launcher.session import session_environment
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster
+
+
+def test_a_session_has_what_the_machine_gives_everybody(tmp_path: Path) -> None:
+    file = tmp_path / "environment"
+    file.write_text("# all\nPATH=/bin\nexport DEEPLEARNING_BUCKET=b\n")
+    shell = {"HOME": "/h", "PATH": "/mine", "LC_ALL": "C", "DEEPLEARNING_BUCKET": "b", "NCCL_PROTO": "Simple"}
+    assert session_environment(shell, file) == {name: shell[name] for name in shell if name != "NCCL_PROTO"}
+    assert session_environment(shell, tmp_path / "none").keys() == {"HOME", "PATH", "LC_ALL"}
+
+
+def test_all_ranks_find_the_same_variables_of_the_launchers_shell(cluster: Cluster) -> None:
+    show = "echo ${NCCL_PROTO-none} ${HF_TOKEN-none}"
+    shell = {"NCCL_PROTO": "Simple", "HF_TOKEN": "secret"}
+    result = cluster.run("--env", "NCCL_PROTO", show, environment=shell)
+    assert result.lines == [f"{host} [0] Simple none" for host in ADDRESSES]
+
+
+def test_a_job_on_this_machine_alone_has_the_whole_shell(cluster: Cluster) -> None:
+    launch = [sys.executable, str(LAUNCHER), "--launcher", "local", "echo ${NCCL_PROTO-none}"]
+    environment = cluster.environment | {"NCCL_PROTO": "Simple"}
+    ended = subprocess.run(launch, env=environment, capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, b"localhost [0] Simple\n")

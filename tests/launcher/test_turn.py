@@ -1,0 +1,35 @@
+"""One attempt after the other on a node."""
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from launcher.places import JOBS_DIR
+from launcher.runner import turn
+from launcher.runner.link import Link
+from launcher.runner.turn import await_turn
+from launcher.spec import NodeSpec
+
+SPEC = NodeSpec(job_id="j", host="n", processes=(), environment={}, peer="127.0.0.1", cwd="/", grace_s=0)
+
+
+@pytest.fixture
+def link() -> Link:
+    ours, theirs = socket.socketpair()
+    return Link(source=ours.detach(), sink=theirs.detach())
+
+
+def test_an_attempt_does_not_start_beside_one_that_does_not_end(
+    tmp_path: Path, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "AFTER_GRACE_S", 0.2)
+    lock = tmp_path / JOBS_DIR / "j" / ".n.lock"
+    lock.parent.mkdir(parents=True)
+    held = os.open(lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert not await_turn(SPEC, link, home=str(tmp_path))
+    os.close(held)
+    assert await_turn(SPEC, link, home=str(tmp_path))
