@@ -56,7 +56,7 @@ def in_bucket(cluster: Cluster, job: str) -> dict[str, Any]:
 
 def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) -> None:
     job = start(cluster)
-    assert re.fullmatch(r"\d{8}-\d{6}-\w{6}", job)
+    assert re.fullmatch(r"\d{8}-\d{6}-\w{7}", job)
     assert ranks(cluster) == [1] * NODES
     known = status(cluster, job)
     assert (known["state"], known["cwd"], known["detached"]) == ("RUNNING", "/tmp", True)
