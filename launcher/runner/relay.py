@@ -19,6 +19,8 @@ from launcher.sync.stream import Kind, Record, read_records
 
 CONNECT_DEADLINE_S = 30.0
 HANDSHAKE_DEADLINE_S = 10.0
+ALIVE_EVERY_S = 5.0
+"""A node that needs nothing for long hears so often that there is more to wait for."""
 
 
 def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
@@ -67,17 +69,22 @@ class Onward:
         self._file = cast(BinaryIO, connection.makefile("wb", buffering=BUFFER))
         self._forward = forward
         self._passing = False
+        self._spoke_at = time.monotonic()
 
     def take(self, record: Record) -> None:
         """Pass a record on if somebody further on needs its file."""
         if record.kind is Kind.FILE:
             self._passing = record.number in self._forward
-        if not self._passing and record.kind is not Kind.DONE:
+        done = record.kind is Kind.DONE
+        skipped = record.kind is Kind.ALIVE or not (self._passing or done)
+        if skipped and time.monotonic() < self._spoke_at + ALIVE_EVERY_S:
             return
+        self._spoke_at = time.monotonic()
         try:
-            self._file.write(record.encode())
-            if record.kind is Kind.DONE:
+            self._file.write((Record(Kind.ALIVE) if skipped else record).encode())
+            if skipped or done:
                 self._file.flush()
+            if done:
                 # Closed by the reader first: what is still on its way is not lost.
                 self._connection.recv(1)
         except OSError as error:
@@ -99,6 +106,8 @@ def relay(stream: BinaryIO, onward: Onward | None, *, copy: Copy, needed: set[in
         for record in incoming(stream):
             if onward is not None:
                 onward.take(record)
+            if record.kind is Kind.ALIVE:
+                continue
             if record.kind is Kind.FILE and record.number in needed:
                 arrival = Arrival(copy.directory, copy.manifest.entries[record.number])
             elif arrival is not None:

@@ -39,6 +39,8 @@ class Kind(enum.IntEnum):
     """It is not to be kept."""
     DONE = 5
     """Nothing more comes."""
+    ALIVE = 6
+    """No part of any file: the sender works on what the receiver does not need."""
 
 
 @dataclass(frozen=True, slots=True)

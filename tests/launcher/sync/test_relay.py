@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
+from launcher.runner import relay as relaying
 from launcher.runner.copies import Copy
 from launcher.runner.inlet import NeighbourLostError
 from launcher.runner.relay import Onward, relay
 from launcher.sync.identity import client_context, new_identity, server_context
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest, scan
-from launcher.sync.stream import Kind, Record, SourceStream
+from launcher.sync.stream import Kind, Record, SourceStream, read_records
 
 NOTHING = Ignore([])
 
@@ -84,6 +85,34 @@ def test_fails_when_the_node_after_goes_away(source: Path, tmp_path: Path) -> No
         with pytest.raises(NeighbourLostError, match="the node after it takes no more files"):
             relay(io.BytesIO(stream_of(source, manifest)), onward, copy=copy, needed=set())
     thread.join(10)
+
+
+def test_a_node_that_needs_nothing_for_long_hears_that_it_goes_on(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relaying, "ALIVE_EVERY_S", 0.0)
+    manifest, identity = scan(source, ignore=NOTHING), new_identity()
+    copy, _ = copy_of(manifest, tmp_path)
+    ours, theirs = socket.socketpair()
+    heard: list[Record] = []
+
+    def listen() -> None:
+        with server_context(identity).wrap_socket(theirs, server_side=True) as after, after.makefile("rb") as stream:
+            heard.extend(read_records(stream))
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    with client_context(identity).wrap_socket(ours) as connection:
+        onward = Onward(connection, forward={1})
+        relay(io.BytesIO(stream_of(source, manifest)), onward, copy=copy, needed=set())
+    thread.join(10)
+    kinds = [record.kind for record in heard]
+    first = kinds.index(Kind.FILE)
+    assert set(kinds[:first]) == {Kind.ALIVE}
+    assert kinds[first:] == [Kind.FILE, Kind.DATA, Kind.END, Kind.DONE]
+    # It is no part of any file.
+    relay(io.BytesIO(b"".join(record.encode() for record in heard)), None, copy=copy, needed={1})
+    assert contents(tmp_path) == {"b": b"b"}
 
 
 def test_a_file_that_is_no_longer_what_it_was_is_called_off(source: Path) -> None:
