@@ -21,9 +21,16 @@ RECORD_VERSION = 1
 """Carried by each record. Keys may be added under the same version; readers pass over what they do not know."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 SHELL_ASSIGNMENT = re.compile(
-    r"""(?P<name>\s*(?:(?:export|env)\s+)?[A-Za-z_]\w*=)"""
-    r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\;&|])*(?P<gap>[;&\s]*)"""
+    # Where a word may begin, within quotes too: the line may be another shell's.
+    r"""(?P<name>(?:^|[\s;&|('"`])[A-Za-z_]\w*\+?=)"""
+    r"""(?:'[^']*'?|"(?:\\.|[^"\\])*"?|`[^`]*`?|\$?\([^)]*\)?|\$|\\.?|[^\s'"`$(\\;&|])*""",
+    re.DOTALL,
 )
+SHELL_LINE = re.compile(r"[\s;&|(]")
+SHELL_OPTION = re.compile(r"-[a-z]*c")
+"""As in ``bash -lc``: a line follows."""
+ENV_OPTIONS = ("-u", "--unset", "-C", "--chdir")
+"""Those of env(1) that have a value of their own."""
 
 
 class State(str, enum.Enum):
@@ -114,22 +121,26 @@ def now() -> str:
 
 
 def without_values(command: Sequence[str]) -> tuple[str, ...]:
-    """`command` without the values of the variables that stand before it: people put secrets there."""
-    if command[:1] == ("env",):
-        assigned = [bool(ASSIGNMENT.match(word)) for word in command[1:]]
-        end = 1 + (assigned.index(False) if False in assigned else len(assigned))
-        return ("env", *(f"{word.partition('=')[0]}=..." for word in command[1:end]), *command[end:])
-    if command[:2] == ("/bin/bash", "-c"):
-        return (*command[:2], *map(_line_without_values, command[2:]))
-    return tuple(command)
+    """`command` without the values of the variables that it sets: people put secrets there.
 
-
-def _line_without_values(line: str) -> str:
-    masked = ""
-    while found := SHELL_ASSIGNMENT.match(line):
-        masked += f"{found['name']}...{found['gap']}"
-        line = line[found.end() :]
-    return masked + line
+    Rather a value too many is left out than one too few.
+    """
+    kept: list[str] = []
+    leading, before = True, ""
+    for word in command:
+        if word.rpartition("/")[2] == "env":
+            leading = True
+        elif before not in ENV_OPTIONS and not (word.startswith("-") or ASSIGNMENT.match(word)):
+            leading = False
+        is_line = SHELL_LINE.search(word) is not None
+        if ASSIGNMENT.match(word) and (leading or is_line) and not SHELL_OPTION.fullmatch(before):
+            kept.append(f"{word.partition('=')[0]}=...")
+        elif is_line or SHELL_OPTION.fullmatch(before):
+            kept.append(SHELL_ASSIGNMENT.sub(r"\g<name>...", word))
+        else:
+            kept.append(word)
+        before = word
+    return tuple(kept)
 
 
 def write_record(directory: Path, record: Record) -> None:
