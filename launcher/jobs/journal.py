@@ -121,7 +121,9 @@ class Journal:
         return replace(known.answer(), digest=self._record.revision.digest)
 
     def _begin_upload(self) -> None:
-        self._change(revision=self._revision())
+        # The job goes on: the nodes miss its launcher's signs of life while it waits.
+        if self._question is not None and self._question.is_answered:
+            self._change(revision=self._revision())
         with suppress(OSError):
             self._upload = start_upload(self._directory)
 

@@ -16,6 +16,11 @@ class RevisionQuestion:
         command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
         self._git = _start(command, cwd) if _is_checkout(Path(cwd)) else None
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer can be had without waiting."""
+        return self._git is None or self._git.poll() is not None
+
     def answer(self) -> Revision:
         """The revision; nothing where git knows none or does not answer in time."""
         if self._git is None:
@@ -23,8 +28,8 @@ class RevisionQuestion:
         try:
             said, _ = self._git.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
+            # Not waited for: where a file server hangs, git cannot even be killed.
             self._git.kill()
-            self._git.communicate()
             return Revision()
         return parse_status(said) if self._git.returncode == 0 else Revision()
 

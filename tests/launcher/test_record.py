@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launcher.hosts import Host
+from launcher.jobs import journal as journals
+from launcher.jobs import revision
 from launcher.jobs.journal import Journal
 from launcher.jobs.record import Record, Revision, State, read_record, without_values, write_record
-from launcher.jobs.revision import parse_status
+from launcher.jobs.revision import RevisionQuestion, parse_status
 from launcher.spec import JOBS_DIR, Job
 
 RECORD = Record(
@@ -24,12 +27,12 @@ RECORD = Record(
     pid=1,
     start="2026-11-22T00:00:00Z",
 )
+JOB = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))
 
 
 def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    job = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))
-    journal = Journal(job, job_id="j", cwd="/")
+    journal = Journal(JOB, job_id="j", cwd="/")
 
     async def attempts() -> None:
         journal.synced("sha256:d")
@@ -91,3 +94,65 @@ def test_revision_of_a_checkout() -> None:
     assert parse_status(head) == Revision(commit="abc", dirty=False)
     assert parse_status(head + "1 .M N... 100644 100644 100644 a b x.py\n") == Revision(commit="abc", dirty=True)
     assert parse_status("# branch.oid (initial)\n# branch.head main\n") == Revision()
+
+
+class HungGit:
+    """A git on a file server that hangs: it neither answers nor dies."""
+
+    returncode = None
+
+    def __init__(self) -> None:
+        self.asked: list[float | None] = []
+        self.killed = False
+
+    def poll(self) -> int | None:
+        return None
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        assert timeout is not None, "nobody waits without limit"
+        self.asked.append(timeout)
+        raise subprocess.TimeoutExpired("git", timeout)
+
+
+@pytest.fixture
+def hung_git(monkeypatch: pytest.MonkeyPatch) -> HungGit:
+    git = HungGit()
+    monkeypatch.setattr(revision, "_is_checkout", lambda _: True)
+    monkeypatch.setattr(revision, "_start", lambda *_: git)
+    return git
+
+
+def test_a_git_that_hangs_is_given_up(hung_git: HungGit) -> None:
+    assert RevisionQuestion("/").answer() == Revision()
+    assert hung_git.asked == [revision.DEADLINE_S]
+    assert hung_git.killed
+
+
+def test_a_git_that_hangs_does_not_hold_up_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hung_git: HungGit
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(journals, "UPLOAD_AFTER_S", 0.0)
+    uploaded: list[list[float | None]] = []
+
+    async def go() -> None:
+        begun = asyncio.Event()
+
+        def upload(_: Path) -> None:
+            uploaded.append(list(hung_git.asked))
+            begun.set()
+
+        monkeypatch.setattr(journals, "start_upload", upload)
+        journal.running({"a": ["rank-0.log"]})
+        await asyncio.wait_for(begun.wait(), 10)
+
+    journal = Journal(JOB, job_id="j", cwd="/")
+    journal.begin()
+    asyncio.run(go())
+    assert uploaded == [[]]
+    # When the job is over there is time.
+    journal.ended(None)
+    assert hung_git.asked == [revision.DEADLINE_S]
