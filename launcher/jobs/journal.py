@@ -71,7 +71,7 @@ class Journal:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             hold(self._directory)
         except OSError as error:
-            self.trouble = f"{error.filename}: {error.strerror}"
+            self.trouble = self._why(error)
             return
         self._question = RevisionQuestion(self._record.cwd)
         self._write()
@@ -137,7 +137,11 @@ class Journal:
         try:
             write_record(self._directory, self._record)
         except OSError as error:
-            self.trouble = f"{error.filename}: {error.strerror}"
+            self.trouble = self._why(error)
+
+    def _why(self, error: OSError) -> str:
+        # What fails on an open file (a lock, a full disk) does not say on which.
+        return f"{error.filename or self._directory}: {error.strerror}"
 
 
 def user_name() -> str:

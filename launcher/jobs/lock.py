@@ -6,6 +6,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+from launcher.errors import LaunchError
 from launcher.jobs.record import Record
 
 LOCK_FILE = "job.lock"
@@ -20,7 +21,7 @@ def hold(directory: Path) -> None:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether the job's launcher lives."""
+    """Whether the job's launcher lives; LaunchError where the file system cannot say."""
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -30,6 +31,8 @@ def is_held(directory: Path) -> bool:
         return False
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise LaunchError(f"{directory / LOCK_FILE}: cannot be locked: {error.strerror}") from error
     finally:
         os.close(fd)
 

@@ -28,7 +28,11 @@ def all_jobs() -> list[Record]:
 
 def current(directory: Path) -> Record | None:
     """A job's record; one whose launcher died without a word is closed first."""
-    lived = is_held(directory)
+    try:
+        lived = is_held(directory)
+    except LaunchError:
+        # Nobody can tell: it stays what it was when its launcher last wrote.
+        lived = True
     record = read_record(directory)
     if record is None or lived or record.state.is_terminal:
         return record
@@ -36,7 +40,7 @@ def current(directory: Path) -> Record | None:
     try:
         write_record(directory, closed)
     except OSError as error:
-        raise LaunchError(f"{error.filename}: {error.strerror}") from error
+        raise LaunchError(f"{error.filename or directory}: {error.strerror}") from error
     upload(directory)
     return closed
 

@@ -1,0 +1,59 @@
+"""Whether a job's launcher lives, where that is hard to say."""
+
+import errno
+import fcntl
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.jobs import verbs
+from launcher.jobs.journal import Journal
+from launcher.jobs.lock import LOCK_FILE
+from launcher.jobs.record import read_record, write_record
+from launcher.spec import JOBS_DIR
+from tests.launcher.test_record import JOB, RECORD
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That of a job that runs, as far as its record says."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    directory = tmp_path / JOBS_DIR / RECORD.id
+    directory.mkdir(parents=True)
+    (directory / LOCK_FILE).touch()
+    write_record(directory, replace(RECORD, pid=os.getpid()))
+    return directory
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system of the network that has none."""
+
+    def refuse(_fd: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_jobs_are_shown_where_nothing_can_be_locked(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert verbs.main(["list"]) == 0
+    assert f"{RECORD.id} RUNNING".split() == capfd.readouterr().out.splitlines()[1].split()[:2]
+    assert read_record(directory) == replace(RECORD, pid=os.getpid())
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_fails_to_stop_a_job_where_nothing_can_be_locked(directory: Path) -> None:
+    with pytest.raises(LaunchError) as caught:
+        verbs.main(["stop"])
+    assert str(caught.value) == f"{directory / LOCK_FILE}: cannot be locked: No locks available"
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_record_that_cannot_be_kept_says_where(directory: Path) -> None:
+    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+    journal.begin()
+    assert journal.trouble == f"{directory}: No locks available"
