@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launcher.jobs.bucket import Upload, start_upload, upload
-from launcher.jobs.lock import hold
+from launcher.jobs.lock import boot_id, hold
 from launcher.jobs.record import Record, Revision, State, now, without_values, write_record
 from launcher.jobs.revision import RevisionQuestion
 from launcher.node import Failure
@@ -50,6 +50,8 @@ class Journal:
             cwd=cwd,
             user=user_name(),
             pid=os.getpid(),
+            machine=os.uname().nodename,
+            boot_id=boot_id(),
             start=now(),
             detached=detached,
         )

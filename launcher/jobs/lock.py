@@ -10,6 +10,7 @@ from launcher.errors import LaunchError
 from launcher.jobs.record import Record
 
 LOCK_FILE = "job.lock"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def hold(directory: Path) -> None:
@@ -37,8 +38,19 @@ def is_held(directory: Path) -> bool:
         os.close(fd)
 
 
+def boot_id() -> str | None:
+    """What tells this machine from all others, and from itself before it started."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return None
+
+
 def signal_launcher(directory: Path, record: Record, number: signal.Signals) -> None:
-    """Send a signal to the job's launcher, if it lives, and to no other process that got its number since."""
+    """Send a signal to the job's launcher, if it lives, and to no other process that has its number."""
+    # A home that machines share shares its locks too.
+    if record.boot_id not in (None, boot_id()) and is_held(directory):
+        raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")
     with suppress(ProcessLookupError):
         launcher = os.pidfd_open(record.pid)
         try:

@@ -76,6 +76,10 @@ class Record:
     user: str
     pid: int
     """Of the launcher; worth something only while it holds the job's lock (see launcher.jobs.lock)."""
+    machine: str | None = None
+    """Where that number is worth something: a name for people."""
+    boot_id: str | None = None
+    """Of that machine, since its start."""
     start: str
     """When it was asked for; ISO 8601, UTC."""
     detached: bool = False

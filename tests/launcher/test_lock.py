@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from launcher.errors import LaunchError
 from launcher.jobs import verbs
 from launcher.jobs.journal import Journal
-from launcher.jobs.lock import LOCK_FILE
+from launcher.jobs.lock import LOCK_FILE, boot_id
 from launcher.jobs.record import read_record, write_record
 from launcher.spec import JOBS_DIR
 from tests.launcher.test_record import JOB, RECORD
@@ -57,3 +58,25 @@ def test_a_record_that_cannot_be_kept_says_where(directory: Path) -> None:
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
     journal.begin()
     assert journal.trouble == f"{directory}: No locks available"
+
+
+def test_fails_to_stop_a_job_of_another_machine_and_signals_nobody_here(directory: Path) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as bystander, (directory / LOCK_FILE).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write_record(directory, replace(RECORD, pid=bystander.pid, machine="elsewhere", boot_id="x"))
+        try:
+            with pytest.raises(LaunchError) as caught:
+                verbs.main(["stop"])
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
+    assert str(caught.value) == f"job {RECORD.id} runs on elsewhere: stop it there"
+
+
+def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> None:
+    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+    journal.ended(None)
+    kept = read_record(directory)
+    assert kept is not None
+    assert (kept.machine, kept.boot_id) == (os.uname().nodename, boot_id())
+    assert kept.boot_id
