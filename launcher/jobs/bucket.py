@@ -11,6 +11,8 @@ from bootstrap.contract import BUCKET_VARIABLE, NODE_CONFIG
 from launcher.jobs.record import RECORD_FILE
 
 DEADLINE_S = 15.0
+UPLOADS_S = 2 * DEADLINE_S
+"""What a launcher may take after its job's end: the copy that is on its way, and the last one."""
 REGION_VARIABLE = "AWS_DEFAULT_REGION"
 
 

@@ -14,8 +14,9 @@ from typing import NoReturn
 from launcher.errors import LaunchError, UsageError
 from launcher.job import AFTER_GRACE_S
 from launcher.jobs import logs, store
+from launcher.jobs.bucket import UPLOADS_S
 from launcher.jobs.lock import is_held, signal_launcher
-from launcher.jobs.record import Record, State, now, write_record
+from launcher.jobs.record import Record, State, now, read_record, write_record
 
 KILL_DEADLINE_S = 5.0
 POLL_S = 0.05
@@ -101,15 +102,31 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"job {job.id} has ended already: {job.state.value}")
     signal_launcher(directory, job, signal.SIGTERM)
     # More than a launcher takes to end its job, a node that does not answer included.
-    if not _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S)):
-        # The nodes end their processes when their launcher is gone.
-        signal_launcher(directory, job, signal.SIGKILL)
-        if not _wait_for_end(job, KILL_DEADLINE_S):
-            raise LaunchError(f"job {job.id}: its launcher, process {job.pid}, cannot be killed")
-        write_record(directory, replace(job, state=State.CANCELLED, reason="killed by launch stop", end=now()))
-    ended = store.current(directory)
-    print(f"{job.id} {ended.state.value if ended else 'gone'}")
+    ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
+    if not ended and _latest(job).state.is_terminal:
+        # Its record is on its way to the bucket.
+        ended = _wait_for_end(job, UPLOADS_S)
+    if not ended:
+        _kill(job)
+    last = store.current(directory)
+    print(f"{job.id} {last.state.value if last else 'gone'}")
     return 0
+
+
+def _kill(job: Record) -> None:
+    """End a launcher that does not end; the nodes end their processes when it is gone."""
+    directory = store.directory_of(job.id)
+    signal_launcher(directory, job, signal.SIGKILL)
+    if not _wait_for_end(job, KILL_DEADLINE_S):
+        raise LaunchError(f"job {job.id}: its launcher, process {job.pid}, cannot be killed")
+    latest = _latest(job)
+    if not latest.state.is_terminal:
+        write_record(directory, replace(latest, state=State.CANCELLED, reason="killed by launch stop", end=now()))
+
+
+def _latest(job: Record) -> Record:
+    """What the launcher has written since."""
+    return read_record(store.directory_of(job.id)) or job
 
 
 def _wait_for_end(job: Record, seconds: float) -> bool:

@@ -3,7 +3,9 @@
 import errno
 import fcntl
 import os
+import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from launcher.errors import LaunchError
 from launcher.jobs import verbs
 from launcher.jobs.journal import Journal
 from launcher.jobs.lock import LOCK_FILE, boot_id
-from launcher.jobs.record import read_record, write_record
+from launcher.jobs.record import Record, State, read_record, write_record
 from launcher.spec import JOBS_DIR
 from tests.launcher.test_record import JOB, RECORD
 
@@ -80,3 +82,37 @@ def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> 
     assert kept is not None
     assert (kept.machine, kept.boot_id) == (os.uname().nodename, boot_id())
     assert kept.boot_id
+
+
+@pytest.mark.parametrize("uploads_s", [20.0, 0.0], ids=["upload that ends", "upload that hangs"])
+def test_stop_leaves_the_record_of_a_job_that_has_ended(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, uploads_s: float
+) -> None:
+    monkeypatch.setattr(verbs, "AFTER_GRACE_S", 0.0)
+    monkeypatch.setattr(verbs, "UPLOADS_S", uploads_s)
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    # Holds the lock as a launcher does that has ended its job and still uploads.
+    uploading = "import pathlib, signal, sys; from launcher.jobs.lock import hold; hold(pathlib.Path(sys.argv[1]));"
+    uploading += " print(flush=True); signal.sigwait({signal.SIGUSR1})"
+    blocked = {signal.SIGTERM, signal.SIGUSR1}
+    signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    launcher = subprocess.Popen([sys.executable, "-c", uploading, str(directory)], stdout=subprocess.PIPE)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+    with launcher:
+        assert launcher.stdout is not None
+        launcher.stdout.readline()
+        going = replace(RECORD, pid=launcher.pid, grace_s=0.0)
+        ended = replace(going, state=State.SUCCEEDED, end="2026-11-22T00:00:01Z", exit_code=0)
+        write_record(directory, going)
+        wait = verbs._wait_for_end
+
+        def end_meanwhile(job: Record, seconds: float) -> bool:
+            write_record(directory, ended)
+            if seconds == uploads_s > 0:
+                launcher.send_signal(signal.SIGUSR1)
+            return wait(job, seconds)
+
+        monkeypatch.setattr(verbs, "_wait_for_end", end_meanwhile)
+        assert verbs.main(["stop"]) == 0
+        assert launcher.wait(10) == (0 if uploads_s else -signal.SIGKILL)
+    assert read_record(directory) == ended
