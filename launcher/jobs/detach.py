@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.errors import LaunchError
+from launcher.job import AFTER_GRACE_S
+from launcher.jobs.bucket import UPLOADS_S
 from launcher.jobs.journal import jobs_directory, user_name
 from launcher.jobs.record import read_record
 from launcher.jobs.request import Request
+from launcher.options import parse_options
 from launcher.restarts import new_job_id
 
 UNIT = "deeplearning-job-{job_id}.service"
@@ -24,7 +27,6 @@ PROPERTIES = (
     "Type=notify",  # systemd-run then waits until the job has started
     "TimeoutStartSec=infinity",
     "KillMode=mixed",  # TERM for the launcher alone, which ends the ranks in order
-    "TimeoutStopSec=60",
     "OOMPolicy=continue",  # a rank that is killed is a failure with an exit code, not the end of the unit
 )
 
@@ -38,7 +40,8 @@ def detach(arguments: Sequence[str], *, cwd: str) -> int:
     handed_over = runtime / f"deeplearning-job-{job_id}.json"
     Request.of_this_process(arguments, job_id=job_id, cwd=cwd).write(handed_over)
     try:
-        said = _run_unit(job_id, handed_over, environment={**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        said = _run_unit(job_id, handed_over, stop_s=_stop_seconds(arguments), environment=environment)
     except KeyboardInterrupt:
         print(f"launch: job {job_id} starts all the same: launch stop {job_id}", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -73,9 +76,14 @@ def runtime_directory() -> Path:
     return path
 
 
-def _run_unit(job_id: str, handed_over: Path, *, environment: Mapping[str, str]) -> str:
+def _stop_seconds(arguments: Sequence[str]) -> float:
+    """What a launcher may take to end its job, nodes that do not answer and its record's uploads included."""
+    return parse_options(arguments, environ=os.environ).grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
+
+
+def _run_unit(job_id: str, handed_over: Path, *, stop_s: float, environment: Mapping[str, str]) -> str:
     """Start the unit; what systemd-run said, if the job did not start."""
-    properties = [word for one in PROPERTIES for word in ("--property", one)]
+    properties = [word for one in (*PROPERTIES, f"TimeoutStopSec={stop_s:.0f}") for word in ("--property", one)]
     program = [sys.executable or "python3", str(UNIT_PROGRAM), str(handed_over)]
     unit = UNIT.format(job_id=job_id)
     try:

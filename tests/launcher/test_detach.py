@@ -136,6 +136,12 @@ def test_the_shells_variables_reach_the_job_and_no_process_list_or_disk(shell: S
     assert not any(b"hunter2" in path.read_bytes() for path in kept)
 
 
+def test_systemd_gives_a_job_the_time_that_its_end_may_take(shell: Shell) -> None:
+    assert shell.launch("-n", "1", "--grace", "600", "true") == 0
+    # The grace, two waits for nodes of 10 s each, two uploads of 15 s.
+    assert "'TimeoutStopSec=650'" in (shell.runtime / "seen").read_text()
+
+
 def test_fails_when_a_detached_job_does_not_start(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
     assert shell.launch("true", hosts=(FIRST, "127.0.0.77")) == 1
     said = capfd.readouterr()
