@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,12 @@ class Cluster:
     """A deployed cluster and its user."""
 
     user: User
+    before: dict[str, list[str]] = field(default_factory=dict)
+    """For each node the command lines of its user's processes before the first job."""
+
+    def processes(self, alias: str) -> list[str]:
+        """The command lines of all processes of a node's login user; those that look are the same each time."""
+        return self.on(alias, "ps -u ubuntu -o args=").splitlines()
 
     def on(self, alias: str, command: str) -> str:
         """Output of a command, both streams, in a login shell as a person at a terminal has it."""
@@ -45,4 +51,5 @@ def cluster() -> Iterator[Cluster]:
         for alias in WORKERS:
             copy = ["rsync", "-a", "-e", " ".join(user.ssh_command("", options=SHARED)[:-1]), f"{EXAMPLES}/"]
             user.run(*copy, f"{alias}:examples/")
+            cluster.before[alias] = cluster.processes(alias)
         yield cluster

@@ -4,6 +4,8 @@ Only the path of the launcher and the name of the script are others than in the 
 """
 
 import re
+import time
+from collections import Counter
 
 import pytest
 
@@ -51,6 +53,20 @@ def test_the_interface_is_the_users(cluster: Cluster) -> None:
     assert_learned(output, workers=NODES)
 
 
+def test_fails_when_the_users_interface_is_not_there(cluster: Cluster) -> None:
+    output = cluster.on_master(
+        "cd examples; export DMLC_INTERFACE=nowhere0; launch -s 1 python gluon_parameter_server.py; echo code $?"
+    )
+    *said, reason, code = output.splitlines()
+    said = [line for line in said if not line.startswith("launch: all that it said: ")]
+    refused = r" DMLC_INTERFACE must name an interface of .*\bens5\b.*, got 'nowhere0'$"
+    assert said, output
+    # Nothing of the script or of ps-lite: no process has started.
+    assert all(re.search(refused, line) for line in said), output
+    assert re.fullmatch(r"launch: \S+: (scheduler|server 0|worker \d) ended with exit code 1", reason), output
+    assert code == "code 1", output
+
+
 def test_ps_lite_says_what_it_does(cluster: Cluster) -> None:
     output = cluster.on_master("cd examples; export PS_VERBOSE=1; launch -s 1 python gluon_parameter_server.py")
     assert_learned(output, workers=NODES)
@@ -78,7 +94,8 @@ def test_pytorch_runs_as_under_torchrun(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("alias", WORKERS)
 def test_nothing_of_any_job_is_left(cluster: Cluster, alias: str) -> None:
-    assert (
-        cluster.on(alias, "pgrep -u ubuntu -fa '[e]xamples/|[h]orovod_gluon|[g]luon_par|[m]pirun|[o]rted' || true")
-        == ""
-    )
+    until = time.monotonic() + 10
+    # The last session's sshd ends a little later than its launch.
+    while left := Counter(cluster.processes(alias)) - Counter(cluster.before[alias]):
+        assert time.monotonic() < until, left
+        time.sleep(0.5)
