@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -70,6 +71,9 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
 
     shard, global_batch_size = divide_work(config, ranks)
     learning_rate = config.learning_rate(global_batch_size=global_batch_size)
+    if ranks.restarts:
+        # Begun anew in the job's first attempt; the later ones are there to go on from what that one kept.
+        config = replace(config, resume="auto")
     keeper = keeper_of(config, ranks)
     checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
     image_shape = IMAGE_SHAPES[config.network]

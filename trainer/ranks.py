@@ -19,6 +19,8 @@ class Ranks:
     world_size: int = 1
     local_rank: int = 0
     local_world_size: int = 1
+    restarts: int = 0
+    """How often the launcher has started this job again."""
 
     def __post_init__(self) -> None:
         for name, value, size in (
@@ -42,12 +44,13 @@ class Ranks:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Ranks":
-        """Read RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE."""
+        """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and TORCHELASTIC_RESTART_COUNT."""
         ranks = cls(
             rank=_read(environment, "RANK", minimum=0),
             world_size=_read(environment, "WORLD_SIZE", minimum=1),
             local_rank=_read(environment, "LOCAL_RANK", minimum=0),
             local_world_size=_read(environment, "LOCAL_WORLD_SIZE", minimum=1),
+            restarts=_read(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0),
         )
         missing = [name for name in RENDEZVOUS_VARIABLES if not environment.get(name)]
         if ranks.world_size > 1 and missing:

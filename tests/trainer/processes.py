@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,7 @@ def running(
     started: int | None = None,
     program: Sequence[str] = ("-m", "trainer"),
     directories: Sequence[Path] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[list[Rank]]:
     """Run ranks in ``directory``, or each in its own; none of them outlives the block."""
     port = free_port()
@@ -61,6 +62,7 @@ def running(
             port=port,
             directory=directory,
             cwd=directories[rank] if directories else directory,
+            variables=variables or {},
         )
         for rank in range(count if started is None else started)
     ]
@@ -81,7 +83,15 @@ def run(*arguments: str, directory: Path, count: int = 1, program: Sequence[str]
 
 
 def _start(
-    program: Sequence[str], arguments: Sequence[str], *, rank: int, count: int, port: int, directory: Path, cwd: Path
+    program: Sequence[str],
+    arguments: Sequence[str],
+    *,
+    rank: int,
+    count: int,
+    port: int,
+    directory: Path,
+    cwd: Path,
+    variables: Mapping[str, str],
 ) -> Rank:
     out, log = directory / f"rank{rank}.out", directory / f"rank{rank}.log"
     environment = {
@@ -94,6 +104,7 @@ def _start(
         "MASTER_PORT": str(port),
         "RANK": str(rank),
         "WORLD_SIZE": str(count),
+        **variables,
     }
     with out.open("wb") as out_file, log.open("wb") as log_file:
         process = subprocess.Popen(

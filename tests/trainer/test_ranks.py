@@ -25,6 +25,10 @@ def test_reads_what_the_launcher_sets() -> None:
     assert str(ranks) == "5/8"
 
 
+def test_reads_how_often_the_job_was_started_again() -> None:
+    assert Ranks.from_environment(LAUNCHED | {"TORCHELASTIC_RESTART_COUNT": "2"}).restarts == 2
+
+
 def test_without_a_launcher_it_is_the_only_process() -> None:
     assert Ranks.from_environment({}) == Ranks(rank=0, world_size=1, local_rank=0, local_world_size=1)
 

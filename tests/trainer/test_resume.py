@@ -86,6 +86,14 @@ def test_never_begins_anew(directory: Path, undisturbed: str) -> None:
     assert ranks[0].digests[-1] == undisturbed
 
 
+def test_never_counts_only_before_the_launcher_starts_the_job_again(directory: Path, undisturbed: str) -> None:
+    restarted = {"TORCHELASTIC_RESTART_COUNT": "1"}
+    with running(*OPTIONS, "--resume", "never", directory=directory, count=RANKS, variables=restarted) as ranks:
+        assert [rank.wait() for rank in ranks] == [0] * RANKS
+    assert went_on(ranks[0])
+    assert ranks[0].digests[-1] == undisturbed
+
+
 def test_fails_when_the_interrupted_training_was_another(directory: Path) -> None:
     with running(*OPTIONS, "--lr", "0.01", directory=directory) as [rank]:
         assert rank.wait() == 2
