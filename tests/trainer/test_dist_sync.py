@@ -1,11 +1,12 @@
 """dist_sync with n ranks of batch b is one process with a batch of n*b."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.trainer import dropping_trainer
+from tests.trainer import dropping_trainer, impatient_trainer
 from tests.trainer.processes import run, running
 from trainer.checkpoint import load
 from trainer.engines import Weights
@@ -73,6 +74,17 @@ def test_fails_when_a_rank_is_killed(tmp_path: Path) -> None:
         assert ranks[0].wait(deadline_s=20) == 1
     last_line = ranks[0].log.read_text().splitlines()[-1]
     assert last_line.startswith("rank 0/2 trainer: adding up over all ranks failed, another rank ended")
+
+
+def test_fails_when_a_rank_hangs(tmp_path: Path) -> None:
+    options = ("--kv-store", "dist_sync", "--num-epochs", "1000", "--disp-batches", "1")
+    program = (str(Path(impatient_trainer.__file__)),)
+    with running(*options, directory=tmp_path, count=2, program=program) as ranks:
+        ranks[0].wait_for_log("Batch [2]")
+        ranks[1].process.send_signal(signal.SIGSTOP)
+        assert ranks[0].wait(deadline_s=20) == 1
+    last_line = ranks[0].log.read_text().splitlines()[-1]
+    assert "adding up over all ranks failed, another rank ended or was not heard from for 2 s: " in last_line
 
 
 def test_ends_on_sigterm_while_it_waits_for_a_rank(tmp_path: Path) -> None:

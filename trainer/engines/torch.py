@@ -17,6 +17,7 @@ from typing import Final
 import torch
 import torch.distributed
 from torch import nn
+from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.nn.functional import cross_entropy
 
 from trainer.config import TrainConfig
@@ -33,7 +34,8 @@ MEETING_TIMEOUT: Final = timedelta(minutes=10)
 """Longest wait for the other ranks at the start: a new machine reads torch from its image for the
 first time, block by block ("Initialize Amazon EBS volumes"), and not all are equally quick."""
 RANKS_TIMEOUT: Final = timedelta(seconds=60)
-"""Longest wait for the other ranks in a collective operation."""
+"""Longest wait for the other ranks in a collective operation, from the first step's on: that step, too,
+reads libraries from an image."""
 LISTENER_POLL_S: Final = 0.1
 MOMENTUM: Final = "momentum"
 
@@ -109,7 +111,7 @@ def wait_for_listener(host: str, port: int, *, timeout: timedelta) -> None:
 
 
 @contextmanager
-def report_lost_ranks(action: str, *, timeout: timedelta = RANKS_TIMEOUT) -> Iterator[None]:
+def report_lost_ranks(action: str, *, timeout: timedelta) -> Iterator[None]:
     """Turn torch's error of a failed connection into one line."""
     try:
         yield
@@ -141,10 +143,11 @@ class TorchEngine:
         self._model = model.to(device)
         self._device = device
         self._connected = shard.count > 1
+        self._timeout = MEETING_TIMEOUT
         parameters = list(self._model.parameters())
         weights = nn.utils.parameters_to_vector(parameters).detach()
         if self._connected:
-            with report_lost_ranks("sending the first weights to all ranks"):
+            with report_lost_ranks("sending the first weights to all ranks", timeout=self._timeout):
                 torch.distributed.broadcast(weights, src=0)
         nn.utils.vector_to_parameters(weights, parameters)
         # The gradients, and behind them the loss and what the ranks ask for: one all-reduce sums all.
@@ -175,6 +178,7 @@ class TorchEngine:
             self._asked.copy_(torch.tensor([asks.save, asks.stop]))
         self._all_reduce(self._sums)
         loss_sum, save, stop = self._sums[-3:].tolist()
+        self._expect_steps()
         return BatchResult(loss_sum=loss_sum, correct=correct, asks=Asks(save=save > 0, stop=stop > 0))
 
     def update(self, *, samples: int) -> None:
@@ -213,7 +217,7 @@ class TorchEngine:
             self._model.load_state_dict(weights)
             self._momentum.copy_(torch.from_numpy(state.optimizer[MOMENTUM].copy()))
         if self._connected:
-            with report_lost_ranks("sending the checkpoint to all ranks"):
+            with report_lost_ranks("sending the checkpoint to all ranks", timeout=self._timeout):
                 for tensor in (self._vector.detach(), self._momentum, *self._model.buffers()):
                     torch.distributed.broadcast(tensor, src=source)
 
@@ -222,9 +226,16 @@ class TorchEngine:
         if self._connected:
             torch.distributed.destroy_process_group()
 
+    def _expect_steps(self) -> None:
+        """All ranks have made a step: from now on none has a reason to be slow."""
+        if self._connected and self._timeout != RANKS_TIMEOUT:
+            self._timeout = RANKS_TIMEOUT
+            # Torch has no public name for it; the group was made with the timeout of the start.
+            _set_pg_timeout(RANKS_TIMEOUT)
+
     def _all_reduce(self, sums: torch.Tensor) -> None:
         if self._connected:
-            with report_lost_ranks("adding up over all ranks"):
+            with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
                 torch.distributed.all_reduce(sums)
 
 
