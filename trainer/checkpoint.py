@@ -6,7 +6,8 @@ Any engine can read it, and so can ``numpy.load``; unlike a pickle it runs no co
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -88,14 +89,30 @@ def _sync_directory(directory: Path) -> None:
 
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint back; the format's checksums find what a disk has damaged."""
+    with _opened(path) as arrays:
+        state = State(weights=_below(WEIGHT, arrays), optimizer=_below(OPTIMIZER, arrays))
+        return Checkpoint(description=_description(arrays), state=state)
+
+
+def describe(path: Path) -> Description:
+    """Read only what a checkpoint belongs to; its arrays may still turn out to be damaged."""
+    with _opened(path) as arrays:
+        return _description(arrays)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
+    """Numpy reads an array when it is asked for; whatever is wrong with the file is one error."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            values = json.loads(str(arrays[DESCRIPTION]))
-            description = Description(**{**values, "progress": Progress(**values["progress"])})
-            state = State(weights=_below(WEIGHT, arrays), optimizer=_below(OPTIMIZER, arrays))
-            return Checkpoint(description=description, state=state)
+            yield arrays
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise TrainerError(f"cannot read checkpoint {path}: {error}") from error
+
+
+def _description(arrays: "np.lib.npyio.NpzFile") -> Description:
+    values = json.loads(str(arrays[DESCRIPTION]))
+    return Description(**{**values, "progress": Progress(**values["progress"])})
 
 
 def _below(prefix: str, arrays: "np.lib.npyio.NpzFile") -> dict[str, np.ndarray]:

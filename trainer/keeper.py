@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from trainer.checkpoint import Checkpoint, load, save
+from trainer.checkpoint import Checkpoint, describe, load, save
 from trainer.errors import TrainerError
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,15 @@ class Keeper:
         self._writing: Future[None] | None = None
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that can be read."""
-        found = list(self._readable())
-        return max(found, key=lambda one: one.description.progress.place, default=None)
+        """The newest checkpoint that can be read; the arrays of no other are, as they may fill the memory."""
+        places = []
+        for path in self._paths():
+            with _failing_is_a_warning():
+                places.append((describe(path).progress.place, path))
+        for _, path in sorted(places, reverse=True):
+            with _failing_is_a_warning():
+                return load(path)
+        return None
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Write `checkpoint` beside the training; waits for the one before to be written."""
@@ -43,10 +49,8 @@ class Keeper:
     def wait(self) -> None:
         """Return when the last checkpoint is written. One that cannot be is a warning: the one before is there."""
         if self._writing is not None:
-            try:
+            with _failing_is_a_warning():
                 self._writing.result()
-            except TrainerError as error:
-                log.warning("%s", error)
             self._writing = None
 
     def forget(self) -> None:
@@ -64,12 +68,13 @@ class Keeper:
     def _paths(self) -> Iterator[Path]:
         return (path for path in self._directory.glob("*.npz") if path.name.startswith(self._begin))
 
-    def _readable(self) -> Iterator[Checkpoint]:
-        for path in self._paths():
-            try:
-                yield load(path)
-            except TrainerError as error:
-                log.warning("%s", error)
+
+@contextlib.contextmanager
+def _failing_is_a_warning() -> Iterator[None]:
+    try:
+        yield
+    except TrainerError as error:
+        log.warning("%s", error)
 
 
 def _modified(path: Path) -> float:

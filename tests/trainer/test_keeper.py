@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.checkpoint import Checkpoint, Description
+from trainer.checkpoint import Checkpoint, Description, load
 from trainer.engines import State
 from trainer.keeper import KEPT, Keeper
 from trainer.progress import Progress
@@ -46,14 +46,32 @@ def test_only_the_last_ones_stay_and_none_after_the_end(keeper: Keeper, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["net-0012.npz"]
 
 
+def test_only_the_newest_is_read_whole(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def note(path: Path) -> Checkpoint:
+        read.append(path.name)
+        return load(path)
+
+    for epoch in (1, 2):
+        keeper.keep(checkpoint(epoch=epoch))
+    keeper.wait()
+    monkeypatch.setattr("trainer.keeper.load", note)
+    assert newest(keeper).epoch == 2
+    assert read == ["net-resume-0002-000000000.npz"]
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed"])
 def test_a_damaged_one_gives_way_to_the_one_before(
-    keeper: Keeper, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    keeper: Keeper, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     for epoch in (1, 2):
         keeper.keep(checkpoint(epoch=epoch))
     keeper.wait()
     path = tmp_path / "net-resume-0002-000000000.npz"
-    path.write_bytes(path.read_bytes()[:-100])
+    content = path.read_bytes()
+    place = content.index(np.full(1000, 2).tobytes())
+    path.write_bytes(content[:-100] if damage == "cut off" else content[:place] + b"?" + content[place + 1 :])
     with caplog.at_level(logging.WARNING):
         assert newest(keeper).epoch == 1
     assert f"cannot read checkpoint {path}" in caplog.text
