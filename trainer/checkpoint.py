@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 
@@ -64,18 +64,25 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     arrays = {WEIGHT + name: value for name, value in state.weights.items()}
     arrays |= {OPTIMIZER + name: value for name, value in state.optimizer.items()}
     description = np.array(json.dumps(asdict(checkpoint.description)))
+    with replacing(path, what="checkpoint") as file:
+        np.savez(file, allow_pickle=False, **{DESCRIPTION: description}, **arrays)
+
+
+@contextmanager
+def replacing(path: Path, *, what: str) -> Iterator[BinaryIO]:
+    """What the block writes becomes the file, whole and on the disk, or nothing does."""
     # Several ranks may write the same file: a directory that machines share.
     temporary = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{DESCRIPTION: description}, **arrays)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
         _sync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise TrainerError(f"cannot write checkpoint {path}, {error.strerror}") from error
+        raise TrainerError(f"cannot write {what} {path}, {error.strerror}") from error
 
 
 def _sync_directory(directory: Path) -> None:

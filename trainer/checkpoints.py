@@ -36,23 +36,33 @@ class Checkpoints:
         self._clock = clock
         self._kept_at = clock()
         self._found = None if keeper is None or config.resume == "never" else keeper.newest()
-        if self._found is not None:
-            check_settings(self._found.description, config)
 
     def begin(self, engine: Engine) -> Progress:
         """Bring all ranks to the newest place that one of them has a checkpoint of."""
         own = self._found.description.progress if self._found else Progress()
-        places = [tuple(place) for place in self._gather(engine, own.place)]
+        rows = self._gather(engine, [*own.place, self._keeper.finished() if self._keeper else 0.0])
+        finished = max(row[-1] for row in rows)
+        # A machine that missed the end of a training still has a checkpoint of it.
+        places = [tuple(row[:-1]) if row[0] > finished else Progress().place for row in rows]
         source = places.index(max(places))
         mine = self._found if source == self._shard.index else None
         self._found = None
         if not any(places[source]):
             if self._keeper is not None:
                 self._keeper.forget()
-            [[started], *_] = self._gather(engine, [time.time()])
+            # Later than the last one also by the clock of another machine.
+            [[started], *_] = self._gather(engine, [max(time.time(), finished + 1)])
             return Progress(started=started)
+        refusal = refuse(mine.description, self._config) if mine else None
+        values = [own.started, own.epoch, own.samples, own.loss_sum, own.correct, refusal is not None]
+        *values, refused = self._gather(engine, values)[source]
+        if refused:
+            raise UsageError(
+                refusal
+                or f"the interrupted training of {self._config.checkpoint_prefix} that rank {source} has a checkpoint "
+                "of had other settings: --resume never begins anew, another --model-prefix keeps both"
+            )
         engine.restore(mine.state if mine else None, source=source)
-        values = self._gather(engine, [own.started, own.epoch, own.samples, own.loss_sum, own.correct])[source]
         progress = _progress(values)
         if self._shard.index == 0:
             log.info(
@@ -91,17 +101,18 @@ def _progress(values: Sequence[float]) -> Progress:
     return Progress(started=started, epoch=int(epoch), samples=int(samples), loss_sum=loss_sum, correct=int(correct))
 
 
-def check_settings(description: Description, config: TrainConfig) -> None:
-    """UsageError when a checkpoint is of another training."""
+def refuse(description: Description, config: TrainConfig) -> str | None:
+    """Say why this training cannot go on from a checkpoint: it is another's."""
     for name, value in config.identity.items():
         before = description.settings.get(name)
         if before != value:
-            raise UsageError(
+            return (
                 f"the interrupted training of {config.checkpoint_prefix} had {name} {before}, got {value}: "
                 "--resume never begins anew, another --model-prefix keeps both"
             )
     if description.progress.epoch >= config.num_epochs:
-        raise UsageError(
+        return (
             f"num_epochs must be more than the {description.progress.epoch} that the interrupted training of "
             f"{config.checkpoint_prefix} has done, got {config.num_epochs}: --resume never begins anew"
         )
+    return None

@@ -2,7 +2,8 @@
 
 Every machine keeps its own, so that none of them is needed in particular, nor a disk that they share.
 They are written beside the training, which only waits for a copy of its state, and they are gone
-when the training has come to its end.
+when the training has come to its end. A machine that is cut off then still has its own, so that the
+others note which training that was.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from trainer.checkpoint import Checkpoint, describe, load, save
+from trainer.checkpoint import Checkpoint, describe, load, replacing, save
 from trainer.errors import TrainerError
 
 log = logging.getLogger(__name__)
@@ -22,11 +23,12 @@ KEPT: Final = 2
 
 
 class Keeper:
-    """The files of one process: ``PREFIX-resume-EPOCH-SAMPLES.npz``."""
+    """The files of one process: ``PREFIX-resume-EPOCH-SAMPLES.npz`` and ``.PREFIX-finished``."""
 
     def __init__(self, prefix: str) -> None:
         self._directory = Path(prefix).expanduser().parent
         self._begin = f"{Path(prefix).name}-resume-"
+        self._mark = self._directory / f".{Path(prefix).name}-finished"
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -52,6 +54,19 @@ class Keeper:
             with _failing_is_a_warning():
                 self._writing.result()
             self._writing = None
+
+    def finish(self, started: float) -> None:
+        """Note that the training that began at `started` is over, and remove its checkpoints."""
+        with _failing_is_a_warning(), replacing(self._mark, what="mark") as file:
+            file.write(repr(started).encode())
+        self.forget()
+
+    def finished(self) -> float:
+        """When the last training that is over began; 0 when there was none."""
+        # Without a mark that can be read a training only may go on that need not.
+        with contextlib.suppress(OSError, ValueError):
+            return float(self._mark.read_text())
+        return 0.0
 
     def forget(self) -> None:
         """Remove all: the training is over, or is to begin anew."""

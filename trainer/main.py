@@ -100,7 +100,7 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
             print(f"rank {ranks} {summarize(results)} checkpoint={path}", flush=True)
         engine.sum_over_ranks([0])
     if keeper is not None:
-        keeper.forget()
+        keeper.finish(begin.started)
 
 
 def keeper_of(config: TrainConfig, ranks: Ranks) -> Keeper | None:

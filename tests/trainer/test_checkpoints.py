@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from trainer.checkpoint import Checkpoint, Description
-from trainer.checkpoints import Checkpoints, check_settings
+from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
 from trainer.engines import Asks, Engine, State
 from trainer.errors import UsageError
@@ -20,14 +20,18 @@ STATE = State(weights={"a": np.zeros(1)})
 class Drawer:
     """Keeps checkpoints where a test can see them."""
 
-    def __init__(self, progress: Progress | None = None) -> None:
+    def __init__(self, progress: Progress | None = None, *, finished: float = 0) -> None:
         self.kept: list[Checkpoint] = [] if progress is None else [checkpoint(progress)]
+        self._finished = finished
 
     def newest(self) -> Checkpoint | None:
         return self.kept[-1] if self.kept else None
 
     def keep(self, checkpoint: Checkpoint) -> None:
         self.kept.append(checkpoint)
+
+    def finished(self) -> float:
+        return self._finished
 
     def forget(self) -> None:
         self.kept.clear()
@@ -65,7 +69,7 @@ def begin(drawer: Drawer, others: Others, *, config: TrainConfig = CONFIG) -> Pr
 
 
 def test_the_newest_place_of_all_ranks_is_taken() -> None:
-    others = Others((0, 0, 0, 5, 1, 64), (0, 0, 0, 0, 0, 5, 1, 64, 0.5, 60))
+    others = Others((0, 0, 0, 0, 5, 1, 64, 0), (0, 0, 0, 0, 0, 0, 5, 1, 64, 0.5, 60, 0))
     drawer = Drawer(Progress(started=5, epoch=1, samples=32))
     assert begin(drawer, others) == Progress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)
     assert others.restored == [(None, 1)]
@@ -73,22 +77,45 @@ def test_the_newest_place_of_all_ranks_is_taken() -> None:
 
 def test_ones_own_place_is_taken_when_the_other_has_only_an_earlier_training() -> None:
     own = Progress(started=5, epoch=1, samples=32, loss_sum=0.5, correct=30)
-    others = Others((0, 0, 0, 4, 2, 0), (0, 0, 0, 0, 0, 4, 2, 0, 0, 0))
+    others = Others((0, 0, 0, 0, 4, 2, 0, 0), (0, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0))
     assert begin(Drawer(own), others) == own
     assert others.restored == [(STATE, 0)]
 
 
 def test_without_any_the_training_begins_at_rank_0s_time() -> None:
-    others = Others((0,) * 6, (0, 99))
+    others = Others((0,) * 8, (0, 99))
     progress = begin(Drawer(), others)
     assert progress.started > 1.7e9
     assert progress == Progress(started=progress.started)
     assert others.restored == []
 
 
+@pytest.mark.parametrize("by", ["this rank", "the other"])
+def test_a_training_that_others_finished_is_over(by: str) -> None:
+    ahead = 9e9
+    drawer = Drawer(Progress(started=ahead, epoch=1), finished=ahead if by == "this rank" else 0)
+    others = Others((0, 0, 0, 0, 5, 2, 0, 0 if by == "this rank" else ahead), (0, 0))
+    progress = begin(drawer, others)
+    assert (progress.epoch, others.restored, drawer.kept) == (0, [], [])
+    assert progress.started > ahead
+
+
+def test_a_training_after_the_finished_one_goes_on() -> None:
+    own = Progress(started=5, epoch=1)
+    others = Others((0, 0, 0, 0, 4, 2, 0, 4), (0,) * 12)
+    assert begin(Drawer(own, finished=4), others) == own
+
+
+def test_all_ranks_end_when_one_has_a_checkpoint_of_other_settings() -> None:
+    others = Others((0, 0, 0, 0, 5, 1, 64, 0), (0, 0, 0, 0, 0, 0, 5, 1, 64, 0.5, 60, 1))
+    with pytest.raises(UsageError, match="that rank 1 has a checkpoint of had other settings: --resume never"):
+        begin(Drawer(), others)
+    assert others.restored == []
+
+
 def test_never_leaves_nothing_of_an_earlier_training() -> None:
     drawer = Drawer(Progress(started=5, epoch=1))
-    begin(drawer, Others((0,) * 6, (0, 0)), config=TrainConfig(resume="never"))
+    begin(drawer, Others((0,) * 8, (0, 0)), config=TrainConfig(resume="never"))
     assert drawer.kept == []
 
 
@@ -102,10 +129,10 @@ def test_rank_0_asks_when_its_time_has_come_and_again_only_later() -> None:
 @pytest.mark.parametrize(
     ("progress", "config", "message"),
     [
-        (Progress(), TrainConfig(seed=1), "the interrupted training of checkpoints/lenet had seed 0, got 1"),
-        (Progress(epoch=3), CONFIG, "num_epochs must be more than the 3 that the interrupted training"),
+        (Progress(started=5), TrainConfig(seed=1), "the interrupted training of checkpoints/lenet had seed 0, got 1"),
+        (Progress(started=5, epoch=3), CONFIG, "num_epochs must be more than the 3 that the interrupted training"),
     ],
 )
 def test_fails_when_it_cannot_go_on(progress: Progress, config: TrainConfig, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        check_settings(checkpoint(progress).description, config)
+        begin(Drawer(progress), Others((0,) * 8, (0,) * 12), config=config)

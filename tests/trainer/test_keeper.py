@@ -46,6 +46,19 @@ def test_only_the_last_ones_stay_and_none_after_the_end(keeper: Keeper, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["net-0012.npz"]
 
 
+def test_a_finished_training_leaves_a_mark_and_nothing_else(keeper: Keeper, tmp_path: Path) -> None:
+    assert keeper.finished() == 0
+    keeper.keep(checkpoint(started=0.1))
+    keeper.finish(0.1)
+    assert keeper.finished() == 0.1
+    assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
+
+
+def test_a_mark_that_cannot_be_read_is_none(keeper: Keeper, tmp_path: Path) -> None:
+    (tmp_path / ".net-finished").write_text("")
+    assert keeper.finished() == 0
+
+
 def test_only_the_newest_is_read_whole(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 

@@ -80,6 +80,26 @@ def test_fewer_ranks_go_on_too(directory: Path) -> None:
     assert len(alone.digests) == 2
 
 
+def test_a_machine_that_missed_the_end_does_not_bring_the_training_back(directory: Path, tmp_path: Path) -> None:
+    absent = Path(shutil.copytree(directory, tmp_path / "absent"))
+    run(*OPTIONS, directory=directory)
+    places = [absent, directory]
+    with running(*OPTIONS, "--lr", "0.01", directory=tmp_path, directories=places, count=RANKS) as ranks:
+        assert [rank.wait() for rank in ranks] == [0] * RANKS
+    assert not went_on(ranks[0])
+    assert len(ranks[0].digests) == 3
+    assert not list(absent.glob("net-resume-*"))
+
+
+def test_all_ranks_end_when_one_has_another_training(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    places = [directory, tmp_path / "empty"]
+    with running(*OPTIONS, "--lr", "0.01", directory=tmp_path, directories=places, count=RANKS) as ranks:
+        assert [rank.wait(deadline_s=30) for rank in ranks] == [2] * RANKS
+    assert "the interrupted training of net had lr None, got 0.01" in ranks[0].log.read_text()
+    assert "that rank 0 has a checkpoint of had other settings" in ranks[1].log.read_text()
+
+
 def test_never_begins_anew(directory: Path, undisturbed: str) -> None:
     ranks = run(*OPTIONS, "--resume", "never", directory=directory, count=RANKS)
     assert not went_on(ranks[0])
