@@ -146,7 +146,7 @@ def test_a_git_that_hangs_does_not_hold_up_the_job(
             begun.set()
 
         monkeypatch.setattr(journals, "start_upload", upload)
-        journal.running({"a": ["rank-0.log"]})
+        journal.running({"a": ["rank-0.log"]}, restart=0)
         await asyncio.wait_for(begun.wait(), 10)
 
     journal = Journal(JOB, job_id="j", cwd="/")
