@@ -37,11 +37,11 @@ def test_the_articles_pkill_on_every_host_ends_the_job(cluster: Cluster) -> None
         lines = [line.split() for line in read_lines(launcher.stdout, 3)]
         ranks = cluster.ranks()
         # As `pkill -f python` on each host: the rank, its runner and the runner's guard get TERM.
-        for _, _, rank, runner in lines:
-            for pid in (int(rank), int(runner), parent(int(runner))):
-                # The one before may have ended it.
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
+        pids = [[int(rank), int(runner), parent(int(runner))] for _, _, rank, runner in lines]
+        for pid in (pid for host in pids for pid in host):
+            # The end of one host's may have ended the others already.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         launcher.communicate(timeout=30)
         assert launcher.returncode == 143
         wait_until_gone(ranks, seconds=15)
