@@ -5,15 +5,15 @@ import os
 import sys
 
 if not __package__:
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120  (pathlib is slow to import)
 
 
 def start() -> int:
     """Import the launcher, sparing what takes a quarter of that time and serves nothing, and run it."""
     gc.disable()
-    # asyncio goes without, and nobody here speaks TLS.
+    # asyncio goes without, and is not asked for TLS here. None is how Python marks what cannot be imported.
     sys.modules["ssl"] = None  # type: ignore[assignment]
-    import asyncio  # noqa: F401
+    import asyncio  # noqa: F401  (so that all later imports find it)
 
     del sys.modules["ssl"]
     from launcher.main import main

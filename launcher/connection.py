@@ -160,7 +160,7 @@ class Connection:
         if self._watching is not None:
             self._watching.cancel()
         # Pipes that something else holds open too would be closed when the loop no longer runs, which it complains of.
-        self._process._transport.close()  # type: ignore[attr-defined]
+        self._process._transport.close()  # type: ignore[attr-defined]  # there is no public way
 
     def _kill_process(self) -> None:
         if self._process.returncode is None:

@@ -21,10 +21,10 @@ class S3(Protocol):
     def head_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803  (the API's own names)
         """Describe an object; ClientError 404 where there is none."""
 
-    def download_file(self, Bucket: str, Key: str, Filename: str) -> None:  # noqa: N803
+    def download_file(self, Bucket: str, Key: str, Filename: str) -> None:  # noqa: N803  (as above)
         """Fetch an object, in parts when it is large."""
 
-    def upload_file(self, Filename: str, Bucket: str, Key: str) -> None:  # noqa: N803
+    def upload_file(self, Filename: str, Bucket: str, Key: str) -> None:  # noqa: N803  (as above)
         """Store a file, in parts when it is large."""
 
 

@@ -130,7 +130,7 @@ class Journal:
             self._upload = start_upload(self._directory)
 
     def _change(self, **values: object) -> None:
-        self._record = replace(self._record, **values)  # type: ignore[arg-type]
+        self._record = replace(self._record, **values)  # type: ignore[arg-type]  # fields by name, of several types
         self._write()
 
     def _write(self) -> None:

@@ -54,4 +54,4 @@ def parse_spec(line: bytes) -> "NodeSpec":
     """What NodeSpec.to_line wrote, as an object with its fields: dataclasses takes long to import."""
     values = json.loads(line)
     values["processes"] = tuple(SimpleNamespace(**process) for process in values["processes"])
-    return SimpleNamespace(**values)  # type: ignore[return-value]
+    return SimpleNamespace(**values)  # type: ignore[return-value]  # it has all that a NodeSpec has

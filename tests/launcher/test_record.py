@@ -12,21 +12,11 @@ from launcher.hosts import Host
 from launcher.jobs import journal as journals
 from launcher.jobs import revision
 from launcher.jobs.journal import Journal
-from launcher.jobs.record import Record, Revision, State, read_record, without_values, write_record
+from launcher.jobs.record import Revision, State, read_record, without_values, write_record
 from launcher.jobs.revision import RevisionQuestion, parse_status
 from launcher.spec import JOBS_DIR, Job
+from tests.launcher.records import RECORD
 
-RECORD = Record(
-    id="20261122-000000-aaaaaa",
-    state=State.RUNNING,
-    command=("python", "x"),
-    hosts=("one", "two"),
-    engine="torch",
-    cwd="/",
-    user="u",
-    pid=1,
-    start="2026-11-22T00:00:00Z",
-)
 JOB = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))
 
 

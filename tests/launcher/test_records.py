@@ -13,19 +13,9 @@ from launcher.jobs import verbs
 from launcher.jobs.record import Record, Revision, State, read_record, write_record
 from launcher.spec import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
+from tests.launcher.records import RECORD
 
 FIRST, SECOND, THIRD = ADDRESSES
-RECORD = Record(
-    id="20261122-000000-aaaaaa",
-    state=State.RUNNING,
-    command=("python", "x"),
-    hosts=("one", "two"),
-    engine="torch",
-    cwd="/",
-    user="u",
-    pid=1,
-    start="2026-11-22T00:00:00Z",
-)
 
 
 def verb(cluster: Cluster, *words: str, environment: dict[str, str] | None = None) -> Result:
