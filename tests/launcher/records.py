@@ -1,6 +1,8 @@
-"""A job's record for tests."""
+"""A job, and a record of one, for tests."""
 
+from launcher.hosts import Host
 from launcher.jobs.record import Record, State
+from launcher.spec import Job
 
 RECORD = Record(
     id="20261122-000000-aaaaaa",
@@ -13,3 +15,4 @@ RECORD = Record(
     pid=1,
     start="2026-11-22T00:00:00Z",
 )
+JOB = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))

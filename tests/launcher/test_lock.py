@@ -17,7 +17,7 @@ from launcher.jobs.journal import Journal
 from launcher.jobs.lock import LOCK_FILE, boot_id
 from launcher.jobs.record import Record, State, read_record, write_record
 from launcher.spec import JOBS_DIR
-from tests.launcher.test_record import JOB, RECORD
+from tests.launcher.records import JOB, RECORD
 
 
 @pytest.fixture

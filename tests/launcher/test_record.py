@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.hosts import Host
 from launcher.jobs import journal as journals
 from launcher.jobs import revision
 from launcher.jobs.journal import Journal
 from launcher.jobs.record import Revision, State, read_record, without_values, write_record
 from launcher.jobs.revision import RevisionQuestion, parse_status
-from launcher.spec import JOBS_DIR, Job
-from tests.launcher.records import RECORD
-
-JOB = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))
+from launcher.spec import JOBS_DIR
+from tests.launcher.records import JOB, RECORD
 
 
 def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
