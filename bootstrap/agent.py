@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from bootstrap.config import NodeConfig
-from bootstrap.contract import MASTER, node_record_id
 from bootstrap.engines.errors import EnginesError
 from bootstrap.engines.state import Engines
 from bootstrap.errors import ConfigError, MetadataError
@@ -19,11 +18,10 @@ from bootstrap.gpus import GpuCounter
 from bootstrap.health import Finding, Health
 from bootstrap.imds import Outlook
 from bootstrap.membership import EMPTY, Member, Membership
-from bootstrap.node import NodeFiles, user_access
+from bootstrap.node import NodeFiles
+from bootstrap.own_record import OwnRecord
 from bootstrap.pace import EAGER_S, Pace
 from bootstrap.phases import Phases, first_start
-from bootstrap.table import NodeRecord
-from bootstrap.trust import cluster_key, forget_cluster_key, read_host_key
 from bootstrap.world import Links, World, link
 
 log = logging.getLogger(__name__)
@@ -35,7 +33,6 @@ STEADY_S: Final = 6.0
 """At most ten reads of the table a minute; LEAVING's grace is longer than this."""
 LONGEST_S: Final = 15.0
 HEALTH_S: Final = 60.0
-RECORD_S: Final = 60.0
 DEFECTS: Final = 3
 """So many times in a row a node must find itself broken before it asks to be replaced."""
 
@@ -61,8 +58,7 @@ class Agent:
         )
         self._pace = Pace()
         self._outlook = Outlook()
-        self._published: NodeRecord | None = None
-        self._next_record = 0.0
+        self._record = OwnRecord(config, world)
         self._membership: Membership = EMPTY
         self._has_looked = False
         self._next_look = 0.0
@@ -191,33 +187,11 @@ class Agent:
     def _publish(self, links: Links) -> None:
         """Write our own record when it says something new."""
         self._doing = "host-key"
-        instance_id = links.identity.instance_id
-        record = NodeRecord(
-            record_id=node_record_id(self._config.role_id(self._config.node_type), instance_id),
-            instance_id=instance_id,
-            node_type=self._config.node_type,
-            host_key=read_host_key(self._world.root),
-            ssh_key=self._cluster_key(instance_id),
-            away=self._outlook.leaving,
-        )
-        now = self._world.monotonic()
-        # Who is not in the lists says so again: the table may have lost its record.
-        if record != self._published or (
-            now >= self._next_record and not self._membership.lists(links.identity.instance_id)
-        ):
+        record = self._record.read(links, away=self._outlook.leaving)
+        if self._record.is_due(record, listed=self._membership.lists(links.identity.instance_id)):
             self._doing = "table"
-            links.table.write_node(record)
-            self._published = record
-            self._next_record = now + RECORD_S
+            self._record.publish(links, record)
             self._phases.done("record")
-
-    def _cluster_key(self, instance_id: str) -> str:
-        root = self._world.root
-        if self._config.node_type != MASTER:
-            forget_cluster_key(root)
-            return ""
-        user = user_access(self._config.default_user)
-        return cluster_key(root, instance_id=instance_id, user=user, maker=self._world.actions)
 
     def _look(self, links: Links) -> Membership:
         """The membership: on the master from AWS, on the others from the table."""

@@ -60,7 +60,7 @@ if [ ! -e "$environment/complete" ]; then
     ln -sfn "$node/bin/node" "$environment/bin/node"
     cp package.json "$environment/"
     PATH=$environment/bin:$PATH node "$node/lib/node_modules/npm/bin/npm-cli.js" install \
-        --silent --no-package-lock --cache "$cache/npm" --prefix "$environment" >&2
+        --loglevel error --no-package-lock --cache "$cache/npm" --prefix "$environment" >&2
     ln -sfn ../node_modules/.bin/cdk "$environment/bin/cdk"
     touch "$environment/complete"
     say "environments ready"
