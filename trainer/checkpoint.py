@@ -5,6 +5,7 @@ Any engine can read it, and so can ``numpy.load``; unlike a pickle it runs no co
 
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -83,6 +84,21 @@ def replacing(path: Path, *, what: str) -> Iterator[BinaryIO]:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise TrainerError(f"cannot write {what} {path}, {error.strerror}") from error
+
+
+def second_name(path: Path, other: Path) -> None:
+    """Let a file also be the file ``other``, in place of what was there; a copy where there are no hard links."""
+    temporary = other.with_name(f".{other.name}.{os.uname().nodename}-{os.getpid()}.tmp")
+    try:
+        temporary.unlink(missing_ok=True)
+        try:
+            os.link(path, temporary)
+        except PermissionError:
+            shutil.copyfile(path, temporary)
+        temporary.replace(other)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise TrainerError(f"cannot write {other}, {error.strerror}") from error
 
 
 def _sync_directory(directory: Path) -> None:

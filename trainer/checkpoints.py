@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from trainer.checkpoint import Checkpoint, Description
+from trainer.checkpoint import Checkpoint, Description, checkpoint_path, save
 from trainer.config import TrainConfig
 from trainer.engines import Asks, Engine
 from trainer.errors import UsageError
@@ -35,10 +35,16 @@ class Checkpoints:
         self._told_to_stop = told_to_stop
         self._clock = clock
         self._kept_at = clock()
+        self._started = 0.0
         self._found = None if keeper is None or config.resume == "never" else keeper.newest()
 
     def begin(self, engine: Engine) -> Progress:
         """Bring all ranks to the newest place that one of them has a checkpoint of."""
+        begin = self._begin(engine)
+        self._started = begin.started
+        return begin
+
+    def _begin(self, engine: Engine) -> Progress:
         own = self._found.description.progress if self._found else Progress()
         rows = self._gather(engine, [*own.place, self._keeper.finished() if self._keeper else 0.0])
         finished = max(row[-1] for row in rows)
@@ -79,13 +85,40 @@ class Checkpoints:
         return Asks(save=due, stop=self._told_to_stop())
 
     def keep(self, engine: Engine, progress: Progress, *, validation_accuracy: float | None = None) -> None:
-        """Keep a checkpoint of this place."""
+        """Keep a checkpoint of this place; ``validation_accuracy`` is given at the end of an epoch."""
         self._kept_at = self._clock()
         if self._keeper is not None:
-            description = Description(
-                settings=self._config.identity, progress=progress, validation_accuracy=validation_accuracy
-            )
-            self._keeper.keep(Checkpoint(description=description, state=engine.state()))
+            is_best = validation_accuracy is not None and self._is_best(self._keeper, validation_accuracy)
+            self._keeper.keep(self._checkpoint(engine, progress, validation_accuracy), is_best=is_best)
+
+    def end(self, engine: Engine, *, validation_accuracy: float) -> str:
+        """Write the checkpoint that the training was for, on rank 0; returns where it is."""
+        if self._keeper is None:
+            raise ValueError("rank 0 keeps checkpoints")
+        epochs = self._config.num_epochs
+        path = checkpoint_path(self._config.checkpoint_prefix, epochs=epochs)
+        progress = Progress(started=self._started, epoch=epochs)
+        save(path, self._checkpoint(engine, progress, validation_accuracy))
+        if self._is_best(self._keeper, validation_accuracy):
+            self._keeper.keep_best(path)
+        return self._keeper.publish(path)
+
+    def _is_best(self, keeper: Keeper, accuracy: float) -> bool:
+        """Whether no epoch of this training that this rank 0 has seen was better."""
+        if self._shard.index:
+            return False
+        keeper.wait()
+        best = keeper.best()
+        return (
+            best is None
+            or best.progress.started != self._started
+            or best.validation_accuracy is None
+            or accuracy > best.validation_accuracy
+        )
+
+    def _checkpoint(self, engine: Engine, progress: Progress, accuracy: float | None) -> Checkpoint:
+        description = Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)
+        return Checkpoint(description=description, state=engine.state())
 
     def _gather(self, engine: Engine, values: Sequence[float]) -> list[list[float]]:
         """Every rank's values, by rank."""

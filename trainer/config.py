@@ -1,15 +1,18 @@
 """What to train and how: the checked settings of one training run."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Final
 
 from trainer.errors import UsageError
 from trainer.models import IMAGE_SHAPES
+from trainer.s3 import SCHEME
 
 DISTRIBUTED_KV_STORES: Final = ("dist_sync", "dist_device_sync")
 KV_STORES: Final = ("local", "device", *DISTRIBUTED_KV_STORES)
 RESUME: Final = ("auto", "never")
+S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 IDENTITY: Final = ("network", "batch_size_per_machine", "lr", "mom", "wd", "seed", "benchmark")
 MXNET_ONLY_KV_STORES: Final = ("dist_async", "nccl", "horovod", "byteps")
 """The other names that MXNet's ``kvstore.create`` documents."""
@@ -38,7 +41,8 @@ class TrainConfig:
     seed: int = 0
     """Of the first weights and of the order of the samples. Left out: 0."""
     model_prefix: str | None = None
-    """Beginning of the checkpoint's path. Left out: checkpoints/NETWORK in the working directory."""
+    """Beginning of the checkpoints' paths; s3://BUCKET/FOLDER/NAME for copies in S3 of checkpoints/NAME.
+    Left out: checkpoints/NETWORK in the working directory."""
     disp_batches: int = 20
     """Batches between two lines of progress. Left out: 20."""
     benchmark: bool = False
@@ -61,6 +65,8 @@ class TrainConfig:
             raise UsageError(f"lr must be a number above 0, got {self.lr}")
         if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds > 0):
             raise UsageError(f"checkpoint_seconds must be a number above 0, got {self.checkpoint_seconds}")
+        if self.s3_folder is not None and not S3_PREFIX.fullmatch(self.model_prefix or ""):
+            raise UsageError(f"model_prefix must be a path or s3://BUCKET/FOLDER/NAME, got {self.model_prefix}")
         if not 0 <= self.mom < 1:
             raise UsageError(f"mom must be at least 0 and below 1, got {self.mom}")
         if not (math.isfinite(self.wd) and self.wd >= 0):
@@ -80,8 +86,15 @@ class TrainConfig:
 
     @property
     def checkpoint_prefix(self) -> str:
-        """The prefix that was given, or the one that stands for none."""
-        return self.model_prefix or f"checkpoints/{self.network}"
+        """Beginning of the paths on this machine: what was given, or what stands for nothing, or for a place in S3."""
+        prefix = self.model_prefix or self.network
+        return prefix if self.model_prefix and self.s3_folder is None else f"checkpoints/{prefix.rpartition('/')[2]}"
+
+    @property
+    def s3_folder(self) -> str | None:
+        """Where copies of the checkpoints go, if anywhere."""
+        prefix = self.model_prefix or ""
+        return prefix.rpartition("/")[0] if prefix.startswith(SCHEME) else None
 
     def learning_rate(self, *, global_batch_size: int) -> float:
         """The rate that was given; or else 0.05 for a batch of 64, growing with the batch up to 0.1.

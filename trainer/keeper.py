@@ -3,7 +3,7 @@
 Every machine keeps its own, so that none of them is needed in particular, nor a disk that they share.
 They are written beside the training, which only waits for a copy of its state, and they are gone
 when the training has come to its end. A machine that is cut off then still has its own, so that the
-others note which training that was.
+others note which training that was. One machine can have its newest in S3 too (trainer.mirror).
 """
 
 import contextlib
@@ -13,8 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from trainer.checkpoint import Checkpoint, describe, load, replacing, save
+from trainer.checkpoint import Checkpoint, Description, describe, load, replacing, save, second_name
 from trainer.errors import TrainerError
+from trainer.mirror import Mirror
+from trainer.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -23,30 +25,45 @@ KEPT: Final = 2
 
 
 class Keeper:
-    """The files of one process: ``PREFIX-resume-EPOCH-SAMPLES.npz`` and ``.PREFIX-finished``."""
+    """The files of one process.
 
-    def __init__(self, prefix: str) -> None:
+    ``PREFIX-resume-STARTED-EPOCH-SAMPLES.npz``, ``PREFIX-best.npz`` and ``.PREFIX-finished``.
+    """
+
+    def __init__(self, prefix: str, *, mirror: Mirror | None = None) -> None:
         self._directory = Path(prefix).expanduser().parent
         self._begin = f"{Path(prefix).name}-resume-"
+        self._best = self._directory / f"{Path(prefix).name}-best.npz"
         self._mark = self._directory / f".{Path(prefix).name}-finished"
+        self._mirror = mirror
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that can be read; the arrays of no other are, as they may fill the memory."""
-        places = []
-        for path in self._paths():
-            with _failing_is_a_warning():
-                places.append((describe(path).progress.place, path))
-        for _, path in sorted(places, reverse=True):
+        """The newest checkpoint that can be read; TrainerError when S3, which may have it, does not answer."""
+        if self._mirror is not None:
+            own = max((path.name for path in self._paths()), default="")
+            self._mirror.fetch_newer(self._begin, than=own, into=self._directory)
+        for path in sorted(self._paths(), reverse=True):
             with _failing_is_a_warning():
                 return load(path)
         return None
 
-    def keep(self, checkpoint: Checkpoint) -> None:
+    def best(self) -> Description | None:
+        """What the best network so far is of."""
+        if self._best.exists():
+            with _failing_is_a_warning():
+                return describe(self._best)
+        return None
+
+    def keep(self, checkpoint: Checkpoint, *, is_best: bool = False) -> None:
         """Write `checkpoint` beside the training; waits for the one before to be written."""
         self.wait()
-        self._writing = self._writer.submit(self._write, checkpoint)
+        self._writing = self._writer.submit(self._write, checkpoint, is_best)
+
+    def keep_best(self, path: Path) -> None:
+        """Let the checkpoint in this file be the best."""
+        second_name(path, self._best)
 
     def wait(self) -> None:
         """Return when the last checkpoint is written. One that cannot be is a warning: the one before is there."""
@@ -55,8 +72,18 @@ class Keeper:
                 self._writing.result()
             self._writing = None
 
+    def leave(self) -> None:
+        """Return when the last checkpoint is wherever it is to be: this training goes on another time."""
+        self.wait()
+        if self._mirror is not None:
+            self._mirror.leave(max(self._paths(), default=None))
+
+    def publish(self, path: Path) -> str:
+        """Bring the end of the training to where it is wanted; returns where that is."""
+        return str(path) if self._mirror is None else self._mirror.publish(path)
+
     def finish(self, started: float) -> None:
-        """Note that the training that began at `started` is over, and remove its checkpoints."""
+        """Note that the training that began at `started` is over, and remove its checkpoints but the best."""
         with _failing_is_a_warning(), replacing(self._mark, what="mark") as file:
             file.write(repr(started).encode())
         self.forget()
@@ -73,12 +100,19 @@ class Keeper:
         self.wait()
         for path in self._paths():
             path.unlink(missing_ok=True)
+        if self._mirror is not None:
+            with _failing_is_a_warning():
+                self._mirror.forget(self._begin)
 
-    def _write(self, checkpoint: Checkpoint) -> None:
-        place = checkpoint.description.progress
-        save(self._directory / f"{self._begin}{place.epoch:04d}-{place.samples:09d}.npz", checkpoint)
-        for path in sorted(self._paths(), key=_modified)[:-KEPT]:
-            path.unlink(missing_ok=True)
+    def _write(self, checkpoint: Checkpoint, is_best: bool) -> None:
+        path = self._directory / f"{self._begin}{_name(checkpoint.description.progress)}.npz"
+        save(path, checkpoint)
+        if is_best:
+            self.keep_best(path)
+        if self._mirror is not None:
+            self._mirror.offer(path)
+        for old in sorted(self._paths(), key=_modified)[:-KEPT]:
+            old.unlink(missing_ok=True)
 
     def _paths(self) -> Iterator[Path]:
         return (path for path in self._directory.glob("*.npz") if path.name.startswith(self._begin))
@@ -90,6 +124,11 @@ def _failing_is_a_warning() -> Iterator[None]:
         yield
     except TrainerError as error:
         log.warning("%s", error)
+
+
+def _name(place: Progress) -> str:
+    """Names sort as their places do."""
+    return f"{place.started:017.6f}-{place.epoch:04d}-{place.samples:09d}"
 
 
 def _modified(path: Path) -> float:

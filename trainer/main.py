@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from trainer.checkpoint import Checkpoint, Description, checkpoint_path, prepare, save
+from trainer.checkpoint import prepare
 from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
 from trainer.data import load_digits, make_synthetic
@@ -18,10 +18,11 @@ from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.keeper import Keeper
 from trainer.loop import train
 from trainer.metrics import EpochResult
+from trainer.mirror import Mirror
 from trainer.models import IMAGE_SHAPES
 from trainer.options import parse
-from trainer.progress import Progress
 from trainer.ranks import Ranks
+from trainer.s3 import S3Folder
 from trainer.sampling import Shard
 from trainer.signals import Signals
 
@@ -92,12 +93,8 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
                 begin=begin,
             )
         if ranks.rank == 0:
-            path = checkpoint_path(config.checkpoint_prefix, epochs=config.num_epochs)
-            end = Progress(started=begin.started, epoch=config.num_epochs)
-            accuracy = results[-1].validation_accuracy
-            description = Description(settings=config.identity, progress=end, validation_accuracy=accuracy)
-            save(path, Checkpoint(description=description, state=engine.state()))
-            print(f"rank {ranks} {summarize(results)} checkpoint={path}", flush=True)
+            place = checkpoints.end(engine, validation_accuracy=results[-1].validation_accuracy)
+            print(f"rank {ranks} {summarize(results)} checkpoint={place}", flush=True)
         engine.sum_over_ranks([0])
     if keeper is not None:
         keeper.finish(begin.started)
@@ -109,17 +106,26 @@ def keeper_of(config: TrainConfig, ranks: Ranks) -> Keeper | None:
         return None
     prefix = config.checkpoint_prefix
     prepare(Path(prefix).expanduser().parent)
-    return Keeper(prefix if config.distributed or ranks.world_size == 1 else f"{prefix}-rank{ranks.rank}")
+    if not config.distributed and ranks.world_size > 1:
+        prefix = f"{prefix}-rank{ranks.rank}"
+    mirror = None
+    # One copy for all machines: they keep the same.
+    if config.s3_folder is not None and (ranks.rank == 0 or not config.distributed):
+        mirror = Mirror(S3Folder(config.s3_folder), every_s=config.checkpoint_seconds)
+    return Keeper(prefix, mirror=mirror)
 
 
 @contextmanager
 def waiting_for(keeper: Keeper | None) -> Iterator[None]:
-    """Leave the block only when the last checkpoint is written."""
+    """Leave the block only when the last checkpoint is written, and copied if it will be needed."""
     try:
         yield
-    finally:
+    except BaseException:
         if keeper is not None:
-            keeper.wait()
+            keeper.leave()
+        raise
+    if keeper is not None:
+        keeper.wait()
 
 
 def divide_work(config: TrainConfig, ranks: Ranks) -> tuple[Shard, int]:

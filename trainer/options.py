@@ -62,7 +62,8 @@ def _build_parser() -> _Parser:
     add(
         "--model-prefix",
         metavar="PATH",
-        help=f"beginning of the checkpoint's path (default {default.checkpoint_prefix})",
+        help="beginning of the checkpoints' paths, s3://BUCKET/FOLDER/NAME for copies in S3 "
+        f"(default {default.checkpoint_prefix})",
     )
     add("--resume", help=f"auto: go on where an interrupted training stopped; never (default {default.resume})")
     add(

@@ -74,9 +74,15 @@ def running(
             rank.process.wait()
 
 
-def run(*arguments: str, directory: Path, count: int = 1, program: Sequence[str] = ("-m", "trainer")) -> list[Rank]:
+def run(
+    *arguments: str,
+    directory: Path,
+    count: int = 1,
+    program: Sequence[str] = ("-m", "trainer"),
+    variables: Mapping[str, str] | None = None,
+) -> list[Rank]:
     """Run ranks to their end; all must succeed."""
-    with running(*arguments, directory=directory, count=count, program=program) as ranks:
+    with running(*arguments, directory=directory, count=count, program=program, variables=variables) as ranks:
         for rank in ranks:
             assert rank.wait() == 0, rank.log.read_text()
     return ranks

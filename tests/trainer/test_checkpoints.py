@@ -22,13 +22,24 @@ class Drawer:
 
     def __init__(self, progress: Progress | None = None, *, finished: float = 0) -> None:
         self.kept: list[Checkpoint] = [] if progress is None else [checkpoint(progress)]
+        self.bests: list[float | None] = []
+        self._best: Description | None = None
         self._finished = finished
 
     def newest(self) -> Checkpoint | None:
         return self.kept[-1] if self.kept else None
 
-    def keep(self, checkpoint: Checkpoint) -> None:
+    def keep(self, checkpoint: Checkpoint, *, is_best: bool) -> None:
         self.kept.append(checkpoint)
+        if is_best:
+            self._best = checkpoint.description
+            self.bests.append(self._best.validation_accuracy)
+
+    def best(self) -> Description | None:
+        return self._best
+
+    def wait(self) -> None:
+        pass
 
     def finished(self) -> float:
         return self._finished
@@ -136,3 +147,17 @@ def test_rank_0_asks_when_its_time_has_come_and_again_only_later() -> None:
 def test_fails_when_it_cannot_go_on(progress: Progress, config: TrainConfig, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         begin(Drawer(progress), Others((0,) * 8, (0,) * 12), config=config)
+
+
+@pytest.mark.parametrize(("of_training", "bests"), [(5, [0.9, 0.95]), (4, [0.9, 0.8, 0.95])])
+def test_the_best_epoch_of_this_training_stays(of_training: float, bests: list[float]) -> None:
+    before = Description(settings={}, progress=Progress(started=of_training), validation_accuracy=0.9)
+    drawer = Drawer(Progress(started=5, epoch=1))
+    ours = checkpoints(drawer)
+    engine = cast(Engine, Others((0,) * 8, (0,) * 12))
+    drawer.keep(Checkpoint(description=before, state=STATE), is_best=True)
+    ours.begin(engine)
+    for epoch, accuracy in enumerate((0.8, 0.7, 0.95), start=2):
+        ours.keep(engine, Progress(started=5, epoch=epoch), validation_accuracy=accuracy)
+    ours.keep(engine, Progress(started=5, epoch=5, samples=8))
+    assert drawer.bests == bests

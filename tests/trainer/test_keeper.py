@@ -40,7 +40,7 @@ def test_only_the_last_ones_stay_and_none_after_the_end(keeper: Keeper, tmp_path
     for epoch in range(5):
         keeper.keep(checkpoint(epoch=epoch))
     keeper.wait()
-    names = {f"net-resume-{epoch:04d}-000000000.npz" for epoch in range(5 - KEPT, 5)}
+    names = {f"net-resume-0000000000.000000-{epoch:04d}-000000000.npz" for epoch in range(5 - KEPT, 5)}
     assert {path.name for path in tmp_path.iterdir()} == names | {"net-0012.npz"}
     keeper.forget()
     assert [path.name for path in tmp_path.iterdir()] == ["net-0012.npz"]
@@ -71,7 +71,7 @@ def test_only_the_newest_is_read_whole(keeper: Keeper, monkeypatch: pytest.Monke
     keeper.wait()
     monkeypatch.setattr("trainer.keeper.load", note)
     assert newest(keeper).epoch == 2
-    assert read == ["net-resume-0002-000000000.npz"]
+    assert read == ["net-resume-0000000000.000000-0002-000000000.npz"]
 
 
 @pytest.mark.parametrize("damage", ["cut off", "changed"])
@@ -81,7 +81,7 @@ def test_a_damaged_one_gives_way_to_the_one_before(
     for epoch in (1, 2):
         keeper.keep(checkpoint(epoch=epoch))
     keeper.wait()
-    path = tmp_path / "net-resume-0002-000000000.npz"
+    path = tmp_path / "net-resume-0000000000.000000-0002-000000000.npz"
     content = path.read_bytes()
     place = content.index(np.full(1000, 2).tobytes())
     path.write_bytes(content[:-100] if damage == "cut off" else content[:place] + b"?" + content[place + 1 :])

@@ -1,0 +1,139 @@
+"""Copies in S3, by the real command line and a server that speaks S3."""
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import numpy as np
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tests.trainer.processes import run, running
+from trainer.checkpoint import Checkpoint, Description
+from trainer.engines import State
+from trainer.errors import TrainerError
+from trainer.keeper import Keeper
+from trainer.mirror import Mirror
+from trainer.progress import Progress
+from trainer.s3 import S3Folder
+
+BUCKET = "trainings"
+FOLDER = f"s3://{BUCKET}/digits"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    s3 = boto3.resource("s3")
+    s3.create_bucket(Bucket=BUCKET)
+    s3.Bucket(BUCKET).objects.delete()
+
+
+def names() -> list[str]:
+    return sorted(one.key.removeprefix("digits/") for one in boto3.resource("s3").Bucket(BUCKET).objects.all())
+
+
+def keeper(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> Keeper:
+    directory.mkdir(exist_ok=True)
+    return Keeper(str(directory / "net"), mirror=Mirror(S3Folder(folder), every_s=every_s))
+
+
+def checkpoint(*, epoch: int, started: float = 5.5) -> Checkpoint:
+    progress = Progress(started=started, epoch=epoch)
+    return Checkpoint(
+        description=Description(settings={}, progress=progress), state=State(weights={"a": np.full(9, epoch)})
+    )
+
+
+def test_another_machine_goes_on_from_the_copy(tmp_path: Path) -> None:
+    first = keeper(tmp_path / "first")
+    for epoch in (1, 2):
+        first.keep(checkpoint(epoch=epoch))
+    first.leave()
+    assert names() == ["net-resume-0000000005.500000-0002-000000000.npz"]
+    other = keeper(tmp_path / "other")
+    found = other.newest()
+    assert found is not None
+    assert found.description.progress == Progress(started=5.5, epoch=2)
+    # What it has fetched it replaces by its own.
+    other.keep(checkpoint(epoch=3))
+    other.leave()
+    assert names() == ["net-resume-0000000005.500000-0003-000000000.npz"]
+
+
+def test_copies_are_made_while_the_training_goes_on(tmp_path: Path) -> None:
+    ours = keeper(tmp_path / "net", every_s=0)
+    ours.keep(checkpoint(epoch=1))
+    ours.wait()
+    mirror = ours._mirror
+    assert mirror is not None
+    mirror.wait()
+    assert names() == ["net-resume-0000000005.500000-0001-000000000.npz"]
+    assert not list((tmp_path / "net").glob(".*"))
+
+
+def test_an_older_copy_is_not_fetched(tmp_path: Path) -> None:
+    keeper(tmp_path / "first").leave()
+    first, second = keeper(tmp_path / "first"), keeper(tmp_path / "second")
+    first.keep(checkpoint(epoch=1))
+    first.leave()
+    second.keep(checkpoint(epoch=2))
+    second.wait()
+    found = second.newest()
+    assert found is not None
+    assert found.description.progress.epoch == 2
+
+
+def test_fails_when_s3_cannot_say_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match=r"aws s3 ls s3://no-such-bucket/x/net-resume-: .*NoSuchBucket"):
+        keeper(tmp_path / "net", folder="s3://no-such-bucket/x").newest()
+
+
+def test_a_copy_that_cannot_be_made_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ours = keeper(tmp_path / "net", folder="s3://no-such-bucket/x")
+    ours.keep(checkpoint(epoch=1))
+    with caplog.at_level(logging.WARNING):
+        ours.leave()
+    assert "NoSuchBucket" in caplog.text
+    assert len(list((tmp_path / "net").iterdir())) == 1
+
+
+def test_fails_when_there_is_no_aws_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TrainerError, match="the AWS command line is not installed"):
+        keeper(tmp_path / "net").newest()
+
+
+def test_a_training_goes_on_where_no_machine_of_it_is_left(tmp_path: Path, endpoint: str) -> None:
+    options = ("--num-epochs", "2", "--benchmark", "1", "--disp-batches", "1", "--model-prefix", f"{FOLDER}/net")
+    aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    for machine in ("gone", "new"):
+        (tmp_path / machine).mkdir()
+    with running(*options, directory=tmp_path / "gone", variables=aws) as [rank]:
+        rank.wait_for_log("Epoch[0] Batch [20]")
+        rank.process.send_signal(signal.SIGTERM)
+        assert rank.wait() == 128 + signal.SIGTERM
+    [again] = run(*options, directory=tmp_path / "new", variables=aws)
+    assert "going on at epoch 0" in again.log.read_text()
+    assert f"checkpoint={FOLDER}/net-0002.npz" in again.out.read_text()
+    assert names() == ["net-0002.npz"]
+    assert {path.name for path in (tmp_path / "new/checkpoints").iterdir()} == {
+        *(".net-finished", "net-0002.npz", "net-best.npz")
+    }

@@ -1,0 +1,72 @@
+"""Copies of files in S3, by the AWS command line; of AWS the trainer knows nothing else."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from trainer.errors import TrainerError
+
+SCHEME: Final = "s3://"
+LIST_S: Final = 30.0
+COPY_S: Final = 1800.0
+"""For 10 GB at 50 Mbit/s."""
+NO_SUCH_KEY: Final = 1
+"""Exit code of ``aws s3 ls`` where nothing begins so ("AWS CLI Command Reference", s3 ls)."""
+
+
+class S3Folder:
+    """The objects below one prefix, as files."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    def __str__(self) -> str:
+        return self._url
+
+    def names(self, beginning: str) -> list[str]:
+        """Names of the objects that begin so, in order."""
+        listing = _aws(["ls", f"{self._url}/{beginning}"], deadline_s=LIST_S, allowed=(0, NO_SUCH_KEY))
+        # Date, time, size, name; or PRE and the name of a folder.
+        rows = (line.split(maxsplit=3) for line in listing.splitlines())
+        return sorted(row[3] for row in rows if len(row) == 4)
+
+    def store(self, path: Path, name: str) -> None:
+        """Copy a file to S3, whole or not at all."""
+        _aws(["cp", "--only-show-errors", str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Copy an object to a file, whole or not at all."""
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            _aws(["cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=COPY_S)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        _aws(["rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_S)
+
+
+def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] = (0,)) -> str:
+    """Run ``aws s3``; TrainerError with its last words when it fails."""
+    action = f"aws s3 {arguments[0]} {next(word for word in arguments if word.startswith(SCHEME))}"
+    try:
+        done = subprocess.run(
+            ["aws", "s3", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=deadline_s,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except FileNotFoundError as error:
+        raise TrainerError(f"{action}: the AWS command line is not installed") from error
+    except subprocess.TimeoutExpired as error:
+        raise TrainerError(f"{action}: no end within {deadline_s:g} s") from error
+    words = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if done.returncode not in allowed or (done.returncode and words):
+        raise TrainerError(f"{action}: {words[-1] if words else f'exit code {done.returncode}'}")
+    return done.stdout
