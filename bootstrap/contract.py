@@ -84,6 +84,8 @@ WORKERS_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKERS_COUNT"
 GPU_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKER_GPU_COUNT"
 BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
 """Name of the cluster's bucket, for what must outlive nodes and the cluster."""
+KEEP_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
+"""For how many seconds ``launch`` keeps its idle connections; 0 for administrators who want none kept."""
 INSTANCE_ID_VARIABLE: Final = "DEEPLEARNING_INSTANCE_ID"
 """Which machine a process runs on: jobs put it in their logs and reports."""
 

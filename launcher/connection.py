@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import os
-import signal
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
+from launcher.complaints import Complaints
 from launcher.errors import LaunchError
 from launcher.frames import (
+    CALL,
     GREETING,
     HEADER,
     LONGEST_PAYLOAD,
@@ -22,19 +21,19 @@ from launcher.frames import (
 )
 from launcher.gpus import GpusInUse
 from launcher.hosts import Host
+from launcher.process import Process
 from launcher.spec import NodeSpec
 
 READ_LIMIT = 1 << 20
-STDERR_LINES = 20
+CALL_DEADLINE_S = 1.0
+"""For the first answer of an idle runner; a new connection takes less."""
 LAST_WORDS_S = 5.0
 
 
 class Connection:
     """A runner that answers. Closing it ends the ranks of its node."""
 
-    def __init__(self, host: Host, process: asyncio.subprocess.Process) -> None:
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise ValueError("a runner is started with pipes")
+    def __init__(self, host: Host, process: Process) -> None:
         self.host = host
         self.free_port = 0
         self.is_here = False
@@ -42,11 +41,11 @@ class Connection:
         self.address: str | None = None
         """Where the node's sshd took the connection."""
         self.gpus = GpusInUse()
+        self.is_idle = False
+        """Whether the runner waits for another job, and nothing of the last one is left."""
         self._process = process
-        self._stdin = process.stdin
-        self._stdout = process.stdout
-        self._complaints: deque[str] = deque(maxlen=STDERR_LINES)
-        self._complaining = asyncio.create_task(self._collect_complaints(process.stderr))
+        self._reading: asyncio.BaseTransport | None = None
+        self._complaints = Complaints(process.stderr)
         self._waiting_since: float | None = None
         self._silent = False
         self._watching: asyncio.Task[None] | None = None
@@ -61,17 +60,41 @@ class Connection:
         environment: Mapping[str, str] | None = None,
     ) -> "Connection":
         """Start a runner and wait until it says that it is ready; `environment` replaces the launcher's own."""
-        process = await _spawn(host, command, environment)
-        connection = cls(host, process)
         try:
-            await asyncio.wait_for(connection._become_ready(), deadline_s)
-        except asyncio.TimeoutError as error:
-            await connection.kill()
-            raise LaunchError(f"{host}: no answer within {deadline_s:g} s") from error
-        except BaseException:
-            await connection.kill()
-            raise
+            process = Process.start(command, environment=environment)
+        except OSError as error:
+            raise LaunchError(f"{host}: cannot run {command[0]}: {error.strerror}") from error
+        connection = cls(host, process)
+        await connection._answered(connection._become_ready, deadline_s=deadline_s)
         return connection
+
+    @classmethod
+    async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "Connection":
+        """Call a runner that an earlier launch left idle; LaunchError when it is not there, or no longer right."""
+        connection = cls(host, process)
+        await connection._answered(connection._become_ready_again, deadline_s=deadline_s)
+        return connection
+
+    async def _answered(self, greet: Callable[[], Awaitable[None]], *, deadline_s: float) -> None:
+        try:
+            await self._attach()
+            await asyncio.wait_for(greet(), deadline_s)
+        except asyncio.TimeoutError as error:
+            await self.kill()
+            raise LaunchError(f"{self.host}: no answer within {deadline_s:g} s") from error
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def _attach(self) -> None:
+        """Have the event loop read and write the runner's pipes."""
+        loop = asyncio.get_running_loop()
+        outgoing = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+        writing, _ = await loop.connect_write_pipe(lambda: outgoing, self._process.stdin)
+        self._stdin = asyncio.StreamWriter(writing, outgoing, None, loop)
+        self._stdout = asyncio.StreamReader(READ_LIMIT)
+        incoming = asyncio.StreamReaderProtocol(self._stdout)
+        self._reading, _ = await loop.connect_read_pipe(lambda: incoming, self._process.stdout)
 
     async def _become_ready(self) -> None:
         try:
@@ -80,13 +103,24 @@ class Connection:
             if version != VERSION:
                 # Nodes that came before and after a deploy of new code may have different releases.
                 raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
-            ready = await self._read_frame()
+            await self._take_ready()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error
-        self._watching = asyncio.create_task(self._keep_alive())
-        values = json.loads(ready.payload)
+
+    async def _become_ready_again(self) -> None:
+        try:
+            self._stdin.write(CALL)
+            # That it is still right it says at once; what it then finds out may take a while.
+            await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
+            await self._take_ready()
+        except asyncio.IncompleteReadError as error:
+            raise LaunchError(f"{self.host}: waits no longer") from error
+
+    async def _take_ready(self) -> None:
+        values = json.loads((await self._read_frame()).payload)
         self.free_port, self.address = int(values["port"]), values["address"]
         self.gpus = GpusInUse.from_json(values.get("gpus", {}))
+        self._watching = asyncio.create_task(self._keep_alive())
 
     async def start(self, spec: NodeSpec) -> None:
         """Tell the runner what to run."""
@@ -101,10 +135,11 @@ class Connection:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error
 
     async def frames(self) -> AsyncIterator[Frame]:
-        """What the runner reports, until it or the connection ends."""
+        """What the runner reports, until it or the connection ends, or it waits for another job."""
         try:
-            while True:
-                yield await self._read_frame()
+            while (frame := await self._read_frame()).kind is not Kind.IDLE:
+                yield frame
+            self.is_idle = True
         except asyncio.IncompleteReadError:
             return
 
@@ -119,14 +154,14 @@ class Connection:
 
     async def _keep_alive(self) -> None:
         """Give signs of life, and end the connection when the runner gives none while it is waited for."""
-        while self._process.returncode is None:
+        while not self._process.has_ended():
             if not self._stdin.is_closing():
                 self._stdin.write(SIGN_OF_LIFE)
             await asyncio.sleep(SIGN_OF_LIFE_S)
             since = self._waiting_since
             if since is not None and asyncio.get_running_loop().time() - since > SILENCE_S:
                 self._silent = True
-                self._kill_process()
+                self._process.kill()
 
     async def _read_frame(self) -> Frame:
         # Not counted is the time in which a slow reader of our own output keeps us from reading.
@@ -149,56 +184,37 @@ class Connection:
 
     async def kill(self) -> None:
         """Give up waiting: end the connection itself, which also tells the runner."""
-        self._kill_process()
-        # A program that ssh has started may hold its standard error open, for which asyncio waits too.
+        self._process.kill()
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
-        # asyncio prints what a write to a process that had just ended came to, unless somebody asks.
-        with suppress(OSError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._stdin.wait_closed(), LAST_WORDS_S)
-        self._complaining.cancel()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close our ends of the pipes, and do no more; who else has them, has the runner."""
         if self._watching is not None:
             self._watching.cancel()
-        # Pipes that something else holds open too would be closed when the loop no longer runs, which it complains of.
-        self._process._transport.close()  # type: ignore[attr-defined]  # there is no public way
+        self._complaints.stop()
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+            writing = self._stdin.transport
+            if writing.get_write_buffer_size() or not writing.is_closing():
+                writing.abort()
+        self._process.close()
 
-    def _kill_process(self) -> None:
-        if self._process.returncode is None:
-            # Not Process.kill(): it reaps a process that has just ended, and asyncio, which then cannot,
-            # warns on the user's terminal and takes its exit code for 255.
-            with suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)
+    def kept(self) -> Process | None:
+        """The idle runner's process, for a later launch to take; None when it has not ended its job in order."""
+        in_order = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
+        return self._process if in_order and not self._stdout.at_eof() else None
 
     async def complaint(self) -> str:
         """Why the connection ended, in ssh's or the runner's own last words."""
         if self._silent:
             return f"silent for {SILENCE_S:g} s"
-        ended = asyncio.create_task(self._process.wait())
-        await asyncio.wait({ended, self._complaining}, timeout=LAST_WORDS_S)
-        if self._complaints:
-            return self._complaints[-1]
+        # A program that ssh has started may hold its standard error open.
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(self._process.wait(), self._complaints.over.wait()), LAST_WORDS_S)
+        if last := self._complaints.last():
+            return last
         code = self._process.returncode
         return "connection ended" if code is None else f"connection ended with code {code}"
-
-    async def _collect_complaints(self, stderr: asyncio.StreamReader) -> None:
-        async for line in stderr:
-            if text := line.decode(errors="replace").strip():
-                self._complaints.append(text)
-
-
-async def _spawn(
-    host: Host, command: Sequence[str], environment: Mapping[str, str] | None
-) -> asyncio.subprocess.Process:
-    try:
-        return await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=READ_LIMIT,
-            env=environment,
-            # Ctrl-C in a terminal is for the launcher, which ends the ranks in order.
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise LaunchError(f"{host}: cannot run {command[0]}: {error.strerror}") from error

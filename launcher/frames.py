@@ -9,7 +9,7 @@ import struct
 
 GREETING = b"\0deeplearning-runner "
 """Comes before the version and the first frame; what a node's shell start-up files print comes before it."""
-VERSION = "3"
+VERSION = "4"
 """Of frames and spec: raised whenever a runner of another release would misunderstand."""
 PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
 
@@ -27,6 +27,8 @@ SIGN_OF_LIFE = b"\n"
 REQUEST = b"sync "
 DATA = b"data "
 """What lines about files begin with; see launcher.sync.messages."""
+CALL = b"again\n"
+"""Calls a runner that is idle: it says that it is alive and then ready, or ends when it is no longer right."""
 
 
 class Kind(enum.IntEnum):
@@ -43,6 +45,8 @@ class Kind(enum.IntEnum):
     """Empty: the runner is there."""
     NOTE = 5
     """A line for the user about the node."""
+    IDLE = 6
+    """Empty: nothing of the job is left on the node, and the runner waits for a further one."""
     SYNC = 8
     """The answer to a request about files (launcher.sync.messages)."""
 

@@ -21,6 +21,7 @@ from launcher.errors import UsageError
 from launcher.frames import Kind
 from launcher.gpus import check_gpus, gpus_of
 from launcher.installed import check_installed
+from launcher.keep.reserve import Reserve
 from launcher.leavers import watch_leavers
 from launcher.node import Failure, Node, settle
 from launcher.nodes import dismiss, peer_addresses
@@ -60,8 +61,13 @@ class Attempt:
     observer: Observer
 
 
-async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Attempt) -> Failure | None:
-    """Run `job` to its end; None when every process ended with 0. Cancelling it ends the processes."""
+async def run_attempt(
+    job: Job, connections: Sequence[Connection], attempt: Attempt, reserve: Reserve | None = None
+) -> Failure | None:
+    """Run `job` to its end; None when every process ended with 0. Cancelling it ends the processes.
+
+    The connections of a good one go to `reserve`.
+    """
     engine = ENGINES[job.engine]
     try:
         await check_installed(job, connections)
@@ -79,7 +85,7 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
                 restart=attempt.restart,
                 max_restarts=job.restarts.most,
             )
-            specs = node_specs(engine, job, site, cwd=cwd)
+            specs = node_specs(engine, job, site, cwd=cwd, keep=reserve is not None)
             attempt.observer.running(
                 {
                     str(one.host): [process.log for process in spec.processes]
@@ -90,7 +96,11 @@ async def run_attempt(job: Job, connections: Sequence[Connection], attempt: Atte
             nodes = [Node(*pair, attempt.streams) for pair in zip(connections, specs, strict=True)]
             failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
             watches = (watch_reader(attempt.streams[Kind.STDOUT], failure), watch_leavers(job.hosts, failure))
-            return await supervise(nodes, failure, watches, grace_s=job.grace_s)
+            outcome = await supervise(nodes, failure, watches, grace_s=job.grace_s)
+        if outcome is None and reserve is not None:
+            reserve.leave(connections)
+        await dismiss(connections)
+        return outcome
     except BaseException:  # a signal too
         await dismiss(connections)
         raise
@@ -134,7 +144,7 @@ async def rendezvous(engine: Engine, job: Job, *, towards: str) -> AsyncIterator
         yield address, int(server.sockets[0].getsockname()[1])
 
 
-def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str) -> list[NodeSpec]:
+def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str, keep: bool) -> list[NodeSpec]:
     """What each node has to run."""
     first, other = site.addresses[0], site.addresses[min(1, len(site.addresses) - 1)]
     return [
@@ -150,6 +160,7 @@ def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str) -> list[NodeSp
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
+            keep=keep,
         )
         for node_rank, processes in enumerate(engine.plan(job, site))
     ]
@@ -202,13 +213,14 @@ async def watch_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None
 
 
 async def end(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
-    """Tell every runner to end its processes; cut the connection of one that does not in time."""
+    """Tell every runner that has not ended its processes to do so; cut the connection of one that does not in time."""
     for node in nodes:
-        node.connection.close()
+        if not node.connection.is_idle:
+            node.connection.close()
     _, late = await asyncio.wait(follows, timeout=deadline_s)
     for task in late:
         task.cancel()
     for task in late:
         with suppress(asyncio.CancelledError):
             await task
-    await dismiss([node.connection for node in nodes])
+    await dismiss([node.connection for node in nodes if not node.connection.is_idle])

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,7 +56,6 @@ def detach(arguments: Sequence[str], *, cwd: str) -> int:
 
 def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams) -> int:
     """Run a job to its end; returns the exit code of the first rank that failed, or 0."""
-    use_one_thread()
     journal.begin()
     try:
         failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams))
@@ -94,12 +92,6 @@ def open_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)
-
-
-def use_one_thread() -> None:
-    """Have asyncio wait for child processes without a thread for each, as it does from 3.12 on."""
-    if sys.version_info < (3, 12):
-        asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
 
 
 def working_directory() -> str:

@@ -9,6 +9,7 @@ from launcher.addresses import address_for_peers, address_of, check_reachable, i
 from launcher.connection import Connection
 from launcher.errors import LaunchError, UnreachableError
 from launcher.hosts import Host
+from launcher.keep.reserve import Reserve
 from launcher.session import session_environment
 from launcher.ssh import runner_command, ssh_command
 
@@ -43,9 +44,9 @@ def is_for_good(reason: str) -> bool:
     return any(word in reason for word in words)
 
 
-async def connect(hosts: Sequence[Host], *, local: bool) -> list[Connection]:
+async def connect(hosts: Sequence[Host], *, local: bool, reserve: Reserve | None = None) -> list[Connection]:
     """A runner on each host; or an error that names every host without one."""
-    found, errors = await reach(hosts, local=local)
+    found, errors = await reach(hosts, local=local, reserve=reserve)
     if not errors:
         return found
     await dismiss(found)
@@ -54,21 +55,28 @@ async def connect(hosts: Sequence[Host], *, local: bool) -> list[Connection]:
     raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {'; '.join(reasons)}", final=final)
 
 
-async def reach(hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S) -> Answers:
-    """A runner on each host that answers; the first host's without ssh if it is this machine."""
+async def reach(
+    hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S, reserve: Reserve | None = None
+) -> Answers:
+    """A runner on each host that answers; the first host's without ssh if it is this machine.
+
+    Those in `reserve` need not be started.
+    """
     at_once = asyncio.Semaphore(CONNECTIONS_AT_ONCE)
     here = hosts[0] if local or is_this_machine(hosts[0]) else None
 
     async def start(host: Host) -> Connection:
+        command = runner_command() if host is here else ssh_command(host)
+        environment = session_environment(os.environ) if host is here and not local else None
         async with at_once:
-            if host is not here:
-                return await Connection.open(host, ssh_command(host), deadline_s=deadline_s)
-            environment = None if local else session_environment(os.environ)
-            connection = await Connection.open(host, runner_command(), deadline_s=deadline_s, environment=environment)
+            connection = await _resume(host, command, reserve) or await Connection.open(
+                host, command, deadline_s=deadline_s, environment=environment
+            )
+        if host is here:
             connection.is_here = True
             # Here sshd took another connection: the user's, if any.
             connection.address = None
-            return connection
+        return connection
 
     tasks = [asyncio.create_task(start(host)) for host in hosts]
     try:
@@ -78,6 +86,17 @@ async def reach(hosts: Sequence[Host], *, local: bool, deadline_s: float = READY
         raise
     errors = [error for task in tasks if (error := task.exception())]
     return [task.result() for task in tasks if not task.exception()], errors
+
+
+async def _resume(host: Host, command: Sequence[str], reserve: Reserve | None) -> Connection | None:
+    """The runner that an earlier launch has left on `host`, if it is still there and still right."""
+    process = None if reserve is None else reserve.claim(host, command)
+    if process is None:
+        return None
+    try:
+        return await Connection.resume(host, process, deadline_s=READY_DEADLINE_S)
+    except LaunchError:
+        return None
 
 
 async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from bootstrap.contract import (
     GPU_COUNT_VARIABLE,
+    KEEP_VARIABLE,
     WORKERS_FILE,
     WORKERS_PATH_VARIABLE,
 )
@@ -24,6 +25,8 @@ ASKED_ENGINES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
 LOCAL_HOST = "localhost"
 REJOIN_S = 600
 """Time for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
+KEEP_S = 60
+"""Long enough for who edits and tries again; shorter than an idle runner waits (launcher.runner.idle)."""
 LONGEST_S = 86400
 MOST_RESTARTS = 1000
 MOST_SERVERS = 1024
@@ -98,6 +101,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_S),
         detach=options.detach,
         force=options.force,
+        keep_s=0 if local or options.detach else _keep_seconds(environ),
         sync=sync_request(options),
     )
 
@@ -196,6 +200,11 @@ def _ranks_asked(options: argparse.Namespace) -> int | None:
 def _gpus_or_one(environ: Mapping[str, str]) -> int:
     gpus = environ.get(GPU_COUNT_VARIABLE) or "0"
     return max(1, whole_number(gpus, name=f"${GPU_COUNT_VARIABLE}", least=0, most=MOST_SLOTS))
+
+
+def _keep_seconds(environ: Mapping[str, str]) -> int:
+    asked = environ.get(KEEP_VARIABLE) or str(KEEP_S)
+    return whole_number(asked, name=f"${KEEP_VARIABLE}", least=0, most=KEEP_S)
 
 
 def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from launcher.frames import Kind
 from launcher.hosts import Host
 from launcher.installed import lacking_engine
 from launcher.job import Attempt, Observer, run_attempt
+from launcher.keep.reserve import Reserve
 from launcher.node import Failure
 from launcher.nodes import READY_DEADLINE_S, connect, dismiss, reach
 from launcher.output import Streams
@@ -46,11 +47,12 @@ def new_job_id() -> str:
 
 
 async def _first(job: Job, attempt: Attempt) -> Failure | None:
+    reserve = Reserve(job.hosts, seconds=job.keep_s) if job.keep_s else None
     try:
-        connections = await connect(job.hosts, local=job.local)
+        connections = await connect(job.hosts, local=job.local, reserve=reserve)
     except UnreachableError as error:
         return Failure(exit_code=error.exit_code, reason=str(error), final=error.final)
-    return await run_attempt(job, connections, attempt)
+    return await run_attempt(job, connections, attempt, reserve)
 
 
 async def _again(job: Job, attempt: Attempt, failure: Failure) -> Failure | None:

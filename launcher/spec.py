@@ -58,6 +58,8 @@ class Job:
     """Whether it runs on without the shell that started it."""
     force: bool = False
     """Whether it starts on GPUs that are in use."""
+    keep_s: float = 0.0
+    """How long its connections stay open for the next launch, when it ends well."""
     sync: SyncRequest | None = None
     """What is to be on every node before anything starts."""
 
@@ -106,6 +108,8 @@ class NodeSpec:
     """Time between TERM and KILL."""
     gpus: list[str] | None = field(default_factory=list)
     """Those that the processes take (launcher.gpus.Gpus)."""
+    keep: bool = False
+    """Whether the runner is to wait for a further job after this one."""
 
     def to_line(self) -> bytes:
         """One line of JSON."""

@@ -1,7 +1,8 @@
 """The runner's program, ``python3 /opt/deeplearning/current/launcher/runner/__main__.py``; the launcher speaks to it.
 
 It says that it is ready, reads one line of JSON (launcher.spec.NodeSpec) from its standard
-input, runs the ranks, and writes frames. When its standard input closes, the ranks end.
+input, runs the ranks, and writes frames. When its standard input closes, the ranks end. After
+a job that asks for it, it waits a while for a further one.
 """
 
 import gc
@@ -17,12 +18,14 @@ def start() -> int:
     # There is no garbage to look for yet.
     gc.disable()
     from launcher.runner.guard import guarded
+    from launcher.runner.idle import situation
     from launcher.runner.node import main
 
+    at_login = situation()
     # What the guard's child will never change it need not copy.
     gc.freeze()
     gc.enable()
-    return guarded(main)
+    return guarded(lambda is_further: main(at_login, is_further=is_further))
 
 
 if __name__ == "__main__":

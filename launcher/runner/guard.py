@@ -1,7 +1,7 @@
 """Two processes a runner, so that no end of one of them leaves anything behind, ``kill -9`` included.
 
 The guard waits for the runner proper, its child; whatever is then left below it is killed. The runner
-stops its processes when the guard is gone.
+stops its processes when the guard is gone. For each further job the guard starts a fresh child.
 """
 
 import os
@@ -12,22 +12,33 @@ from launcher.runner.processes import adopt_orphans, die_with_parent, end_orphan
 
 ORPHANS_DEADLINE_S = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+AGAIN = 75
+"""Exit code of a child whose job has ended in order, and who wants a next one (EX_TEMPFAIL of sysexits(3))."""
 
 
-def guarded(work: Callable[[], int]) -> int:
-    """Do `work` in a child; returns its result when nothing of it is left."""
+def guarded(work: Callable[[bool], int]) -> int:
+    """Do `work` in a child, and in a further one, which is told so, as long as it ends with AGAIN.
+
+    Returns the last one's result when nothing of it is left.
+    """
     adopt_orphans()
-    guard = os.getpid()
-    child = os.fork()
-    if child == 0:
-        die_with_parent(signal.SIGTERM)
-        # It may have died before this process asked to be told.
-        result = work() if os.getppid() == guard else 0
-        end_orphans(deadline_s=ORPHANS_DEADLINE_S)
-        return result
-    for number in STOP_SIGNALS:
-        # They are for the child, to which they are sent as well: ssh hangs up on all, and so does pkill.
-        signal.signal(number, signal.SIG_IGN)
-    _, status = os.waitpid(child, 0)
-    end_orphans(deadline_s=ORPHANS_DEADLINE_S)
-    return exit_code(os.waitstatus_to_exitcode(status))
+    guard, is_further = os.getpid(), False
+    while True:
+        child = os.fork()
+        if child == 0:
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            die_with_parent(signal.SIGTERM)
+            # It may have died before this process asked to be told.
+            result = work(is_further) if os.getppid() == guard else 0
+            end_orphans(deadline_s=ORPHANS_DEADLINE_S)
+            return result
+        for number in STOP_SIGNALS:
+            # They are for the child, to which they are sent as well: ssh hangs up on all, and so does pkill.
+            signal.signal(number, signal.SIG_IGN)
+        _, status = os.waitpid(child, 0)
+        is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
+        code = exit_code(os.waitstatus_to_exitcode(status))
+        if code != AGAIN or not is_clean:
+            return code
+        is_further = True

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Mapping
 
 from launcher.errors import LaunchError
-from launcher.frames import PREAMBLE, Kind, encode
+from launcher.frames import PREAMBLE, Kind
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
+from launcher.runner.guard import AGAIN
+from launcher.runner.idle import BUSY_NAME, NAME, Situation, await_call, situation
 from launcher.runner.inbox import Inbox
 from launcher.runner.link import Link
 from launcher.runner.logs import JobLogs, ProcessLog
-from launcher.runner.processes import adopt_orphans
+from launcher.runner.processes import adopt_orphans, rename
 from launcher.runner.route import interface_to
 from launcher.runner.supervisor import Supervisor
 from launcher.runner.turn import await_turn
@@ -26,16 +28,34 @@ PORTS = 8192
 PORTS_TRIED = 16
 
 
-def main() -> int:
-    """Run this node's part of a job; 0 whatever the processes' exit codes are."""
+def main(at_login: Situation, *, is_further: bool) -> int:
+    """Run this node's part of a job; AGAIN where a further one may follow, else 0, whatever the processes' exit codes.
+
+    `at_login` is what the session was made from, `is_further` says that it has had a job before.
+    """
     link = Link(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
+    if not is_further:
+        link.send_bytes(PREAMBLE)
+    elif not is_called(link, at_login):
+        return 0
     ready = {"port": free_port(), "address": own_address(os.environ), "gpus": gpus_in_use()}
-    link.send_bytes(PREAMBLE + encode(Kind.READY, json.dumps(ready).encode("ascii")))
+    link.send(Kind.READY, json.dumps(ready).encode("ascii"))
     spec = receive_spec(link)
-    if spec is not None:
-        adopt_orphans()
-        run(spec, link)
-    return 0
+    if spec is None:
+        return 0
+    adopt_orphans()
+    in_order = run(spec, link)
+    return AGAIN if spec.keep and in_order else 0
+
+
+def is_called(link: Link, at_login: Situation) -> bool:
+    """Wait for a further job; False when there is none, or this session is no longer what a new one would be."""
+    rename(NAME)
+    if not await_call(link) or situation() != at_login:
+        return False
+    rename(BUSY_NAME)
+    link.send(Kind.ALIVE)
+    return True
 
 
 def has_gpus() -> bool:
@@ -69,18 +89,17 @@ def receive_spec(link: Link) -> "NodeSpec | None":
     return None
 
 
-def run(spec: "NodeSpec", link: Link) -> None:
-    """Start the processes that `spec` names and see them to their end."""
+def run(spec: "NodeSpec", link: Link) -> bool:
+    """Start the processes that `spec` names and see them to their end; whether all came to a good one by themselves."""
     link.grace_s = spec.grace_s
     is_alone = await_turn(spec, link, home=os.path.expanduser("~"))
     if link.over:
-        return
+        return False
     supervisor = Supervisor(link, grace_s=spec.grace_s)
     if not is_alone:
         for index in range(len(spec.processes)):
             supervisor.refuse(index, reason="processes of the attempt before this one do not end", code=1)
-        supervisor.run()
-        return
+        return supervisor.run()
     logs = open_logs(spec, link)
     interface = interface_to(spec.peer)
     cwd = working_directory(spec.cwd, home=os.path.expanduser("~"))
@@ -94,7 +113,7 @@ def run(spec: "NodeSpec", link: Link) -> None:
             supervisor.refuse(index, reason=str(error), code=error.exit_code)
         else:
             supervisor.start(process.command, index=index, environment=environment, cwd=cwd, log=log)
-    supervisor.run()
+    return supervisor.run()
 
 
 def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:

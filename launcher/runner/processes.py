@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None)
 
@@ -23,6 +24,11 @@ def adopt_orphans() -> None:
 def die_with_parent(number: int = signal.SIGKILL) -> None:
     """Get a signal when the parent ends."""
     _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def rename(name: str) -> None:
+    """Be called this in lists of processes (``ps -o comm``); the command line stays as it is."""
+    _libc.prctl(PR_SET_NAME, name.encode("ascii"), 0, 0, 0)
 
 
 class Started:
@@ -116,8 +122,11 @@ def group_is_gone(group: int) -> bool:
     return not signal_group(group, 0)
 
 
-def end_orphans(*, deadline_s: float) -> None:
-    """Kill what is left below this process: what left its rank's session, or outlived the runner."""
+def end_orphans(*, deadline_s: float) -> bool:
+    """Kill what is left below this process: what left its rank's session, or outlived the runner.
+
+    Returns whether nothing is left.
+    """
     until = time.monotonic() + deadline_s
     while (pids := _children()) and time.monotonic() < until:
         for pid in map(int, pids):
@@ -125,6 +134,7 @@ def end_orphans(*, deadline_s: float) -> None:
         while _reap_one():
             pass
         time.sleep(0.01)
+    return not pids
 
 
 def _children() -> list[str]:

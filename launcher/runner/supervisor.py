@@ -47,6 +47,7 @@ class Supervisor:
         self._clock = clock
         self._alive: list[_Process] = []
         self._paused = False
+        self._in_order = True
         self._selector = selectors.DefaultSelector()
         self._watch(link.source, self._hear)
         self._watch_signals()
@@ -74,11 +75,15 @@ class Supervisor:
 
     def refuse(self, index: int, *, reason: str, code: int) -> None:
         """Report a process that was not started."""
+        self._in_order = False
         self._link.send(Kind.STDERR, f"{reason}\n".encode(errors="surrogateescape"), process=index)
         self._link.send(Kind.EXIT, str(code).encode("ascii"), process=index)
 
-    def run(self) -> None:
-        """Return when every process has ended, nobody is left in its group, and all is told that can be."""
+    def run(self) -> bool:
+        """Return when every process has ended, nobody is left in its group, and all is told that can be.
+
+        Whether all ended well, and by themselves.
+        """
         while self._alive or self._link.pending:
             timeout = self._link.keep_alive()
             if self._link.over:
@@ -88,6 +93,7 @@ class Supervisor:
                 key.data()
             self._link.flush()
             self._settle()
+        return self._in_order and not self._link.over
 
     def _poll_s(self) -> float:
         # The kernel tells when a leader ends, but not when its group is empty.
@@ -194,6 +200,7 @@ class Supervisor:
         self._selector.unregister(pidfd)
         os.close(pidfd)
         process.code = processes.exit_code(process.started.wait())
+        self._in_order = self._in_order and process.code == 0
         process.drain_until = self._clock() + DRAIN_S
         # What a process left running has no job any more; the node's other processes go on.
         self._end(process)
@@ -204,6 +211,7 @@ class Supervisor:
             self._link.send(Kind.EXIT, str(process.code).encode("ascii"), process=process.index)
 
     def _stop(self) -> None:
+        self._in_order = False
         for process in self._alive:
             self._end(process)
 

@@ -19,18 +19,13 @@ RUNNER = f"import sys; sys.stdout.buffer.write({ANSWERS!r}); sys.stdout.flush();
 
 def test_a_runner_that_has_just_ended_is_killed_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
     async def end() -> int | None:
-        # Reaps in the loop, so that the process below has ended but is not reaped. The default from Python 3.12 on.
-        with asyncio.PidfdChildWatcher() as watcher:
-            watcher.attach_loop(asyncio.get_running_loop())
-            asyncio.set_child_watcher(watcher)
-            connection = await Connection.open(Host(name="node"), [sys.executable, "-c", RUNNER], deadline_s=20)
-            connection.close()
-            await asyncio.sleep(0)
-            time.sleep(0.5)
-            assert connection._process.returncode is None
-            await connection.kill()
-            asyncio.set_child_watcher(asyncio.ThreadedChildWatcher())
-            return connection._process.returncode
+        connection = await Connection.open(Host(name="node"), [sys.executable, "-c", RUNNER], deadline_s=20)
+        connection.close()
+        await asyncio.sleep(0)
+        time.sleep(0.5)
+        assert connection._process.returncode is None
+        await connection.kill()
+        return connection._process.returncode
 
     with caplog.at_level(logging.WARNING):
         assert asyncio.run(end()) == 3

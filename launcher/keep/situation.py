@@ -1,0 +1,88 @@
+"""What a connection depends on at this end of it: only where nothing of it has changed may it be used again.
+
+Ssh's files: see FILES in ssh(1). The whole environment counts, as ssh's configuration may name any variable of it,
+but for what shells change by themselves.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE
+from launcher.addresses import address_of
+from launcher.errors import LaunchError
+from launcher.hosts import Host
+
+NOT_COUNTED = {"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"}
+FILES = (
+    CLUSTER_KEY_FILE,
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/environment",
+    "/etc/localtime",
+    "/etc/passwd",
+    "/etc/group",
+)
+DIRECTORIES = ("/etc/ssh", "/etc/ssh/ssh_config.d", "~/.ssh")
+"""All that is in them counts."""
+LIMITS = ("/proc/self/limits", "/proc/self/cgroup")
+"""The first node's processes have those of the shell that starts them."""
+
+
+def situation(environ: Mapping[str, str]) -> str:
+    """Name the state of everything that all connections depend on."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    state = [
+        os.path.realpath(__file__),
+        os.path.realpath(CURRENT_RELEASE),
+        sorted((name, value) for name, value in environ.items() if name not in NOT_COUNTED),
+        [_state(path) for path in (*_files(), *(f"{place}/ssh" for place in os.get_exec_path(environ)))],
+        [_text(path) for path in LIMITS],
+        [umask, os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0))],
+        [os.getuid(), os.getgid(), sorted(os.getgroups())],
+    ]
+    return _name(state)
+
+
+def situation_of(host: Host, command: Sequence[str], general: str) -> str | None:
+    """Name the state of what a connection to `host` by `command` depends on; None where the host is not known here.
+
+    `general` is what `situation` has said.
+    """
+    try:
+        # The name may lead to another machine now.
+        return _name([general, str(host), list(command), address_of(host.name)])
+    except LaunchError:
+        return None  # an alias in ssh's configuration: where it leads, ssh alone knows
+
+
+def _name(state: object) -> str:
+    return hashlib.sha256(json.dumps(state).encode("ascii")).hexdigest()
+
+
+def _files() -> list[str]:
+    directories = [os.path.expanduser(place) for place in DIRECTORIES]
+    return [*FILES, *directories, *(f"{place}/{name}" for place in directories for name in _names(place))]
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _state(path: str) -> object:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return error.errno
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid]
+
+
+def _text(path: str) -> str:
+    with open(path) as file:
+        return file.read()

@@ -1,0 +1,94 @@
+"""A runner between two jobs: it waits a while for a call, and answers one only as long as it is what a new login
+would be. What that depends on is in files, of which it knows whether somebody has changed them.
+
+Which files a session is made from: sshd(8), login process; pam_env(8); pam_limits(8); bash(1), invocation.
+"""
+
+import os
+import select
+import time
+from collections.abc import Callable
+
+from launcher.frames import CALL, Kind
+from launcher.runner.link import Link
+
+IDLE_S = 75.0
+"""More than the launcher's machine keeps a connection (launcher.keep): it is the one to end it."""
+NAME = "launch-idle"
+"""By which lists of processes tell it from the part of a job."""
+BUSY_NAME = "launch-runner"
+FILES = (
+    "/etc/passwd",
+    "/etc/shadow",
+    "/etc/group",
+    "/etc/environment",
+    "/etc/profile",
+    "/etc/profile.d",
+    "/etc/profile.d/deeplearning.sh",
+    "/etc/bash.bashrc",
+    "/etc/bashrc",
+    "/etc/default/locale",
+    "/etc/locale.conf",
+    "/etc/localtime",
+    "/etc/login.defs",
+    "/etc/pam.d",
+    "/etc/pam.d/sshd",
+    "/etc/security",
+    "/etc/security/limits.conf",
+    "/etc/security/limits.d",
+    "/etc/security/pam_env.conf",
+    "/etc/ssh",
+    "/etc/ssh/sshd_config",
+    "/etc/ssh/sshd_config.d",
+    "/etc/deeplearning/authorized_keys",
+    "/run/nologin",
+    "~/.bashrc",
+    "~/.bash_profile",
+    "~/.profile",
+    "~/.zshenv",
+    "~/.pam_environment",
+    "~/.ssh",
+    "~/.ssh/authorized_keys",
+    "~/.ssh/environment",
+    "~/.ssh/rc",
+)
+"""Of a directory, which files are in it counts."""
+
+Situation = list[object]
+
+
+def situation() -> Situation:
+    """What this session was made from, as it is now: the release, the home directory, and the state of the files."""
+    home = os.path.expanduser("~")
+    places = (home + name[1:] if name[0] == "~" else name for name in FILES)
+    return [os.path.realpath(__file__), _inode(home), *map(_state, places)]
+
+
+def await_call(link: Link, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
+    """Say that nothing of the last job is left, and wait for a call; False when none comes in time."""
+    link.send(Kind.IDLE)
+    received, until = b"", clock() + seconds
+    while not link.over and (left := until - clock()) > 0:
+        select.select([link.source], [link.sink] if link.pending else [], [], left)
+        link.flush()
+        # The last signs of life are from before.
+        received = (received + link.receive()).lstrip(b"\n")
+        if received or link.over:
+            return received == CALL
+    return False
+
+
+def _state(place: str) -> object:
+    try:
+        found = os.stat(place)
+    except OSError as error:
+        return error.errno
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid, found.st_gid
+
+
+def _inode(place: str) -> object:
+    """Of a home directory, in which files come and go."""
+    try:
+        return os.stat(place).st_ino
+    except OSError as error:
+        return error.errno
