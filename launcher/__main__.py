@@ -23,4 +23,9 @@ def start() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(start())
+    code = start()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    # Nothing is left to be done, and Python would take a while to notice.
+    os._exit(code)

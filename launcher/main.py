@@ -18,7 +18,7 @@ from launcher.spec import Job
 
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2
 LAST_WORDS_DEADLINE_S = 10.0
-VERBS = ("list", "logs", "status", "stop")
+VERBS = ("close", "list", "logs", "status", "stop")
 """First words that are not a command's: ``launch -- list`` runs a command of that name."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -67,6 +67,11 @@ class Process:
             with suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self._pidfd, KILL)
 
+    def discard(self) -> None:
+        """End it and let go of it."""
+        self.kill()
+        self.close()
+
     async def wait(self) -> None:
         """Return when it has ended."""
         if self.has_ended():

@@ -1,7 +1,8 @@
-"""``launch list``, ``status``, ``stop`` and ``logs``: what jobs there are, and what becomes of them."""
+"""``launch list``, ``status``, ``stop``, ``logs`` and ``close``: what jobs there are, and what becomes of them."""
 
 import argparse
 import json
+import os
 import shlex
 import signal
 import sys
@@ -17,6 +18,7 @@ from launcher.jobs import logs, store
 from launcher.jobs.bucket import UPLOADS_S
 from launcher.jobs.lock import is_held, signal_launcher
 from launcher.jobs.record import Record, State, now, read_record, write_record
+from launcher.keep.kept import take
 
 KILL_DEADLINE_S = 5.0
 POLL_S = 0.05
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     """Do what the first word says."""
     verb, *rest = arguments
     parser = _Parser(prog=f"launch {verb}", allow_abbrev=False, description=DESCRIPTIONS[verb])
-    if verb != "list":
+    if verb not in ("list", "close"):
         parser.add_argument("job", nargs="?", metavar="JOB", help="its id (the one that runs, or the latest)")
     if verb in ("list", "status"):
         parser.add_argument("--json", action="store_true", help="the record as it is kept")
@@ -113,6 +115,15 @@ def stop(options: argparse.Namespace) -> int:
     return 0
 
 
+def close(_: argparse.Namespace) -> int:
+    """End the connections that are kept for the next launch; their nodes' runners end with them."""
+    kept = take(os.environ)
+    for one in kept:
+        one.process.discard()
+    print(f"{len(kept)} connection{'s' if len(kept) != 1 else ''} closed")
+    return 0
+
+
 def _kill(job: Record) -> None:
     """End a launcher that does not end; the nodes end their processes when it is gone."""
     directory = store.directory_of(job.id)
@@ -161,8 +172,9 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-VERBS = {"list": list_jobs, "logs": logs.show, "status": show_status, "stop": stop}
+VERBS = {"close": close, "list": list_jobs, "logs": logs.show, "status": show_status, "stop": stop}
 DESCRIPTIONS = {
+    "close": "Close the connections that are kept for the next launch.",
     "list": "The jobs that were started on this machine, the latest last.",
     "logs": "What a job said: all of it where it was detached, or one rank's or node's log.",
     "status": "All that is known of a job.",

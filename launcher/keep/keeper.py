@@ -2,94 +2,135 @@
 
 It gives them to the first launch of the same user that asks, each once, and closes what nobody has asked for in time.
 When it is gone, however, so are they: a runner ends with its connection. It reads nothing of them and writes nothing.
-Its standard input says what it has: descriptors that it has inherited.
+
+Its standard input says what it has (`Errand`). A launch asks with the names of hosts, one a line, or with nothing for
+all of them; it gets for each a message, host and situation, with the connection's descriptors.
 """
 
-import json
+import _socket as socket  # socket itself takes long to import
 import os
 import select
-import socket
 import struct
 import sys
 import time
-from typing import Any
 
-NAME = "deeplearning-launch"
-"""Of the directory in the user's runtime directory in which keepers listen."""
 FDS = 4
 """A connection's: standard input, output and error of its ssh, and the pidfd."""
 CLIENT_S = 0.5
 """What a launch has to ask and to take."""
 LONGEST = 1 << 17
-"""Bytes of a question: the names of the hosts."""
+"""Bytes of a question."""
+CREDENTIALS = struct.Struct("3i")
+"""SO_PEERCRED of unix(7): process, user, group."""
+
+
+class Entry:
+    """One connection."""
+
+    __slots__ = ("fds", "host", "situation")
+
+    def __init__(self, host: str, situation: str, fds: tuple[int, ...]) -> None:
+        self.host = host
+        self.situation = situation
+        self.fds = fds
+
+
+class Errand:
+    """What a keeper is told, in lines: socket's descriptor and seconds; its path; host, situation and descriptors."""
+
+    def __init__(self, listener: int, seconds: float, place: str, entries: list[Entry]) -> None:
+        self.listener = listener
+        self.seconds = seconds
+        self.place = place
+        self.entries = entries
+
+    def to_text(self) -> str:
+        """For its standard input."""
+        lines = (" ".join([one.host, one.situation, *map(str, one.fds)]) for one in self.entries)
+        return "\n".join([f"{self.listener} {self.seconds}", self.place, *lines])
+
+    @classmethod
+    def from_text(cls, text: str) -> "Errand":
+        """What `to_text` has written."""
+        first, place, *lines = text.split("\n")
+        listener, seconds = first.split()
+        words = (line.split() for line in lines)
+        entries = [Entry(host, situation, tuple(map(int, fds))) for host, situation, *fds in words]
+        return cls(int(listener), float(seconds), place, entries)
 
 
 class Keeper:
     """The connections that are left."""
 
-    def __init__(self, listener: socket.socket, entries: list[dict[str, Any]]) -> None:
+    def __init__(self, listener: "socket.socket", entries: list[Entry]) -> None:
         self._listener = listener
-        self._entries = entries
-        for entry in entries:
-            for fd in entry["fds"]:
-                os.set_inheritable(fd, False)
+        self._entries = {entry.fds[1]: entry for entry in entries}
+        """By their standard outputs."""
+        self._poller = select.poll()
+        self._poller.register(listener.fileno(), select.POLLIN)
+        for fd in self._entries:
+            self._poller.register(fd, select.POLLIN)
 
     def serve(self, *, until: float) -> None:
         """Give to who asks, until there is nothing more to give, or until then (by the monotonic clock)."""
-        poller = select.poll()
-        poller.register(self._listener, select.POLLIN)
-        for entry in self._entries:
-            poller.register(entry["fds"][1], select.POLLIN)
         while self._entries and (left := until - time.monotonic()) > 0:
-            events = [fd for fd, _ in poller.poll(1000 * left)]
-            for entry in [entry for entry in self._entries if entry["fds"][1] in events]:
-                # An idle runner says nothing: this one has ended.
-                poller.unregister(entry["fds"][1])
-                self._close(entry)
-            if self._listener.fileno() in events:
-                for entry in self._give():
-                    poller.unregister(entry["fds"][1])
-                    self._close(entry)
+            for fd, _ in self._poller.poll(1000 * left):
+                if fd == self._listener.fileno():
+                    self._answer()
+                elif fd in self._entries:
+                    # An idle runner says nothing: this one has ended.
+                    self._let_go(self._entries[fd])
 
-    def _give(self) -> list[dict[str, Any]]:
-        """Answer one launch; what it was given."""
-        given = []
-        client, _ = self._listener.accept()
-        with client:
+    def _answer(self) -> None:
+        """Give one launch what it asks for."""
+        fd, _ = self._listener._accept()  # type: ignore[attr-defined]  # what socket.socket.accept() is made of
+        client = socket.socket(fileno=fd)
+        try:
             client.settimeout(CLIENT_S)
-            try:
-                if not is_ours(client):
-                    return []
-                hosts = json.loads(client.recv(LONGEST))
-                for entry in [one for one in self._entries if hosts is None or one["host"] in hosts]:
-                    # Whether it arrives or not, this one is never given again.
-                    given.append(entry)
-                    said = {"host": entry["host"], "situation": entry["situation"]}
-                    socket.send_fds(client, [json.dumps(said).encode("ascii")], entry["fds"])
-            except (OSError, ValueError):
-                pass
-        return given
+            if is_ours(client):
+                self._give(client, client.recv(LONGEST).decode(errors="surrogateescape").split())
+        except (OSError, ValueError):
+            pass
+        finally:
+            client.close()
 
-    def _close(self, entry: dict[str, Any]) -> None:
-        self._entries.remove(entry)
-        for fd in entry["fds"]:
+    def _give(self, client: "socket.socket", hosts: list[str]) -> None:
+        for entry in [one for one in self._entries.values() if not hosts or one.host in hosts]:
+            rights = struct.pack(f"{FDS}i", *entry.fds)
+            try:
+                client.sendmsg(
+                    [f"{entry.host} {entry.situation}".encode(errors="surrogateescape")],
+                    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)],
+                )
+            finally:
+                # Whether it arrives or not, it is never given again.
+                self._let_go(entry)
+
+    def _let_go(self, entry: Entry) -> None:
+        del self._entries[entry.fds[1]]
+        self._poller.unregister(entry.fds[1])
+        for fd in entry.fds:
             os.close(fd)
 
 
-def is_ours(client: socket.socket) -> bool:
-    """Whether the other end is a process of this user (SO_PEERCRED of unix(7))."""
-    _, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return bool(user == os.getuid())
+def is_ours(channel: "socket.socket") -> bool:
+    """Whether the other end is a process of this user."""
+    found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return bool(CREDENTIALS.unpack(found)[1] == os.getuid())
 
 
 def main() -> int:
     """Keep what standard input names."""
-    asked = json.load(sys.stdin)
-    listener = socket.socket(fileno=asked["listener"])
+    errand = Errand.from_text(sys.stdin.buffer.read().decode(errors="surrogateescape"))
+    os.chdir("/")
+    keeper = Keeper(socket.socket(fileno=errand.listener), errand.entries)
     try:
-        Keeper(listener, asked["entries"]).serve(until=time.monotonic() + asked["seconds"])
+        keeper.serve(until=time.monotonic() + errand.seconds)
     finally:
-        os.unlink(asked["place"])  # noqa: PTH108  (pathlib is slow to import)
+        try:
+            os.unlink(errand.place)
+        except FileNotFoundError:  # the user's last session has ended, and the directory with it
+            pass
     return 0
 
 

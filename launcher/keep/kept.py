@@ -5,26 +5,23 @@ user's runtime directory; the next launch takes from all of them what leads to i
 there is nothing to take, and nothing is left: a connection is opened in some tens of milliseconds.
 """
 
-import json
 import os
 import socket
 import stat
-import struct
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.keep.keeper import FDS, LONGEST, NAME
+from launcher.keep.keeper import FDS, LONGEST, Entry, Errand, is_ours
 from launcher.process import Process
 
+DIRECTORY = "deeplearning-launch"
+"""In the user's runtime directory (pam_systemd(8))."""
 ANSWER_S = 0.5
 """For one keeper's answer; it has nothing else to do."""
 PROGRAM = Path(__file__).parent / "keeper.py"
-CREDENTIALS = struct.Struct("3i")
-"""SO_PEERCRED of unix(7): process, user, group."""
 MOST_KEPT = 200
 """Connections, of four descriptors each: most systems let a process have 1024."""
 
@@ -38,7 +35,7 @@ class Kept:
     process: Process
 
 
-def take(environ: Mapping[str, str], hosts: Sequence[str] | None) -> list[Kept]:
+def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[Kept]:
     """All kept connections to these hosts, or to any; nobody else gets them then."""
     directory = _directory(environ)
     if directory is None:
@@ -57,54 +54,60 @@ def leave(environ: Mapping[str, str], kept: Sequence[Kept], *, seconds: float) -
         return
     directory.mkdir(mode=0o700, exist_ok=True)
     place = directory / f"{os.getpid()}-{os.urandom(4).hex()}.sock"
+    entries = [Entry(one.host, one.situation, one.process.fds) for one in kept]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(place))
         try:
             listener.listen()
-            _start_keeper(listener.fileno(), place, kept, seconds=seconds)
-        except BaseException:
+            _start_keeper(Errand(listener.fileno(), seconds, str(place), entries))
+        except OSError:
             place.unlink(missing_ok=True)
             raise
 
 
-def _start_keeper(listener: int, place: Path, kept: Sequence[Kept], *, seconds: float) -> None:
-    fds = [listener, *(fd for one in kept for fd in one.process.fds)]
-    entries = [{"host": one.host, "situation": one.situation, "fds": one.process.fds} for one in kept]
-    asked = {"listener": listener, "place": str(place), "seconds": seconds, "entries": entries}
-    with os.fdopen(os.memfd_create("keeper"), "w+b", 0) as question:
-        question.write(json.dumps(asked).encode("ascii"))
-        question.seek(0)
-        subprocess.Popen(
-            [sys.executable or "/usr/bin/python3", "-I", "-S", "-X", "utf8", str(PROGRAM)],
-            stdin=question,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=fds,
-            cwd="/",
-            env={},  # of no use to it
-            start_new_session=True,
-        )
+def _start_keeper(errand: Errand) -> None:
+    fds = [errand.listener, *(fd for one in errand.entries for fd in one.fds)]
+    program = sys.executable or "/usr/bin/python3"
+    with os.fdopen(os.memfd_create("errand"), "w+b", 0) as told, Path(os.devnull).open("r+b") as nothing:
+        told.write(errand.to_text().encode(errors="surrogateescape"))
+        told.seek(0)
+        for fd in fds:
+            os.set_inheritable(fd, True)
+        try:
+            os.posix_spawn(
+                program,
+                [program, "-I", "-S", "-X", "utf8", str(PROGRAM)],
+                {},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, fd, number)
+                    for number, fd in enumerate((told.fileno(), *[nothing.fileno()] * 2))
+                ],
+                setsid=True,
+            )
+        finally:
+            for fd in fds:
+                os.set_inheritable(fd, False)
 
 
 def _directory(environ: Mapping[str, str]) -> Path | None:
     """Where keepers listen: ours alone, in memory. None where this user has no runtime directory."""
     runtime = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
-    directory = runtime / NAME
-    for place in (runtime, directory):
-        try:
-            found = place.lstat()
-        except FileNotFoundError:
-            if place is runtime:
-                return None
-            continue
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            return None
+    directory = runtime / DIRECTORY
+    if not _is_private(runtime) or (directory.exists() and not _is_private(directory)):
+        return None
     return directory
 
 
-def _ask(place: Path, hosts: Sequence[str] | None) -> list[Kept]:
-    """What one keeper has. Raises OSError."""
-    taken: list[Kept] = []
+def _is_private(directory: Path) -> bool:
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def _ask(place: Path, hosts: Sequence[str]) -> list[Kept]:
+    """What one keeper has. Raises OSError when it cannot be asked."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.settimeout(ANSWER_S)
         try:
@@ -113,17 +116,25 @@ def _ask(place: Path, hosts: Sequence[str] | None) -> list[Kept]:
             # It was killed.
             place.unlink(missing_ok=True)
             return []
-        _, user, _ = CREDENTIALS.unpack(channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
-        if user != os.getuid():
+        if not is_ours(channel):
             return []
-        channel.send(json.dumps(hosts).encode("ascii"))
-        with suppress(TimeoutError, socket.timeout):
-            while True:
-                said, fds, _, _ = socket.recv_fds(channel, LONGEST, FDS)
-                if not said:
-                    break
-                entry = json.loads(said)
-                for fd in fds:
-                    os.set_inheritable(fd, False)
-                taken.append(Kept(host=entry["host"], situation=entry["situation"], process=Process(fds)))
-    return taken
+        channel.send("\n".join(hosts or [""]).encode(errors="surrogateescape"))
+        taken: list[Kept] = []
+        with suppress(OSError):  # what has come until then is ours
+            while message := _receive(channel):
+                taken.append(message)
+        return taken
+
+
+def _receive(channel: socket.socket) -> Kept | None:
+    said, fds, _, _ = socket.recv_fds(channel, LONGEST, FDS)
+    if not said:
+        return None
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    if len(fds) != FDS:
+        for fd in fds:
+            os.close(fd)
+        raise OSError("more descriptors than this process may have")
+    host, situation = said.decode(errors="surrogateescape").split()
+    return Kept(host=host, situation=situation, process=Process(fds))

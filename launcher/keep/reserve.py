@@ -25,9 +25,11 @@ class Reserve:
         """The idle runner on `host`, where `command` would lead to the same one now."""
         now = self._situations[str(host)] = situation_of(host, command, self._general)
         kept = self._kept.pop(str(host), None)
-        if kept is None or (now is not None and kept.situation == now):
-            return None if kept is None else kept.process
-        kept.process.close()
+        if kept is None:
+            return None
+        if now == kept.situation:
+            return kept.process
+        kept.process.discard()
         return None
 
     def leave(self, connections: Sequence[Connection]) -> None:
@@ -41,7 +43,7 @@ class Reserve:
         with suppress(OSError):
             # Of two launches at once both have some to leave; one connection a node is enough.
             for other in take(os.environ, self._names):
-                other.process.close()
+                other.process.discard()
             leave(os.environ, kept, seconds=self._seconds)
         for one, _ in idle:
             one.let_go()

@@ -4,9 +4,9 @@ Ssh's files: see FILES in ssh(1). The whole environment counts, as ssh's configu
 but for what shells change by themselves.
 """
 
-import hashlib
 import json
 import os
+from _blake2 import blake2b  # hashlib itself takes long to import
 from collections.abc import Mapping, Sequence
 
 from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE
@@ -60,7 +60,7 @@ def situation_of(host: Host, command: Sequence[str], general: str) -> str | None
 
 
 def _name(state: object) -> str:
-    return hashlib.sha256(json.dumps(state).encode("ascii")).hexdigest()
+    return blake2b(json.dumps(state).encode("ascii"), digest_size=32).hexdigest()
 
 
 def _files() -> list[str]:
@@ -83,6 +83,9 @@ def _state(path: str) -> object:
     return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid]
 
 
-def _text(path: str) -> str:
-    with open(path) as file:
-        return file.read()
+def _text(path: str) -> object:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError as error:
+        return error.errno

@@ -1,0 +1,205 @@
+"""The next launch takes the connections that the last one has left: only where they are still right, and each once."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.launcher.conftest import ADDRESSES, Cluster, Result, read_lines, wait_until_gone
+
+FIRST, SECOND, THIRD = ADDRESSES
+WHO = "read -r _ _ _ guard _ < /proc/$PPID/stat; echo $guard"
+"""Prints the number of the process that outlives a job on its node: the runner's guard."""
+
+
+@pytest.fixture
+def keeping(cluster: Cluster) -> Iterator[Cluster]:
+    """A user with a runtime directory, in which connections are kept."""
+    # The path of a socket has 108 bytes at most (unix(7)): no place below the test's own directory.
+    with TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:
+        keeping = replace(cluster, environment={**cluster.environment, "XDG_RUNTIME_DIR": runtime})
+        yield keeping
+        close(keeping)
+
+
+def close(cluster: Cluster) -> bytes:
+    command = ["python", str(cluster.launcher), "close"]
+    done = subprocess.run(command, env=cluster.environment, capture_output=True, timeout=30, check=True)
+    return done.stdout
+
+
+def guards(result: Result) -> dict[str, int]:
+    """By node; the job has succeeded on each."""
+    assert result.code == 0, result.stderr
+    return {words[0]: int(words[2]) for words in (line.split() for line in result.lines)}
+
+
+def child(pid: int) -> int:
+    """A guard's child: the runner that waits, or works."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def keepers(cluster: Cluster) -> list[int]:
+    """The processes that keep this user's connections."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            is_keeper = b"keep/keeper.py" in (entry / "cmdline").read_bytes()
+            told = (entry / "fd/0").read_text() if is_keeper else ""
+        except OSError:
+            continue
+        if cluster.environment["XDG_RUNTIME_DIR"] in told:
+            found.append(int(entry.name))
+    return found
+
+
+def test_a_second_launch_takes_the_connections_of_the_first(keeping: Cluster) -> None:
+    first = keeping.run(WHO)
+    second = keeping.run(f"{WHO}; sleep 1000 & setsid sleep 1000 &")
+    assert guards(first) == guards(second)
+    assert len(guards(first)) == 3
+    assert keeping.ranks() == []
+
+
+def test_who_waits_can_be_told_from_a_job(keeping: Cluster) -> None:
+    waiting = [child(guard) for guard in guards(keeping.run(WHO)).values()]
+    assert {Path(f"/proc/{pid}/comm").read_text().strip() for pid in waiting} == {"launch-idle"}
+    with keeping.start(f"{WHO}; sleep 1000") as launcher:
+        working = [int(line.split()[2]) for line in read_lines(launcher.stdout, 3)]
+        assert {Path(f"/proc/{child(pid)}/comm").read_text().strip() for pid in working} == {"launch-runner"}
+
+
+def test_each_job_has_its_own_environment_and_directory(keeping: Cluster) -> None:
+    keeping.run("--env", "SECRET:s3cret", "cd /; umask 0; export LEFT=1; echo $SECRET")
+    second = keeping.run("--env", "OTHER:o", "echo $SECRET$LEFT$OTHER $(umask) $PWD", cwd=keeping.directory)
+    umask = subprocess.run(["bash", "-c", "umask"], capture_output=True, text=True, check=True).stdout.strip()
+    assert second.lines == [f"{host} [0] o {umask} {keeping.directory}" for host in ADDRESSES]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_nothing_is_kept_after_a_failed_or_interrupted_job(keeping: Cluster, interrupted: bool) -> None:
+    go = keeping.directory / "go"
+    with keeping.start(f"{WHO}; until [ -e {go} ]; do sleep 0.05; done; exit 3") as launcher:
+        ran = [int(line.split()[2]) for line in read_lines(launcher.stdout, 3)]
+        if interrupted:
+            launcher.send_signal(signal.SIGINT)
+        else:
+            go.touch()
+        launcher.communicate(timeout=30)
+        assert launcher.returncode == (130 if interrupted else 3)
+    wait_until_gone(ran, seconds=10)
+    assert close(keeping) == b"0 connections closed\n"
+
+
+def test_nothing_is_kept_where_none_is_wanted(keeping: Cluster) -> None:
+    ran = guards(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "0"}))
+    wait_until_gone([*ran.values()], seconds=10)
+    assert close(keeping) == b"0 connections closed\n"
+
+
+def test_what_nobody_takes_is_gone_when_its_time_is_up(keeping: Cluster) -> None:
+    ran = guards(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "1"}))
+    wait_until_gone([*ran.values()], seconds=10)
+
+
+def test_all_that_is_kept_can_be_ended_at_once(keeping: Cluster) -> None:
+    ran = guards(keeping.run(WHO))
+    assert close(keeping) == b"3 connections closed\n"
+    wait_until_gone([*ran.values()], seconds=5)
+
+
+def test_two_launches_at_once_never_share_a_connection(keeping: Cluster) -> None:
+    kept = guards(keeping.run(WHO))
+    wait = f"{WHO}; while [ ! -e {keeping.directory}/go ]; do sleep 0.05; done"
+    with keeping.start(wait) as one, keeping.start(wait) as other:
+        ones, others = ({int(line.split()[2]) for line in read_lines(both.stdout, 3)} for both in (one, other))
+        (keeping.directory / "go").touch()
+        for both in (one, other):
+            both.communicate(timeout=30)
+            assert both.returncode == 0
+    assert ones.isdisjoint(others)
+    assert len(ones) == len(others) == 3
+    assert set(kept.values()) <= ones | others
+    # Of the two, one has left its connections; not twice as many.
+    assert close(keeping) == b"3 connections closed\n"
+
+
+def test_a_smaller_job_leaves_the_others_where_they_are(keeping: Cluster) -> None:
+    first = guards(keeping.run(WHO))
+    second = guards(keeping.run("-n", "2", WHO))
+    assert second == {host: first[host] for host in (FIRST, SECOND)}
+    assert guards(keeping.run(WHO)) == first
+
+
+def test_a_node_whose_login_would_be_another_gets_a_new_one(keeping: Cluster, nodes: Path) -> None:
+    first = guards(keeping.run(WHO))
+    login = nodes / ".bashrc"
+    login.write_text("# changed\n")
+    try:
+        second = guards(keeping.run(WHO))
+    finally:
+        login.unlink()
+    assert second[FIRST] == first[FIRST]  # which has another home directory here
+    assert {second[SECOND], second[THIRD]}.isdisjoint(first.values())
+
+
+def test_what_this_side_depends_on_has_changed(keeping: Cluster) -> None:
+    first = guards(keeping.run(WHO))
+    second = guards(keeping.run(WHO, environment={"SSH_AUTH_SOCK": "/another"}))
+    assert set(first.values()).isdisjoint(second.values())
+    # None of the first is left for anybody.
+    wait_until_gone([*first.values()], seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("victim", "number"),
+    [
+        ("keeper", signal.SIGKILL),
+        ("guard", signal.SIGKILL),
+        ("runner", signal.SIGKILL),
+        ("ssh", signal.SIGKILL),
+        ("runner", signal.SIGTERM),
+        ("keeper", signal.SIGSTOP),
+        ("runner", signal.SIGSTOP),
+        ("ssh", signal.SIGSTOP),
+    ],
+)
+def test_a_next_job_succeeds_whatever_befell_the_last_ones_connections(
+    keeping: Cluster, victim: str, number: signal.Signals
+) -> None:
+    first = guards(keeping.run(WHO))
+    (keeper,) = keepers(keeping)
+    parts = {"guard": first[SECOND], "runner": child(first[SECOND]), "ssh": ssh_to(keeping, SECOND), "keeper": keeper}
+    os.kill(parts[victim], number)
+    try:
+        start = time.monotonic()
+        second = guards(keeping.run(WHO))
+        # A second for the one that does not answer, and some for a machine that is busy.
+        assert time.monotonic() - start < 15
+        assert set(second) == set(ADDRESSES)
+        assert second[SECOND] != first[SECOND]
+        assert (second[THIRD] == first[THIRD]) == (victim != "keeper")
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(parts[victim], signal.SIGCONT)
+    wait_until_gone([first[SECOND]], seconds=10)
+
+
+def ssh_to(cluster: Cluster, host: str) -> int:
+    """The ssh of this user that leads to a host."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if host.encode() in words and words[0].endswith(b"ssh") and f"HOME={cluster.directory}".encode() in environment:
+            return int(entry.name)
+    raise AssertionError(f"no ssh to {host}")

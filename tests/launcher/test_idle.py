@@ -1,0 +1,37 @@
+"""A runner between two jobs, with pipes for the launcher."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher.frames import CALL, SIGN_OF_LIFE, Kind, encode
+from launcher.runner.idle import await_call, situation
+from launcher.runner.link import Link
+
+
+@pytest.mark.parametrize(
+    ("said", "is_called"),
+    [(CALL, True), (SIGN_OF_LIFE * 3 + CALL, True), (b"", False), (b"{}\n", False), (CALL + b"x", False)],
+)
+def test_only_a_call_ends_the_wait_with_a_job(said: bytes, is_called: bool) -> None:
+    (source, sends), (reads, sink) = os.pipe(), os.pipe()
+    os.write(sends, said)
+    if not said:
+        os.close(sends)
+    assert await_call(Link(source=source, sink=sink), seconds=20) is is_called
+    assert os.read(reads, 64) == encode(Kind.IDLE, b"")
+
+
+def test_the_wait_has_an_end() -> None:
+    (source, _), (_, sink) = os.pipe(), os.pipe()
+    assert not await_call(Link(source=source, sink=sink), seconds=0.01)
+
+
+def test_a_changed_file_of_the_login_is_another_situation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = situation()
+    (tmp_path / "checkpoint").touch()
+    assert situation() == before
+    (tmp_path / ".bashrc").touch()
+    assert situation() != before
