@@ -22,7 +22,8 @@ UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "-
            "--propagation", "private")  # fmt: skip
 SSH_PORT = 22
 REPOSITORY = Path(__file__).resolve().parents[1]
-LAUNCH = [sys.executable, str(REPOSITORY / "launcher")]
+LAUNCH = ["/usr/bin/python3", "-I", "-S", "-X", "utf8", str(REPOSITORY / "launcher/__main__.py")]
+"""As the command ``launch`` of a node (bootstrap/install.py)."""
 
 
 def run_inside(module: str, measure: Callable[[], None]) -> int:
@@ -62,7 +63,13 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
             Path(SSH_CLIENT_CONFIG).write_text(f"Host {worker_host(0)[:-1]}*\n  IdentityFile {CLUSTER_KEY_FILE}\n")
             # Programs on the first node may get it from here, on the others from sshd: alike they must be.
             os.environ.pop("PYTHONPYCACHEPREFIX", None)
-            os.environ |= {"HOME": str(directory), "XDG_CACHE_HOME": str(cache_dir().parent)}
+            runtime = directory / "runtime"
+            runtime.mkdir(mode=0o700)
+            os.environ |= {
+                "HOME": str(directory),
+                "XDG_CACHE_HOME": str(cache_dir().parent),
+                "XDG_RUNTIME_DIR": str(runtime),
+            }
             hosts_file = directory / "workers"
             hosts_file.write_text("".join(f"{name}\n" for name in names))
             yield hosts_file

@@ -1,9 +1,10 @@
 """How fast does a command start on many nodes, against clush, pdsh and the method of MXNet's launch.py?
 
-``true`` on 32 nodes with a real sshd each (benchmarks/_nodes.py), all four in turns, from the first node, which we
+``true`` on 32 nodes with a real sshd each (benchmarks/_nodes.py), all in turns, from the first node, which we
 alone reach without ssh. The peers use ssh as it is installed; what we ask of it, docs/decisions/013 says.
 ``fanout_cold_32`` is our shortest time without an open connection over the shortest of the best peer (at most 0.5);
-``fanout_warm_32`` that of our second and later launches over clush's (at most 0.1). ``fanout_lost_64``: which part of
+``fanout_warm_32`` that of a launch right after another, whose connections it takes (docs/decisions/018), over clush's
+(at most 0.1): there all that clush leaves for its next call is what the machine's caches hold. ``fanout_lost_64``: which part of
 the connections to 64 nodes was lost, in 100 rounds (0). Beside each time stands the processor time a node, of the
 near side and of the nodes: on one machine that decides, and of it alone a busy machine tells the truth.
 Run by ``make bench B=fanout`` or ``python -m benchmarks.fanout [--rounds N]``, as root.
@@ -21,11 +22,13 @@ from pathlib import Path
 
 from benchmarks import _peers
 from benchmarks._nodes import LAUNCH, machine, run_inside, running_nodes
+from bootstrap.contract import KEEP_VARIABLE
 
 NODES = 32
 MANY_NODES = 64
 TICKS = os.sysconf("SC_CLK_TCK")
 TIMEOUT_S = 120
+KEPT_S = 60
 
 
 @dataclass(kw_only=True, slots=True)
@@ -34,6 +37,8 @@ class Contestant:
 
     name: str
     command: Sequence[str]
+    kept_s: int = 0
+    """For how long our launch keeps its connections; 0 also for those who cannot."""
     seconds: list[float] = field(default_factory=list)
     near_s: float = 0.0
     """Processor time on the near side, all rounds."""
@@ -45,11 +50,18 @@ class Contestant:
 
     def run(self) -> None:
         """One round. Raises CalledProcessError when a node was not reached."""
+        if self.kept_s:
+            self._call()
         near, nodes, start = _near_s(), _nodes_s(), time.perf_counter()
-        subprocess.run([*self.command, "true"], check=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+        self._call()
         self.seconds.append(time.perf_counter() - start)
         self.near_s += _near_s() - near
         self.nodes_s += _nodes_s() - nodes
+
+    def _call(self) -> None:
+        environment = {**os.environ, KEEP_VARIABLE: str(self.kept_s)}
+        command = [*self.command, "true"]
+        subprocess.run(command, check=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, env=environment)
 
     def __str__(self) -> str:
         share = 1000 / len(self.seconds) / NODES
@@ -87,6 +99,7 @@ def compare(hosts_file: Path, rounds: int) -> list[str]:
     """All contestants in turns."""
     hosts = f"deeplearning-worker[1-{NODES}]"
     cold = Contestant(name="launch, cold", command=[*LAUNCH, "-H", str(hosts_file)])
+    warm = Contestant(name="launch, warm", command=cold.command, kept_s=KEPT_S)
     clush = Contestant(name="clush", command=_peers.clush(hosts))
     peers = [
         clush,
@@ -95,17 +108,21 @@ def compare(hosts_file: Path, rounds: int) -> list[str]:
     ]
     print(machine(), file=sys.stderr)
     for _ in range(rounds):
-        for contestant in (cold, *peers):
+        for contestant in (cold, warm, *peers):
             contestant.run()
-    for contestant in (cold, *peers):
+        close_kept()
+    for contestant in (cold, warm, *peers):
         print(contestant, file=sys.stderr)
     print(machine(), file=sys.stderr)
-    # Nothing is kept open between two launches yet, so that ours are all cold.
-    again = min(cold.seconds[1:])
     return [
         f"fanout_cold_{NODES} {cold.best / min(peer.best for peer in peers):.2f} ratio",
-        f"fanout_warm_{NODES} {again / clush.best:.2f} ratio",
+        f"fanout_warm_{NODES} {warm.best / clush.best:.2f} ratio",
     ]
+
+
+def close_kept() -> None:
+    """Have nothing wait while others are measured, and count what the nodes' sessions took as ended."""
+    subprocess.run([*LAUNCH, "close"], check=True, timeout=TIMEOUT_S, stdout=subprocess.DEVNULL)
 
 
 def lost_connections(hosts_file: Path, rounds: int) -> int:
@@ -116,6 +133,8 @@ def lost_connections(hosts_file: Path, rounds: int) -> int:
             [*LAUNCH, "-H", str(hosts_file), "echo up"],
             timeout=TIMEOUT_S,
             stdin=subprocess.DEVNULL,
+            # Connections that are new each time.
+            env={**os.environ, KEEP_VARIABLE: "0"},
             capture_output=True,
             check=False,
         )

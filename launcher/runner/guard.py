@@ -8,10 +8,12 @@ import os
 import signal
 from collections.abc import Callable
 
-from launcher.runner.processes import adopt_orphans, die_with_parent, end_orphans, exit_code
+from launcher.runner.processes import adopt_orphans, die_with_parent, end_orphans, exit_code, rename
 
 ORPHANS_DEADLINE_S = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+IDLE_NAME = "launch-idle"
+"""By which lists of processes tell what waits for a job from the part of one."""
 AGAIN = 75
 """Exit code of a child whose job has ended in order, and who wants a next one (EX_TEMPFAIL of sysexits(3))."""
 
@@ -42,3 +44,4 @@ def guarded(work: Callable[[bool], int]) -> int:
         if code != AGAIN or not is_clean:
             return code
         is_further = True
+        rename(IDLE_NAME)

@@ -14,9 +14,6 @@ from launcher.runner.link import Link
 
 IDLE_S = 75.0
 """More than the launcher's machine keeps a connection (launcher.keep): it is the one to end it."""
-NAME = "launch-idle"
-"""By which lists of processes tell it from the part of a job."""
-BUSY_NAME = "launch-runner"
 FILES = (
     "/etc/passwd",
     "/etc/shadow",

@@ -11,7 +11,7 @@ from launcher.errors import LaunchError
 from launcher.frames import PREAMBLE, Kind
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.guard import AGAIN
-from launcher.runner.idle import BUSY_NAME, NAME, Situation, await_call, situation
+from launcher.runner.idle import Situation, await_call, situation
 from launcher.runner.inbox import Inbox
 from launcher.runner.link import Link
 from launcher.runner.logs import JobLogs, ProcessLog
@@ -24,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launcher.spec import NodeSpec
 
+BUSY_NAME = "launch-runner"
+"""What the part of a job is called, where its guard is named after its wait."""
 PORTS = 8192
 PORTS_TRIED = 16
 
@@ -50,7 +52,6 @@ def main(at_login: Situation, *, is_further: bool) -> int:
 
 def is_called(link: Link, at_login: Situation) -> bool:
     """Wait for a further job; False when there is none, or this session is no longer what a new one would be."""
-    rename(NAME)
     if not await_call(link) or situation() != at_login:
         return False
     rename(BUSY_NAME)

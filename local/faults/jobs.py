@@ -1,9 +1,11 @@
 """Jobs of a user's in a local AWS, followed from the user's machine, and what is left of them on the nodes."""
 
+import os
 import shlex
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from bootstrap.contract import MASTER_HOST
@@ -16,6 +18,8 @@ SCRIPT = Path(job_script.__file__).read_text()
 TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
 PROGRAM = b"deeplearning/current/launcher"
 """In the command line of the launcher's own processes on a node."""
+KEEPER = PROGRAM + b"/keep/keeper.py"
+"""In that of one that keeps connections for the next launch (docs/decisions/018)."""
 READ_S = 10.0
 SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0")
 
@@ -85,13 +89,42 @@ class Job:
 
 def left_behind(token: str) -> list[str]:
     """Processes of these jobs on any node, the launcher's own too, as they are seen from outside."""
+    kept = set().union(*(_pipes(process) for process in _processes() if KEEPER in _read(process / "cmdline")))
     found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                command = (process / "cmdline").read_bytes()
-                if PROGRAM in command or f"{TOKEN}={token}".encode() in (process / "environ").read_bytes():
-                    found.append(f"{process.name} {command[:100]!r}")
-            except OSError:  # it has ended
-                continue
+    for process in _processes():
+        command = _read(process / "cmdline")
+        is_ours = PROGRAM in command or f"{TOKEN}={token}".encode() in _read(process / "environ")
+        if is_ours and not _waits(process, command, kept=kept):
+            found.append(f"{process.name} {command[:100]!r}")
     return found
+
+
+def _waits(process: Path, command: bytes, *, kept: set[str]) -> bool:
+    """Whether it belongs to no job: a runner between two, a keeper, or a connection that one holds for the next launch.
+
+    A guard is called as a runner between two jobs is, while its child, the runner, may have a job: that one is found.
+    """
+    if KEEPER in command or _read(process / "comm").strip() == b"launch-idle":
+        return True
+    return command.startswith(b"ssh\0") and bool(_pipes(process) & kept)
+
+
+def _processes() -> list[Path]:
+    return [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
+def _pipes(process: Path) -> set[str]:
+    """The pipes that a process has an end of."""
+    found = set()
+    with suppress(OSError):  # it has ended
+        for fd in (process / "fd").iterdir():
+            with suppress(OSError):
+                found.add(os.readlink(fd))  # noqa: PTH115  (a name such as pipe:[1] is no path)
+    return {name for name in found if name.startswith("pipe:")}
