@@ -4,9 +4,9 @@
 alone reach without ssh. The peers use ssh as it is installed; what we ask of it, docs/decisions/013 says.
 ``fanout_cold_32`` is our shortest time without an open connection over the shortest of the best peer (at most 0.5);
 ``fanout_warm_32`` that of a launch right after another, whose connections it takes (docs/decisions/018), over clush's
-(at most 0.1): there all that clush leaves for its next call is what the machine's caches hold. ``fanout_lost_64``: which part of
-the connections to 64 nodes was lost, in 100 rounds (0). Beside each time stands the processor time a node, of the
-near side and of the nodes: on one machine that decides, and of it alone a busy machine tells the truth.
+(at most 0.1). ``fanout_lost_64``: which part of the connections to 64 nodes was lost, in 100 rounds (0). Beside each
+time stands the processor time a node, of the near side and of the nodes (of kept connections only the former): on one
+machine that decides, and of it alone a busy machine tells the truth.
 Run by ``make bench B=fanout`` or ``python -m benchmarks.fanout [--rounds N]``, as root.
 """
 
