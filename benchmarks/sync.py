@@ -2,8 +2,9 @@
 
 A master and eight nodes in network namespaces, each with a sshd and 400 Mbit/s in each direction. ``sync_tree_8``:
 ``launch --sync-dst-dir DIR true`` with 200 MB in 200 new files, over eight parallel ``rsync -a`` to the same nodes
-(aim: at most 0.6). ``sync_noop_8``: the same launch again when nothing has changed, its connections and its job
-included (aim: at most 1 s). Interleaved, least of the rounds; what arrived is compared with what was sent.
+(aim: at most 0.6). ``sync_noop_8``: the same launch again when nothing has changed, its job included, on the
+connections that the one before has left (aim: at most 1 s). Interleaved, least of the rounds; what arrived is compared
+with what was sent.
 Run by ``make bench B=sync`` or ``python -m benchmarks.sync [--rounds N]``, as root.
 """
 
@@ -137,7 +138,11 @@ def site(directory: Path) -> Iterator[Site]:
         (directory / "source" / f"{number}.bin").write_bytes(os.urandom(FILE_SIZE))
     (directory / "hosts").write_text("".join(f"{address}\n" for address in addresses))
     with start_nodes(directory, homes):
-        environment = {"PATH": f"{directory}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        (directory / "runtime").mkdir(mode=0o700)
+        environment = {
+            "PATH": f"{directory}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "XDG_RUNTIME_DIR": f"{directory}/runtime",
+        }
         yield Site(
             source=directory / "source",
             hosts=directory / "hosts",

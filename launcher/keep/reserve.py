@@ -7,7 +7,7 @@ from contextlib import suppress
 from launcher.connection import Connection
 from launcher.hosts import Host
 from launcher.keep.kept import Kept, leave, take
-from launcher.keep.situation import situation, situation_of
+from launcher.keep.situation import fixed_names, situation, situation_of
 from launcher.process import Process
 
 
@@ -17,13 +17,14 @@ class Reserve:
     def __init__(self, hosts: Sequence[Host], *, seconds: float) -> None:
         self._seconds = seconds
         self._general = situation(os.environ)
+        self._fixed = fixed_names()
         self._names = [str(host) for host in hosts]
         self._kept = {one.host: one for one in take(os.environ, self._names)}
         self._situations: dict[str, str | None] = {}
 
     def claim(self, host: Host, command: Sequence[str]) -> Process | None:
         """The idle runner on `host`, where `command` would lead to the same one now."""
-        now = self._situations[str(host)] = situation_of(host, command, self._general)
+        now = self._situations[str(host)] = situation_of(host, command, self._general, names=self._fixed)
         kept = self._kept.pop(str(host), None)
         if kept is None:
             return None

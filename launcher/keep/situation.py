@@ -6,18 +6,17 @@ but for what shells change by themselves.
 
 import json
 import os
+import socket
 from _blake2 import blake2b  # hashlib itself takes long to import
 from collections.abc import Mapping, Sequence
 
-from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE
-from launcher.addresses import address_of
-from launcher.errors import LaunchError
+from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, HOSTS_FILE
 from launcher.hosts import Host
 
 NOT_COUNTED = {"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"}
 FILES = (
     CLUSTER_KEY_FILE,
-    "/etc/hosts",
+    HOSTS_FILE,
     "/etc/resolv.conf",
     "/etc/nsswitch.conf",
     "/etc/environment",
@@ -47,16 +46,30 @@ def situation(environ: Mapping[str, str]) -> str:
     return _name(state)
 
 
-def situation_of(host: Host, command: Sequence[str], general: str) -> str | None:
-    """Name the state of what a connection to `host` by `command` depends on; None where the host is not known here.
+def situation_of(host: Host, command: Sequence[str], general: str, *, names: set[str]) -> str | None:
+    """Name the state of what a connection to `host` by `command` depends on; None where that cannot be known at once.
 
-    `general` is what `situation` has said.
+    `general` is what `situation` has said, `names` what `fixed_names` has: where they lead, the former knows.
     """
+    # Another name may lead elsewhere now: a question of DNS takes seconds where it fails, an alias only ssh knows.
+    return _name([general, str(host), list(command)]) if host.name in names or _is_address(host.name) else None
+
+
+def fixed_names(path: str = HOSTS_FILE) -> set[str]:
+    """The host names that a file of this machine leads to their addresses: all of the cluster's. See hosts(5)."""
     try:
-        # The name may lead to another machine now.
-        return _name([general, str(host), list(command), address_of(host.name)])
-    except LaunchError:
-        return None  # an alias in ssh's configuration: where it leads, ssh alone knows
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return {name for line in file for name in line.partition("#")[0].split()[1:]}
+    except OSError:
+        return set()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET, name)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _name(state: object) -> str:

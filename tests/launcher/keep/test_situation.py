@@ -1,0 +1,53 @@
+"""What a connection depends on at the launcher's end."""
+
+from pathlib import Path
+
+import pytest
+
+from launcher.hosts import Host
+from launcher.keep.situation import fixed_names, situation, situation_of
+
+NAMES = {"deeplearning-worker2"}
+
+
+def test_it_is_the_same_as_long_as_nothing_changes(tmp_path: Path) -> None:
+    before = {"HOME": str(tmp_path), "PATH": "/usr/bin", "PWD": "/a", "SHLVL": "1"}
+    assert situation(before) == situation({**before, "PWD": "/b", "SHLVL": "2", "OLDPWD": "/a", "_": "/x"})
+
+
+@pytest.mark.parametrize("change", [{"SSH_AUTH_SOCK": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}, {"MINE": "1"}])
+def test_another_environment_is_another_situation(change: dict[str, str]) -> None:
+    before = {"PATH": "/usr/bin", "LANG": "de_DE"}
+    assert situation(before) != situation({**before, **change})
+
+
+def test_a_changed_file_of_sshs_is_another_situation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    known = tmp_path / ".ssh/known_hosts"
+    known.write_text("one")
+    before = situation({})
+    assert situation({}) == before
+    known.write_text("another")
+    assert situation({}) != before
+
+
+def test_another_way_to_a_host_is_another_situation() -> None:
+    host = Host(name="deeplearning-worker2")
+    ways = {situation_of(host, command, "g", names=NAMES) for command in (["ssh", "a"], ["ssh", "b"])}
+    ways |= {situation_of(Host(name=host.name, port=22), ["ssh", "a"], "g", names=NAMES)}
+    assert len(ways) == 3
+    assert None not in ways
+
+
+@pytest.mark.parametrize("name", ["gpu-box.example.com", "alias"])
+def test_where_a_name_leads_that_is_in_no_file_nobody_knows(name: str) -> None:
+    assert situation_of(Host(name=name), ["ssh"], "g", names=NAMES) is None
+    assert situation_of(Host(name="10.0.0.7"), ["ssh"], "g", names=NAMES) is not None
+
+
+def test_names_are_read_as_hosts_files_have_them(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("# nobody\n10.0.0.2\tdeeplearning-worker2 two # three\n\n::1 localhost\n")
+    assert fixed_names(str(file)) == {"deeplearning-worker2", "two", "localhost"}
+    assert fixed_names(str(tmp_path / "none")) == set()
