@@ -1,0 +1,62 @@
+"""What counts as left behind by a job, and what only waits for the next one."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from local.faults.jobs import KEEPER, PROGRAM, TOKEN, left_behind
+
+RUNNER = f"/opt/{PROGRAM.decode()}/runner/__main__.py"
+NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); print(flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def running(*words: str, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that says a line when it runs, and ends with its input."""
+    program = [*words]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def found(process: "subprocess.Popen[bytes]", token: str = "none") -> bool:
+    return any(line.startswith(f"{process.pid} ") for line in left_behind(token))
+
+
+def named(name: str, *words: str) -> Sequence[str]:
+    return [sys.executable, "-c", NAMED, name, *words]
+
+
+def test_a_runner_that_waits_is_no_jobs_and_one_that_works_is() -> None:
+    with running(*named("launch-idle", RUNNER)) as waits, running(*named("launch-runner", RUNNER)) as works:
+        assert not found(waits)
+        assert found(works)
+
+
+def test_what_has_a_jobs_mark_is_found_whatever_it_is_called() -> None:
+    with running(*named("python3"), environment={TOKEN: "abc"}) as rank:
+        assert found(rank, "abc")
+        assert not found(rank, "abcd")
+
+
+def test_a_connection_counts_unless_a_keeper_holds_it() -> None:
+    ssh = ["bash", "-c", f'exec -a ssh bash -c "echo; read -r _" {RUNNER}']
+    with running(*ssh) as connection:
+        assert found(connection)
+        assert connection.stdin is not None
+        keeper = ["bash", "-c", f'exec -a {KEEPER.decode()} bash -c "echo; read -r _"']
+        with subprocess.Popen(
+            keeper, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[connection.stdin.fileno()]
+        ) as holder:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            assert not found(connection)
+            assert not found(holder)
+            holder.kill()
+            holder.wait()
+            assert found(connection)
