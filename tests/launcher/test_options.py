@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.contract import KEEP_VARIABLE
 from launcher.errors import UsageError
 from launcher.hosts import Host
 from launcher.options import parse_options
@@ -206,3 +207,16 @@ def test_fails_when_the_command_line_is_wrong(line: str, message: str, environ: 
 def test_the_hosts_file_says_how_many_nodes_when_the_shells_variable_is_out_of_date(environ: dict[str, str]) -> None:
     for stale in ("1", "5"):
         assert len(parse("x y", environ | {COUNT: stale}).hosts) == 3
+
+
+def test_connections_are_kept_for_a_while_unless_nobody_wants_it(environ: dict[str, str]) -> None:
+    assert parse("python x", environ).keep_s == 60
+    assert parse("python x", environ | {KEEP_VARIABLE: "0"}).keep_s == 0
+    assert parse("--launcher local python x", environ).keep_s == 0
+    assert parse("--detach python x", environ).keep_s == 0
+
+
+@pytest.mark.parametrize("asked", ["-1", "61", "long"])
+def test_fails_when_connections_cannot_be_kept_so_long(asked: str, environ: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=rf"\$DEEPLEARNING_KEEP_S must be .* got '?{asked}"):
+        parse("python x", environ | {KEEP_VARIABLE: asked})
