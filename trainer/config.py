@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from trainer.errors import UsageError
-from trainer.models import IMAGE_SHAPES
+from trainer.models import NETWORKS, ImageShape, check_network
 from trainer.s3 import SCHEME
 
 DISTRIBUTED_KV_STORES: Final = ("dist_sync", "dist_device_sync")
 KV_STORES: Final = ("local", "device", *DISTRIBUTED_KV_STORES)
 RESUME: Final = ("auto", "never")
 S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
-IDENTITY: Final = ("network", "batch_size_per_machine", "lr", "mom", "wd", "seed", "benchmark")
+IDENTITY: Final = ("network", "batch_size_per_machine", "lr", "mom", "wd", "seed", "benchmark", "sync_bn")
 MXNET_ONLY_KV_STORES: Final = ("dist_async", "nccl", "horovod", "byteps")
 """The other names that MXNet's ``kvstore.create`` documents."""
 
@@ -23,7 +23,7 @@ class TrainConfig:
     """Settings of one run, named as in MXNet's image classification example."""
 
     network: str = "lenet"
-    """Left out: LeNet."""
+    """One of NETWORKS, or module:function. Left out: LeNet."""
     gpus: tuple[int, ...] = ()
     """GPUs of each machine, one process a GPU. Left out: a GPU for each process, or else the CPU."""
     batch_size_per_machine: int = 64
@@ -38,6 +38,8 @@ class TrainConfig:
     """Weight decay. Left out: 0.0001."""
     kv_store: str = "device"
     """Left out: device, as in MXNet, so that processes train apart from each other."""
+    sync_bn: bool = False
+    """Whether BatchNorm normalises by the samples of all ranks. Left out: each rank by its own."""
     seed: int = 0
     """Of the first weights and of the order of the samples. Left out: 0."""
     model_prefix: str | None = None
@@ -53,7 +55,7 @@ class TrainConfig:
     """Between two checkpoints within an epoch; there is one after each epoch too. Left out: 10 minutes."""
 
     def __post_init__(self) -> None:
-        _check_choice("network", self.network, tuple(IMAGE_SHAPES))
+        check_network(self.network)
         _check_kv_store(self.kv_store)
         _check_choice("resume", self.resume, RESUME)
         for name in ("batch_size_per_machine", "num_epochs", "disp_batches"):
@@ -85,9 +87,14 @@ class TrainConfig:
         return {name: getattr(self, name) for name in IDENTITY}
 
     @property
+    def image_shape(self) -> ImageShape:
+        """What the network is built for."""
+        return NETWORKS[self.network if self.network in NETWORKS else "lenet"].image_shape
+
+    @property
     def checkpoint_prefix(self) -> str:
         """Beginning of the paths on this machine: what was given, or what stands for nothing, or for a place in S3."""
-        prefix = self.model_prefix or self.network
+        prefix = self.model_prefix or self.network.replace(":", ".")
         return prefix if self.model_prefix and self.s3_folder is None else f"checkpoints/{prefix.rpartition('/')[2]}"
 
     @property

@@ -19,7 +19,6 @@ from trainer.keeper import Keeper
 from trainer.loop import train
 from trainer.metrics import EpochResult
 from trainer.mirror import Mirror
-from trainer.models import IMAGE_SHAPES
 from trainer.options import parse
 from trainer.ranks import Ranks
 from trainer.s3 import S3Folder
@@ -77,8 +76,7 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
         config = replace(config, resume="auto")
     keeper = keeper_of(config, ranks)
     checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
-    image_shape = IMAGE_SHAPES[config.network]
-    data = make_synthetic(image_shape) if config.benchmark else load_digits(image_shape)
+    data = make_synthetic(config.image_shape) if config.benchmark else load_digits(config.image_shape)
     with closing(create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)) as engine:
         log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
         begin = checkpoints.begin(engine)

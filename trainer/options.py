@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from trainer.config import KV_STORES, TrainConfig
 from trainer.errors import UsageError
-from trainer.models import IMAGE_SHAPES
+from trainer.models import NETWORKS
 
 
 def parse(arguments: Sequence[str]) -> TrainConfig:
@@ -16,7 +16,11 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise UsageError(_describe_unknown(unknown[0], known=list(parser.known_options())))
-    return TrainConfig(**vars(options))
+    values = vars(options)
+    # MXNet's way to say it: --network resnext --num-layers 110.
+    if layers := values.pop("num_layers", None):
+        values["network"] = f"{values.get('network', '')}{layers}"
+    return TrainConfig(**values)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -37,7 +41,8 @@ def _build_parser() -> _Parser:
     )
     add = parser.add_argument
     default = TrainConfig()
-    add("--network", help=f"one of {', '.join(IMAGE_SHAPES)} (default {default.network})")
+    add("--network", help=f"one of {', '.join(NETWORKS)}; or your own, as module:function (default {default.network})")
+    add("--num-layers", type=int, metavar="N", help="the number in a network's name: resnet and 20 are resnet20")
     add(
         "--gpus",
         nargs="?",
@@ -58,6 +63,11 @@ def _build_parser() -> _Parser:
     add("--mom", type=float, help=f"momentum (default {default.mom})")
     add("--wd", type=float, help=f"weight decay (default {default.wd})")
     add("--kv-store", help=f"one of {', '.join(KV_STORES)} (default {default.kv_store})")
+    add(
+        "--sync-bn",
+        action="store_true",
+        help="BatchNorm over the samples of all ranks (default: each rank normalises by its own)",
+    )
     add("--seed", type=int, help=f"of weights and sample order (default {default.seed})")
     add(
         "--model-prefix",

@@ -31,6 +31,10 @@ def test_options_have_the_names_of_mxnets_example() -> None:
     )
 
 
+def test_the_first_articles_network_is_named_as_mxnets_example_names_it() -> None:
+    assert parse(["--network", "resnext", "--num-layers", "110"]).network == "resnext110"
+
+
 @pytest.mark.parametrize("arguments", [["--gpus", "--network", "lenet"], ["--gpus", ""], ["--gpus="], []])
 def test_no_gpus_named_is_none(arguments: list[str]) -> None:
     assert parse(arguments).gpus == ()
@@ -42,7 +46,13 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
         ("--bach-size 3", "unknown argument '--bach-size', did you mean --batch-size"),
         ("--batch 3", "unknown argument '--batch'"),
         ("lenet", "unknown argument 'lenet'"),
-        ("--network alexnet", "unknown network 'alexnet', must be one of: lenet"),
+        (
+            "--network alexnet",
+            "unknown network 'alexnet', must be one of: lenet, resnet20, resnet110, resnext110, resnet50",
+        ),
+        ("--network resnet --num-layers 34", "unknown network 'resnet34', must be one of: lenet, resnet20"),
+        ("--network my-net:build", "unknown network 'my-net:build', must be one of: lenet"),
+        ("--network :build", "unknown network ':build', must be one of: lenet"),
         ("--kv-store dist", "unknown kv_store 'dist', must be one of: local, device, dist_sync, dist_device_sync"),
         ("--kv-store dist_async", "kv_store dist_async is not available with PyTorch"),
         ("--kv-store horovod", "kv_store horovod is not available with PyTorch"),

@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 from trainer.config import TrainConfig
 from trainer.data import CLASSES, Images, Labels
 from trainer.engines import NOTHING, Asks, BatchResult, State, Weights
+from trainer.engines.batch_norm import adapt, place_statistics
 from trainer.errors import TrainerError, UsageError
 from trainer.models import build
 from trainer.ranks import Ranks, describe_process
@@ -47,12 +48,19 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
     log.info("%s device=%s threads=%d", describe_process(os.environ), device, torch.get_num_threads())
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    torch.manual_seed(config.seed)
+    # Before the ranks meet: a network that cannot be built is reported without waiting for them.
+    model = build(config.network, classes=CLASSES, image_shape=config.image_shape)
     if shard.count > 1:
         join(device, ranks=ranks, timeout=MEETING_TIMEOUT)
-    torch.manual_seed(config.seed)
-    model = build(config.network, classes=CLASSES)
     return TorchEngine(
-        model, device=device, shard=shard, learning_rate=learning_rate, momentum=config.mom, weight_decay=config.wd
+        model,
+        device=device,
+        shard=shard,
+        learning_rate=learning_rate,
+        momentum=config.mom,
+        weight_decay=config.wd,
+        sync_bn=config.sync_bn,
     )
 
 
@@ -139,20 +147,24 @@ class TorchEngine:
         learning_rate: float,
         momentum: float,
         weight_decay: float,
+        sync_bn: bool = False,
     ) -> None:
         self._model = model.to(device)
         self._device = device
         self._connected = shard.count > 1
+        # Its collective operations need a part of every rank in every forward and backward pass.
+        self._all_ranks_pass = sync_bn and self._connected
         self._timeout = MEETING_TIMEOUT
-        parameters = list(self._model.parameters())
+        adapt(self._model, all_reduce=self._all_reduce if self._all_ranks_pass else None)
+        self._statistics = place_statistics(self._model)
+        parameters = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         weights = nn.utils.parameters_to_vector(parameters).detach()
-        if self._connected:
-            with report_lost_ranks("sending the first weights to all ranks", timeout=self._timeout):
-                torch.distributed.broadcast(weights, src=0)
         nn.utils.vector_to_parameters(weights, parameters)
-        # The gradients, and behind them the loss and what the ranks ask for: one all-reduce sums all.
-        self._sums = weights.new_zeros(weights.numel() + 3)
-        gradients, self._loss, self._asked = self._sums[:-3], self._sums[-3], self._sums[-2:]
+        # The gradients, and behind them the running statistics of BatchNorm, the loss and what the ranks ask for:
+        # one all-reduce sums all.
+        self._sums = weights.new_zeros(weights.numel() + self._statistics.numel() + 3)
+        sizes = [weights.numel(), self._statistics.numel(), 1, 2]
+        gradients, self._statistics_sum, self._loss, self._asked = torch.split(self._sums, sizes)
         _place_gradients(parameters, gradients)
         self._vector = nn.Parameter(weights)
         self._vector.grad = gradients
@@ -162,18 +174,22 @@ class TorchEngine:
         # What SGD itself would make in the first step.
         self._momentum = torch.zeros_like(weights)
         self._optimizer.state[self._vector]["momentum_buffer"] = self._momentum
+        self._send_state("the first weights", source=0)
 
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
         """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
         self._sums.zero_()
         correct = 0
-        if len(labels):
+        if len(labels) or self._all_ranks_pass:
             targets = torch.from_numpy(labels).to(self._device)
             scores = self._model(torch.from_numpy(images).to(self._device))
             loss = cross_entropy(scores, targets, reduction="sum")
             torch.autograd.backward(loss)
             self._loss.copy_(loss.detach())
             correct = int((scores.argmax(dim=1) == targets).sum())
+        if self._connected:
+            # By samples, as the gradients: update() makes means of both.
+            torch.mul(self._statistics, len(labels), out=self._statistics_sum)
         if asks != NOTHING:
             self._asked.copy_(torch.tensor([asks.save, asks.stop]))
         self._all_reduce(self._sums)
@@ -185,6 +201,8 @@ class TorchEngine:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
         self._sums.div_(samples)
         self._optimizer.step()
+        if self._connected:
+            self._statistics.copy_(self._statistics_sum)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
         """Return how many of these images the network recognises."""
@@ -213,18 +231,27 @@ class TorchEngine:
     def restore(self, state: State | None, *, source: int) -> None:
         """Take over the state that the rank ``source`` has; on the others it is None."""
         if state is not None:
-            weights = {name: torch.from_numpy(value.copy()) for name, value in state.weights.items()}
-            self._model.load_state_dict(weights)
+            own = self._model.state_dict()
+            if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:
+                raise TrainerError("the checkpoint is of a network with other weights: --resume never begins anew")
+            for name, value in state.weights.items():
+                own[name].copy_(torch.from_numpy(value.copy()))
             self._momentum.copy_(torch.from_numpy(state.optimizer[MOMENTUM].copy()))
-        if self._connected:
-            with report_lost_ranks("sending the checkpoint to all ranks", timeout=self._timeout):
-                for tensor in (self._vector.detach(), self._momentum, *self._model.buffers()):
-                    torch.distributed.broadcast(tensor, src=source)
+        self._send_state("the checkpoint", source=source)
 
     def close(self) -> None:
         """Leave the other ranks."""
         if self._connected:
             torch.distributed.destroy_process_group()
+
+    def _send_state(self, what: str, *, source: int) -> None:
+        """Give all ranks the weights, buffers and momentum of one."""
+        if not self._connected:
+            return
+        frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
+        with report_lost_ranks(f"sending {what} to all ranks", timeout=self._timeout):
+            for tensor in (self._vector.detach(), self._momentum, *frozen, *self._model.buffers()):
+                torch.distributed.broadcast(tensor, src=source)
 
     def _expect_steps(self) -> None:
         """All ranks have made a step: from now on none has a reason to be slow."""

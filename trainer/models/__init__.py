@@ -1,21 +1,93 @@
-"""The networks that ``--network`` knows: one module each, named as the network."""
+"""The networks that ``--network`` knows, and those of the user: ``--network module:function``."""
 
 import importlib
-from collections.abc import Mapping
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from trainer.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import nn
 
-IMAGE_SHAPES: Final[Mapping[str, tuple[int, int, int]]] = {
-    "lenet": (1, 28, 28),
+ImageShape = tuple[int, int, int]
+"""Channels, height and width."""
+REFERENCE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """What is known of a network before torch is loaded."""
+
+    reference: str
+    """Where it is built, written as a user writes his own: module:function."""
+    image_shape: ImageShape
+    """Of the images that it was made for; it takes others too."""
+    classes: int = 10
+    """Of the data set that it was made for."""
+    smallest: int
+    """Least height and width: what its last layer needs to see something."""
+
+
+NETWORKS: Final[Mapping[str, Network]] = {
+    "lenet": Network(reference="trainer.models.lenet:build", image_shape=(1, 28, 28), smallest=16),
+    "resnet20": Network(reference="trainer.models.cifar_resnet:resnet20", image_shape=(3, 32, 32), smallest=8),
+    "resnet110": Network(reference="trainer.models.cifar_resnet:resnet110", image_shape=(3, 32, 32), smallest=8),
+    "resnext110": Network(reference="trainer.models.resnext110:build", image_shape=(3, 32, 32), smallest=8),
+    "resnet50": Network(
+        reference="trainer.models.resnet50:build", image_shape=(3, 224, 224), classes=1000, smallest=64
+    ),
 }
-"""Every network, with the channels, height and width of the images it takes."""
 
 
-def build(network: str, *, classes: int) -> "nn.Module":
-    """Build a network with new weights from torch's random numbers."""
+def check_network(name: str) -> None:
+    """Raise UsageError unless this is a network of ours, or reads as the name of a user's."""
+    if name not in NETWORKS and not REFERENCE.fullmatch(name):
+        raise UsageError(
+            f"unknown network {name!r}, must be one of: {', '.join(NETWORKS)}; or your own, as module:function"
+        )
+
+
+def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module":
+    """Build a network with new weights from torch's random numbers.
+
+    Its function gets those of the keywords ``classes`` and ``image_shape`` (channels, height, width)
+    that it takes. Raises UsageError when there is no such function, or it returns no nn.Module.
+    """
     # Imported late: a wrong option is reported without loading torch.
-    module = importlib.import_module(f"trainer.models.{network}")
-    model: nn.Module = module.build(classes=classes)
+    from torch import nn
+
+    function = _find(NETWORKS[network].reference if network in NETWORKS else network)
+    known = {"classes": classes, "image_shape": image_shape}
+    parameters = inspect.signature(function).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    model = function(**{name: value for name, value in known.items() if takes_all or name in parameters})
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"--network {network} must return a torch.nn.Module, got {type(model).__name__}")
     return model
+
+
+def _find(reference: str) -> Callable[..., object]:
+    """Import what module:function names; the module may lie in the working directory."""
+    name, _, attribute = reference.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # One that the user's module lacks itself is told with its traceback.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise UsageError(
+            f"--network {reference}: no module {error.name!r} in {Path.cwd()} or on Python's path"
+        ) from error
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        found = "is missing" if function is None else f"is {type(function).__name__}"
+        raise UsageError(f"--network {reference}: {attribute} must be a function in {module.__file__}, it {found}")
+    return function  # type: ignore[no-any-return]

@@ -1,22 +1,23 @@
 """LeNet as in MXNet's example: the network of LeCun et al. (1998) with Caffe's widths.
 
-For 28x28 images; 431,080 weights with 10 classes.
+431,080 weights with 10 classes and 28x28 images of one channel.
 """
 
 from torch import nn
 
 
-def build(*, classes: int) -> nn.Module:
-    """Build LeNet."""
+def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """Build LeNet for images of (channels, height, width), at least 16x16."""
+    channels, height, width = image_shape
     layers = (
-        nn.Conv2d(1, 20, kernel_size=5),
+        nn.Conv2d(channels, 20, kernel_size=5),
         nn.Tanh(),
         nn.MaxPool2d(kernel_size=2, stride=2),
         nn.Conv2d(20, 50, kernel_size=5),
         nn.Tanh(),
         nn.MaxPool2d(kernel_size=2, stride=2),
         nn.Flatten(),
-        nn.Linear(50 * 4 * 4, 500),
+        nn.Linear(50 * _left_of(height) * _left_of(width), 500),
         nn.Tanh(),
         nn.Linear(500, classes),
     )
@@ -26,3 +27,8 @@ def build(*, classes: int) -> nn.Module:
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
     return nn.Sequential(*layers)
+
+
+def _left_of(side: int) -> int:
+    """Pixels of a side after both convolutions (4 less) and poolings (half)."""
+    return ((side - 4) // 2 - 4) // 2

@@ -39,7 +39,7 @@ def make_engine(*, seed: int = 0) -> TorchEngine:
 def test_a_step_is_that_of_plain_torch() -> None:
     engine = make_engine()
     torch.manual_seed(0)
-    model = build("lenet", classes=10)
+    model = build("lenet", classes=10, image_shape=(1, 28, 28))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.0001)
     for start in (0, 8):
         images, labels = DATA.train.images[start : start + 8], DATA.train.labels[start : start + 8]
@@ -78,7 +78,12 @@ def test_every_rank_starts_from_the_weights_of_rank_0(monkeypatch: pytest.Monkey
     monkeypatch.setattr("torch.distributed.broadcast", receive)
     shard = Shard(index=1, count=2)
     engine = TorchEngine(
-        build("lenet", classes=10), device=CPU, shard=shard, learning_rate=0.1, momentum=0.9, weight_decay=0
+        build("lenet", classes=10, image_shape=(1, 28, 28)),
+        device=CPU,
+        shard=shard,
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=0,
     )
     assert all(np.all(value == 0.5) for value in engine.weights().values())
 

@@ -1,18 +1,110 @@
+from pathlib import Path
+
 import pytest
 import torch
+from torch import nn
 
-from trainer.models import IMAGE_SHAPES, build
+from trainer.errors import UsageError
+from trainer.models import NETWORKS, build, check_network
 
-PARAMETERS = {"lenet": 431_080}
-"""LeNet: as Caffe's and MXNet's examples, 520 + 25,050 + 400,500 + 5,010."""
+WEIGHTS = {
+    "lenet": {"whole": 520 + 25_050 + 400_500 + 5_010},  # Caffe's and MXNet's examples
+    "resnet20": {"whole": 269_722},  # He et al. (2015), table 6: 0.27 M
+    "resnet110": {"whole": 1_727_962},  # 1.7 M
+    # As ResNet-110, less a BatchNorm of 16 channels, with three projections and the offsets of the first BatchNorm.
+    "resnext110": {"whole": 1_727_962 - 32 + (256 + 32) + (512 + 64) + (2048 + 128) + 3},
+    # He et al. (2015), table 1: a 7x7 convolution, four stages, a linear layer; as torchvision's resnet50 has them.
+    "resnet50": {
+        "whole": 25_557_032,
+        "0": 9_408 + 128,
+        "1": 215_808,
+        "2": 1_219_584,
+        "3": 7_098_368,
+        "4": 14_964_736,
+        "7": 2_049_000,
+    },
+}
+IMAGE = (1, 12, 12)
 
 
-@pytest.mark.parametrize("network", IMAGE_SHAPES)
-def test_has_the_size_known_from_the_literature(network: str) -> None:
-    assert sum(each.numel() for each in build(network, classes=10).parameters()) == PARAMETERS[network]
+def count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-@pytest.mark.parametrize("network", IMAGE_SHAPES)
-def test_scores_every_class_for_every_image(network: str) -> None:
-    scores = build(network, classes=10)(torch.zeros(3, *IMAGE_SHAPES[network]))
-    assert scores.shape == (3, 10)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_has_as_many_weights_as_the_literature_says(network: str) -> None:
+    with torch.device("meta"):
+        model = build(network, classes=NETWORKS[network].classes, image_shape=NETWORKS[network].image_shape)
+    found = {stage: count(model if stage == "whole" else model.get_submodule(stage)) for stage in WEIGHTS[network]}
+    assert found == WEIGHTS[network]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("smallest", [True, False])
+def test_takes_images_of_its_size_and_the_smallest_that_it_names(network: str, smallest: bool) -> None:
+    channels, height, width = NETWORKS[network].image_shape
+    if smallest:
+        channels, height, width = 2, NETWORKS[network].smallest, NETWORKS[network].smallest
+    with torch.device("meta"):
+        model = build(network, classes=7, image_shape=(channels, height, width))
+        assert model(torch.empty(2, channels, height, width)).shape == (2, 7)
+
+
+@pytest.mark.parametrize(("network", "layers"), [("resnet20", 20), ("resnet110", 110), ("resnext110", 110)])
+def test_is_as_deep_as_its_name(network: str, layers: int) -> None:
+    with torch.device("meta"):
+        model = build(network, classes=10, image_shape=(3, 32, 32))
+    deep = [
+        m for m in model.modules() if isinstance(m, nn.Linear) or (isinstance(m, nn.Conv2d) and m.padding != (0, 0))
+    ]
+    assert len(deep) == layers
+
+
+def test_resnet50_starts_with_blocks_that_do_nothing() -> None:
+    block = build("resnet50", classes=2, image_shape=(3, 64, 64)).get_submodule("1.1").eval()
+    images = torch.rand(1, 256, 4, 4)
+    assert torch.equal(block(images), images)
+
+
+def test_ones_own_network_gets_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ("from torch import nn", "def narrow(classes): return nn.Linear(5, classes)")
+    (tmp_path / "own_networks.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", ["/nowhere"])
+    model = build("own_networks:narrow", classes=3, image_shape=IMAGE)
+    assert isinstance(model, nn.Linear)
+    assert model.out_features == 3
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (
+            "tests.trainer.no_networks:build",
+            "--network tests.trainer.no_networks:build: no module 'tests.trainer.no_net",
+        ),
+        ("nowhere.networks:build", "--network nowhere.networks:build: no module 'nowhere' in "),
+        (
+            "tests.trainer.networks:build",
+            "--network tests.trainer.networks:build: build must be a function in .*missing",
+        ),
+        ("tests.trainer.networks:not_a_function", "not_a_function must be a function in .*/networks.py, it is int"),
+        (
+            "tests.trainer.networks:nothing",
+            "tests.trainer.networks:nothing must return a torch.nn.Module, got NoneType",
+        ),
+    ],
+)
+def test_fails_when_ones_own_network_is_none(network: str, message: str) -> None:
+    check_network(network)
+    with pytest.raises(UsageError, match=message):
+        build(network, classes=10, image_shape=IMAGE)
+
+
+def test_a_module_that_ones_own_network_lacks_is_told_as_python_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lacking.py").write_text("import surely_not_installed")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="surely_not_installed"):
+        build("lacking:build", classes=10, image_shape=IMAGE)

@@ -1,0 +1,87 @@
+"""BatchNorm over several ranks: the same statistics everywhere, and with --sync-bn those of one process."""
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainer.processes import run, running
+from tests.trainer.test_dist_sync import distance
+from trainer.checkpoint import load
+from trainer.engines.torch import TorchEngine
+from trainer.models import build
+from trainer.sampling import Shard
+
+# The last of an epoch's batches has two samples: of three ranks the first has none, the others one.
+RANKS, BATCH_SIZE = 3, 37
+OPTIONS = (
+    *("--network", "tests.trainer.networks:normalised", "--benchmark", "1", "--num-epochs", "2", "--lr", "0.01"),
+    *("--kv-store", "dist_sync", "--model-prefix", "net"),
+)
+SHARED = (*OPTIONS, "--batch-size", str(BATCH_SIZE))
+TOLERANCE = 1e-5
+
+
+def test_statistics_are_the_same_on_all_ranks_and_a_resumed_training_ends_with_the_same_bits(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    ranks = run(*SHARED, directory=whole, count=RANKS)
+    assert ranks[0].digests == ranks[1].digests == ranks[2].digests
+    weights = load(whole / "net-0002.npz").state.weights
+    assert {"1.running_mean", "1.running_var", "7.running_mean"} < set(weights)
+    assert not np.array_equal(weights["7.running_var"], np.ones(16, np.float32))
+
+    with running(*SHARED, "--disp-batches", "1", directory=parts, count=RANKS) as interrupted:
+        interrupted[0].wait_for_log("Epoch[1] Batch [3]")
+        interrupted[0].process.send_signal(signal.SIGTERM)
+        assert [rank.wait(deadline_s=30) for rank in interrupted] == [128 + signal.SIGTERM] * RANKS
+    resumed = run(*SHARED, directory=parts, count=RANKS)
+    assert "going on at epoch 1" in resumed[0].log.read_text()
+    assert resumed[0].digests == [ranks[0].digests[-1]]
+
+
+def test_with_sync_bn_ranks_learn_what_one_process_with_their_batches_learns(tmp_path: Path) -> None:
+    one, three = tmp_path / "one", tmp_path / "three"
+    one.mkdir()
+    three.mkdir()
+    run(*OPTIONS, "--batch-size", str(RANKS * BATCH_SIZE), "--sync-bn", directory=one)
+    ranks = run(*SHARED, "--sync-bn", directory=three, count=RANKS)
+    assert ranks[0].digests == ranks[1].digests == ranks[2].digests
+    paths = (directory / "net-0002.npz" for directory in (three, one))
+    assert distance(*(load(path).state.weights for path in paths)) < TOLERANCE
+
+
+def engine() -> TorchEngine:
+    torch.manual_seed(0)
+    model = build("tests.trainer.networks:normalised", classes=2, image_shape=(1, 12, 12))
+    return TorchEngine(
+        model, device=torch.device("cpu"), shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0
+    )
+
+
+def step(engine: TorchEngine, samples: int) -> None:
+    images = np.random.default_rng(samples).random((samples, 1, 12, 12), np.float32)
+    engine.compute_gradients(images, np.zeros(samples, np.int64))
+    engine.update(samples=samples)
+
+
+def test_a_checkpoint_holds_the_statistics() -> None:
+    first, second = engine(), engine()
+    step(first, 8)
+    second.restore(first.state(), source=0)
+    step(first, 4)
+    step(second, 4)
+    assert all(np.array_equal(value, second.weights()[name]) for name, value in first.weights().items())
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_a_batch_without_a_variance_leaves_statistics_and_weights_finite(samples: int) -> None:
+    ours = engine()
+    step(ours, 8)
+    images = np.ones((samples, 1, 12, 12), np.float32)
+    ours.compute_gradients(images, np.zeros(samples, np.int64))
+    ours.update(samples=1)
+    assert all(np.isfinite(value).all() for value in ours.weights().values())

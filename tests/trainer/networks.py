@@ -1,0 +1,26 @@
+"""Networks of a user's: what ``--network module:function`` finds."""
+
+from torch import nn
+
+
+def normalised(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """BatchNorm where a sample has many values a channel, and where it has one."""
+    return nn.Sequential(
+        nn.Conv2d(image_shape[0], 8, kernel_size=3, stride=2, bias=False),
+        nn.BatchNorm2d(8),
+        nn.Tanh(),
+        nn.Conv2d(8, 16, kernel_size=3, stride=2, bias=False),
+        nn.BatchNorm2d(16),
+        nn.Tanh(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.BatchNorm2d(16),
+        nn.Flatten(),
+        nn.Linear(16, classes),
+    )
+
+
+def nothing(**_: object) -> None:
+    pass
+
+
+not_a_function = 3

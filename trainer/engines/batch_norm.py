@@ -1,0 +1,147 @@
+"""BatchNorm over several ranks: its running statistics, and on request the statistics of the whole global batch.
+
+Without ``--sync-bn`` every rank normalises by the mean and variance of its own samples, so that n ranks of batch b are
+not quite one rank of batch n*b; the running statistics that validation uses are the ranks' mean, weighted by samples.
+With it they are the same. The formulas: Ioffe and Szegedy (2015), "Batch Normalization", section 3.
+torch.nn.SyncBatchNorm does this on GPUs alone.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+from torch.nn.functional import batch_norm
+
+# Base of all of torch's, whatever the number of dimensions; it has no public name.
+from torch.nn.modules.batchnorm import _BatchNorm
+
+AllReduce = Callable[[torch.Tensor], None]
+"""Adds up a tensor over all ranks, in place."""
+
+
+def adapt(model: nn.Module, *, all_reduce: AllReduce | None) -> None:
+    """Let every BatchNorm stand shards of one sample; with ``all_reduce`` it also shares its statistics."""
+    for module in batch_norms(model):
+        # In place, as torch's own lazy modules become others: weights, buffers and hooks stay.
+        module.__class__ = LocalBatchNorm if all_reduce is None else SyncBatchNorm
+        module.all_reduce = all_reduce  # type: ignore[assignment]
+
+
+def batch_norms(model: nn.Module) -> Iterator[_BatchNorm]:
+    """Yield every BatchNorm of the network."""
+    return (module for module in model.modules() if isinstance(module, _BatchNorm))
+
+
+def place_statistics(model: nn.Module) -> torch.Tensor:
+    """Move all running means and variances into one vector, which is returned; the network works on its parts."""
+    modules = [module for module in batch_norms(model) if module.running_mean is not None]
+    device = next(model.parameters()).device
+    vector = torch.empty(sum(2 * module.num_features for module in modules), device=device)
+    rest = vector
+    for module in modules:
+        for name in ("running_mean", "running_var"):
+            part, rest = rest[: module.num_features], rest[module.num_features :]
+            part.copy_(getattr(module, name))
+            setattr(module, name, part)
+        if module.momentum is not None:
+            # Counts this rank's batches, for cumulative averages alone; ranks without a sample would differ in it.
+            module.num_batches_tracked = None
+    return vector
+
+
+class LocalBatchNorm(_BatchNorm):
+    """Normalises by this rank's samples."""
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:  # noqa: A002 (torch's name)
+        """The network has been built for its images."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 (torch's name)
+        """Normalise (samples, channels, ...); a single value a channel by the running statistics."""
+        if self.training and self.running_mean is not None and input.numel() == input.size(1):
+            # It has no variance: torch would refuse the last shard of an epoch.
+            return batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(input)
+
+
+class SyncBatchNorm(LocalBatchNorm):
+    """Normalises by the samples of all ranks. Every rank must call it, also with no samples."""
+
+    all_reduce: AllReduce
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 (torch's name)
+        """Normalise (samples, channels, ...)."""
+        if not self.training:
+            return super().forward(input)
+        count, mean, variance = _moments(input.detach(), self.all_reduce)
+        if self.running_mean is not None and self.running_var is not None:
+            share = self.momentum if self.momentum is not None else self._cumulative_share()
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+            unbiased = variance * count / (count - 1).clamp(min=1)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+        scale = (variance + self.eps).rsqrt().to(input.dtype)
+        normal: torch.Tensor = _Normalize.apply(  # type: ignore[no-untyped-call]
+            input, mean.to(input.dtype), scale, count.to(input.dtype), self.all_reduce
+        )
+        if self.affine:
+            normal = normal * _by_channel(self.weight, input) + _by_channel(self.bias, input)
+        return normal
+
+    def _cumulative_share(self) -> float:
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        return 1 / float(self.num_batches_tracked)
+
+
+class _Normalize(torch.autograd.Function):
+    """(x - mean) * scale, where mean and scale depend on the values of all ranks."""
+
+    @staticmethod
+    def forward(
+        context: torch.autograd.function.FunctionCtx,
+        values: torch.Tensor,
+        mean: torch.Tensor,
+        scale: torch.Tensor,
+        count: torch.Tensor,
+        all_reduce: AllReduce,
+    ) -> torch.Tensor:
+        """Normalise (samples, channels, ...) by vectors of one value a channel, over ``count`` values of all ranks."""
+        normal = (values - _by_channel(mean, values)) * _by_channel(scale, values)
+        context.save_for_backward(normal, scale, count)
+        context.all_reduce = all_reduce  # type: ignore[attr-defined]
+        return normal
+
+    @staticmethod
+    def backward(
+        context: torch.autograd.function.FunctionCtx, gradient: torch.Tensor
+    ) -> tuple[torch.Tensor, None, None, None, None]:
+        """Return the gradient of the loss of all ranks by this rank's values."""
+        normal, scale, count = context.saved_tensors  # type: ignore[attr-defined]
+        axes = _all_but_channels(gradient)
+        sums = torch.stack([gradient.sum(axes), (gradient * normal).sum(axes)])
+        context.all_reduce(sums)  # type: ignore[attr-defined]
+        mean, along = sums / count
+        centred = gradient - _by_channel(mean, gradient) - normal * _by_channel(along, gradient)
+        return centred * _by_channel(scale, gradient), None, None, None, None
+
+
+def _moments(values: torch.Tensor, all_reduce: AllReduce) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return how many values a channel has on all ranks, their mean and their variance, each in double precision."""
+    axes = _all_but_channels(values)
+    count = values.numel() // values.size(1)
+    mean = values.sum(axes) / max(count, 1)
+    # About this rank's mean, in single precision; what is left to add and subtract is small and in double.
+    squares = (values - _by_channel(mean, values)).square().sum(axes).double()
+    mean = mean.double()
+    sums = torch.stack([torch.full_like(mean, count), count * mean, squares + count * mean.square()])
+    all_reduce(sums)
+    total = sums[0, 0]
+    mean = sums[1] / total
+    return total, mean, (sums[2] / total - mean.square()).clamp(min=0)
+
+
+def _all_but_channels(values: torch.Tensor) -> list[int]:
+    return [axis for axis in range(values.dim()) if axis != 1]
+
+
+def _by_channel(vector: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return vector.view(1, -1, *[1] * (values.dim() - 2))
