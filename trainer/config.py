@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from trainer.data.catalogue import DATA_SETS
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 from trainer.s3 import SCHEME
@@ -13,7 +14,10 @@ DISTRIBUTED_KV_STORES: Final = ("dist_sync", "dist_device_sync")
 KV_STORES: Final = ("local", "device", *DISTRIBUTED_KV_STORES)
 RESUME: Final = ("auto", "never")
 S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
-IDENTITY: Final = ("network", "batch_size_per_machine", "lr", "mom", "wd", "seed", "benchmark", "sync_bn")
+IDENTITY: Final = (
+    *("network", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
+    *("dataset", "input_shape", "num_examples", "random_crop", "random_mirror"),
+)
 MXNET_ONLY_KV_STORES: Final = ("dist_async", "nccl", "horovod", "byteps")
 """The other names that MXNet's ``kvstore.create`` documents."""
 
@@ -47,8 +51,20 @@ class TrainConfig:
     Left out: checkpoints/NETWORK in the working directory."""
     disp_batches: int = 20
     """Batches between two lines of progress. Left out: 20."""
-    benchmark: bool = False
-    """Train on made-up images instead of the digits. Left out: the digits."""
+    dataset: str = "digits"
+    """One of DATA_SETS. Left out: the digits, which come with the trainer."""
+    data_dir: str = "data"
+    """Where the data set's files are. Left out: data in the working directory; digits and synthetic need none."""
+    image_shape: ImageShape | None = None
+    """Channels, height and width. Left out: the data set's, or what the network was made for; see input_shape."""
+    num_classes: int | None = None
+    """Left out: the data set's, or as many as the network was made for; see classes."""
+    num_examples: int | None = None
+    """Made-up images to train on. Left out: 2,000, or what 128 MiB hold."""
+    random_crop: bool = False
+    """Whether training images are cropped at random places. Left out: in the middle."""
+    random_mirror: bool = False
+    """Whether every second training image, at random, is mirrored. Left out: none is."""
     resume: str = "auto"
     """Whether to go on where an interrupted training stopped. Left out: wherever there is one."""
     checkpoint_seconds: float = 600.0
@@ -56,6 +72,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_network(self.network)
+        _check_choice("dataset", self.dataset, tuple(DATA_SETS))
+        self._check_images()
         _check_kv_store(self.kv_store)
         _check_choice("resume", self.resume, RESUME)
         for name in ("batch_size_per_machine", "num_epochs", "disp_batches"):
@@ -84,12 +102,22 @@ class TrainConfig:
     @property
     def identity(self) -> dict[str, object]:
         """The settings that a training keeps to when it goes on; others may change in between."""
-        return {name: getattr(self, name) for name in IDENTITY}
+        values = {name: getattr(self, name) for name in IDENTITY}
+        # As JSON gives them back.
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @property
-    def image_shape(self) -> ImageShape:
-        """What the network is built for."""
-        return NETWORKS[self.network if self.network in NETWORKS else "lenet"].image_shape
+    def input_shape(self) -> ImageShape:
+        """Channels, height and width of the images that the network sees."""
+        if self.image_shape is not None:
+            return self.image_shape
+        return DATA_SETS[self.dataset].image_shape or NETWORKS[self.network].image_shape
+
+    @property
+    def classes(self) -> int:
+        """Classes that the network tells apart; of a folder known only when num_classes says so."""
+        made_for = NETWORKS[self.network].classes if self.network in NETWORKS else NETWORKS["lenet"].classes
+        return self.num_classes or DATA_SETS[self.dataset].classes or made_for
 
     @property
     def checkpoint_prefix(self) -> str:
@@ -103,12 +131,42 @@ class TrainConfig:
         prefix = self.model_prefix or ""
         return prefix.rpartition("/")[0] if prefix.startswith(SCHEME) else None
 
+    def _check_images(self) -> None:
+        """Raise UsageError unless data set and network go together."""
+        data = DATA_SETS[self.dataset]
+        if self.image_shape is not None and not data.resizable and self.image_shape != data.image_shape:
+            raise UsageError(
+                f"image_shape of {self.dataset} must be {_join(data.image_shape or ())}, got {_join(self.image_shape)}"
+            )
+        if self.image_shape is None and data.image_shape is None and self.network not in NETWORKS:
+            raise UsageError(f"image_shape must be given for {self.network} with {self.dataset}, such as 3,32,32")
+        channels, height, width = self.input_shape
+        if min(channels, height, width) < 1:
+            raise UsageError(f"image_shape must be three numbers of at least 1, got {_join(self.input_shape)}")
+        if self.network in NETWORKS and min(height, width) < (smallest := NETWORKS[self.network].smallest):
+            raise UsageError(
+                f"{self.network} takes images of at least {smallest}x{smallest}, {self.dataset} has {height}x{width}"
+            )
+        if self.num_classes is not None and self.num_classes < max(1, data.classes or 1):
+            raise UsageError(
+                f"num_classes must be at least {data.classes or 1} with {self.dataset}, got {self.num_classes}"
+            )
+        if self.num_examples is not None and (self.dataset != "synthetic" or self.num_examples < 1):
+            raise UsageError(
+                "num_examples must be at least 1 and is for the dataset synthetic alone, "
+                f"got {self.num_examples} with {self.dataset}"
+            )
+
     def learning_rate(self, *, global_batch_size: int) -> float:
         """The rate that was given; or else 0.05 for a batch of 64, growing with the batch up to 0.1.
 
         Above 0.1, LeNet with momentum and without a warm-up may diverge.
         """
         return self.lr if self.lr is not None else min(0.05 * global_batch_size / 64, 0.1)
+
+
+def _join(shape: tuple[int, ...]) -> str:
+    return ",".join(map(str, shape))
 
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -3,14 +3,17 @@
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
 
 from trainer.config import TrainConfig
-from trainer.data import DataSet, Samples
+from trainer.data import Images, Labels
+from trainer.data.batches import Augmentation, ahead, prepare
+from trainer.data.samples import DataSet
 from trainer.engines import NOTHING, Asks, Engine
 from trainer.errors import StoppedError, TrainerError
 from trainer.metrics import Clock, EpochResult, Speedometer, digest
@@ -72,51 +75,63 @@ class _Epoch:
 
     def run(self, engine: Engine, begin: Progress, keeping: Keeping) -> EpochResult:
         """Train on what is left of the epoch, and validate."""
-        train, held_out = self.data.train, self.data.held_out
         speedometer = Speedometer(every=self.config.disp_batches, clock=self.clock)
         progress, started = begin, self.clock()
         # What ranks counted before an interruption is counted once.
         own_correct = begin.correct if self.shard.index == 0 else 0
-        for step, batch in self._batches(begin):
-            own = self.shard.of(batch)
-            result = engine.compute_gradients(train.images[own], train.labels[own], asks=keeping.asks())
-            if not math.isfinite(result.loss_sum):
-                raise TrainerError(f"loss is {result.loss_sum} at epoch {begin.epoch} batch {step}, try a lower --lr")
-            engine.update(samples=len(batch))
-            own_correct += result.correct
-            progress = replace(
-                progress, samples=progress.samples + len(batch), loss_sum=progress.loss_sum + result.loss_sum
-            )
-            if said := speedometer.add(samples=len(own), correct=result.correct):
-                log.info("Epoch[%d] Batch [%d] %s", begin.epoch, step, said)
-            if result.asks != NOTHING:
-                [correct] = engine.sum_over_ranks([own_correct])
-                keeping.keep(engine, replace(progress, correct=int(correct)))
-            if result.asks.stop:
-                raise StoppedError
+        with closing(self._batches(begin)) as batches:
+            for step, samples, images, labels in batches:
+                result = engine.compute_gradients(images, labels, asks=keeping.asks())
+                if not math.isfinite(result.loss_sum):
+                    place = f"epoch {begin.epoch} batch {step}"
+                    raise TrainerError(f"loss is {result.loss_sum} at {place}, try a lower --lr")
+                engine.update(samples=samples)
+                own_correct += result.correct
+                progress = replace(
+                    progress, samples=progress.samples + samples, loss_sum=progress.loss_sum + result.loss_sum
+                )
+                if said := speedometer.add(samples=len(labels), correct=result.correct):
+                    log.info("Epoch[%d] Batch [%d] %s", begin.epoch, step, said)
+                if result.asks != NOTHING:
+                    [correct] = engine.sum_over_ranks([own_correct])
+                    keeping.keep(engine, replace(progress, correct=int(correct)))
+                if result.asks.stop:
+                    raise StoppedError
         seconds = self.clock() - started
-        own_valid = _count_correct(engine, held_out, shard=self.shard)
+        train, held_out = len(self.data.train.labels), len(self.data.held_out.labels)
+        own_valid = self._count_correct(engine)
         correct, valid = engine.sum_over_ranks([own_correct, own_valid])
         return EpochResult(
-            samples=len(train) - begin.samples,
-            loss=progress.loss_sum / len(train),
-            train_accuracy=correct / len(train),
-            validation_accuracy=valid / len(held_out),
+            samples=train - begin.samples,
+            loss=progress.loss_sum / train,
+            train_accuracy=correct / train,
+            validation_accuracy=valid / held_out,
             seconds=seconds,
         )
 
-    def _batches(self, begin: Progress) -> Iterator[tuple[int, Indices]]:
-        batches = global_batches(
-            len(self.data.train),
-            global_batch_size=self.global_batch_size,
-            seed=self.config.seed,
-            epoch=begin.epoch,
-            begin=begin.samples,
+    def _batches(self, begin: Progress) -> Generator[tuple[int, int, Images, Labels], None, None]:
+        """Yield the number of each step, the samples of all ranks in it, and this rank's."""
+        train, config = self.data.train, self.config
+        total = len(train.labels)
+        augmentation = Augmentation(
+            random_crop=config.random_crop, random_mirror=config.random_mirror, seed=config.seed
         )
-        return enumerate(batches, start=begin.samples // self.global_batch_size + 1)
+        draws = augmentation.draw(epoch=begin.epoch, samples=total)
+        size = self.global_batch_size
+        batches = global_batches(
+            total, global_batch_size=size, seed=config.seed, epoch=begin.epoch, begin=begin.samples
+        )
 
+        def ready(numbered: tuple[int, Indices]) -> tuple[int, int, Images, Labels]:
+            step, batch = numbered
+            return step, len(batch), *prepare(self.data, train, self.shard.of(batch), draws)
 
-def _count_correct(engine: Engine, samples: Samples, *, shard: Shard) -> int:
-    own = shard.of(np.arange(len(samples)))
-    batches = (own[start : start + VALIDATION_BATCH] for start in range(0, len(own), VALIDATION_BATCH))
-    return sum(engine.count_correct(samples.images[batch], samples.labels[batch]) for batch in batches)
+        return ahead(enumerate(batches, start=begin.samples // size + 1), ready)
+
+    def _count_correct(self, engine: Engine) -> int:
+        """Return how many of this rank's part of the held-out images the network recognises."""
+        held_out = self.data.held_out
+        own = self.shard.of(np.arange(len(held_out.labels)))
+        parts = (own[start : start + VALIDATION_BATCH] for start in range(0, len(own), VALIDATION_BATCH))
+        with closing(ahead(parts, lambda part: prepare(self.data, held_out, part))) as batches:
+            return sum(engine.count_correct(images, labels) for images, labels in batches)

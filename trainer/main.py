@@ -13,7 +13,7 @@ from typing import NoReturn
 from trainer.checkpoint import prepare
 from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
-from trainer.data import load_digits, make_synthetic
+from trainer.data.opening import open_data
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.keeper import Keeper
 from trainer.loop import train
@@ -76,7 +76,8 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
         config = replace(config, resume="auto")
     keeper = keeper_of(config, ranks)
     checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
-    data = make_synthetic(config.image_shape) if config.benchmark else load_digits(config.image_shape)
+    data = open_data(config)
+    config = replace(config, num_classes=config.num_classes or data.classes)
     with closing(create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)) as engine:
         log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
         begin = checkpoints.begin(engine)

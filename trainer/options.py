@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from trainer.config import KV_STORES, TrainConfig
+from trainer.data.catalogue import DATA_SETS
 from trainer.errors import UsageError
 from trainer.models import NETWORKS
 
@@ -20,6 +21,9 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     # MXNet's way to say it: --network resnext --num-layers 110.
     if layers := values.pop("num_layers", None):
         values["network"] = f"{values.get('network', '')}{layers}"
+    # And this: --benchmark 1.
+    if values.pop("benchmark", False) and values.setdefault("dataset", "synthetic") != "synthetic":
+        raise UsageError(f"--benchmark 1 trains on made-up images, got --dataset {values['dataset']} as well")
     return TrainConfig(**values)
 
 
@@ -83,8 +87,31 @@ def _build_parser() -> _Parser:
         help=f"between checkpoints within an epoch, which ends with one too (default {default.checkpoint_seconds:g})",
     )
     add("--disp-batches", type=int, metavar="N", help=f"batches between two lines (default {default.disp_batches})")
-    add("--benchmark", type=_parse_switch, metavar="0|1", help="1: train on made-up images (default 0)")
+    _add_data_options(parser)
     return parser
+
+
+def _add_data_options(parser: _Parser) -> None:
+    add = parser.add_argument_group("data").add_argument
+    default = TrainConfig()
+    add("--dataset", help=f"one of {', '.join(DATA_SETS)} (default {default.dataset})")
+    add("--data-dir", metavar="DIR", help=f"where its files are (default {default.data_dir})")
+    add("--benchmark", type=_parse_switch, metavar="0|1", help="1: --dataset synthetic, made-up images (default 0)")
+    add(
+        "--image-shape",
+        type=_parse_shape,
+        metavar="C,H,W",
+        help="of digits, folder and synthetic (default: 1,28,28 for digits, or else what the network was made for)",
+    )
+    add("--num-classes", type=int, metavar="N", help="(default: the data set's)")
+    add("--num-examples", type=int, metavar="N", help="made-up images to train on (default 2000, or 128 MiB of them)")
+    add(
+        "--random-crop",
+        type=_parse_switch,
+        metavar="0|1",
+        help="1: crop at random, after 4 pixels of padding where needed (default 0)",
+    )
+    add("--random-mirror", type=_parse_switch, metavar="0|1", help="1: mirror every second image (default 0)")
 
 
 def _parse_gpus(text: str) -> tuple[int, ...]:
@@ -96,8 +123,15 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 
 def _parse_switch(text: str) -> bool:
     if text not in ("0", "1"):
-        raise UsageError(f"--benchmark must be 0 or 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be 0 or 1, got {text!r}")
     return text == "1"
+
+
+def _parse_shape(text: str) -> tuple[int, ...]:
+    words = text.split(",")
+    if len(words) != 3 or not all(word.strip().isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"must be channels, height and width such as 3,32,32, got {text!r}")
+    return tuple(int(word) for word in words)
 
 
 def _describe_unknown(word: str, *, known: Sequence[str]) -> str:

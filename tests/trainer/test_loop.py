@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from trainer.config import TrainConfig
-from trainer.data import DataSet, Images, Labels, Samples
+from trainer.data import Images, Labels
+from trainer.data.samples import DataSet, InMemory
 from trainer.engines import NOTHING, Asks, BatchResult, Engine, State, Weights
 from trainer.errors import StoppedError, TrainerError
 from trainer.loop import train
@@ -64,10 +65,9 @@ class Notes:
 
 @pytest.fixture
 def data() -> DataSet:
-    samples = Samples(
-        images=np.arange(SAMPLES, dtype=np.float32).reshape(-1, 1, 1, 1), labels=np.zeros(SAMPLES, np.int64)
-    )
-    return DataSet(train=samples, held_out=samples)
+    pixels = np.arange(SAMPLES, dtype=np.uint8).reshape(-1, 1, 1, 1)
+    samples = InMemory(pixels=pixels, labels=np.zeros(SAMPLES, np.int64))
+    return DataSet(train=samples, held_out=samples, image_shape=(1, 1, 1), classes=1)
 
 
 def test_trains_on_every_sample_once_an_epoch_and_divides_by_the_global_batch(data: DataSet) -> None:

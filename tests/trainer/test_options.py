@@ -27,12 +27,33 @@ def test_options_have_the_names_of_mxnets_example() -> None:
         seed=4,
         model_prefix="out/net",
         disp_batches=5,
-        benchmark=True,
+        dataset="synthetic",
     )
 
 
 def test_the_first_articles_network_is_named_as_mxnets_example_names_it() -> None:
     assert parse(["--network", "resnext", "--num-layers", "110"]).network == "resnext110"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape", "classes"),
+    [
+        ([], (1, 28, 28), 10),
+        (["--network", "resnet20"], (1, 28, 28), 10),
+        (["--network", "resnet20", "--dataset", "cifar10"], (3, 32, 32), 10),
+        (["--network", "resnet50", "--benchmark", "1"], (3, 224, 224), 1000),
+        (
+            ["--network", "resnet50", "--benchmark", "1", "--image-shape", "3,96,96", "--num-classes", "7"],
+            (3, 96, 96),
+            7,
+        ),
+        (["--network", "own:net", "--benchmark", "1", "--image-shape", "3,8,8"], (3, 8, 8), 10),
+        (["--network", "own:net"], (1, 28, 28), 10),
+    ],
+)
+def test_the_network_is_built_for_the_data(arguments: list[str], shape: tuple[int, int, int], classes: int) -> None:
+    config = parse(arguments)
+    assert (config.input_shape, config.classes) == (shape, classes)
 
 
 @pytest.mark.parametrize("arguments", [["--gpus", "--network", "lenet"], ["--gpus", ""], ["--gpus="], []])
@@ -58,7 +79,26 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
         ("--kv-store horovod", "kv_store horovod is not available with PyTorch"),
         ("--gpus 0,x", "--gpus must be numbers such as 0,1, got '0,x'"),
         ("--gpus 1,1", "gpus must differ from each other, got 1,1"),
-        ("--benchmark yes", "--benchmark must be 0 or 1, got 'yes'"),
+        ("--benchmark yes", "argument --benchmark: must be 0 or 1, got 'yes'"),
+        ("--benchmark 1 --dataset mnist", "--benchmark 1 trains on made-up images, got --dataset mnist as well"),
+        (
+            "--dataset cifar",
+            "unknown dataset 'cifar', must be one of: digits, mnist, fashion-mnist, cifar10, fol",
+        ),
+        ("--dataset cifar10 --image-shape 3,28,28", "image_shape of cifar10 must be 3,32,32, got 3,28,28"),
+        ("--dataset cifar10 --network resnet50", "resnet50 takes images of at least 64x64, cifar10 has 32x32"),
+        ("--dataset folder --network a:b", "image_shape must be given for a:b with folder, such as 3,32,32"),
+        (
+            "--image-shape 32,32",
+            "argument --image-shape: must be channels, height and width such as 3,32,32, got '",
+        ),
+        ("--image-shape 0,32,32", "image_shape must be three numbers of at least 1, got 0,32,32"),
+        ("--dataset mnist --num-classes 9", "num_classes must be at least 10 with mnist, got 9"),
+        (
+            "--num-examples 9",
+            "num_examples must be at least 1 and is for the dataset synthetic alone, got 9 with",
+        ),
+        ("--random-crop 2", "argument --random-crop: must be 0 or 1, got '2'"),
         ("--batch-size 0", "batch_size_per_machine must be at least 1, got 0"),
         ("--batch-size many", "argument --batch-size: invalid int value: 'many'"),
         ("--num-epochs 0", "num_epochs must be at least 1, got 0"),

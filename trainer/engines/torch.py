@@ -21,7 +21,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.nn.functional import cross_entropy
 
 from trainer.config import TrainConfig
-from trainer.data import CLASSES, Images, Labels
+from trainer.data import Images, Labels
 from trainer.engines import NOTHING, Asks, BatchResult, State, Weights
 from trainer.engines.batch_norm import adapt, place_statistics
 from trainer.errors import TrainerError, UsageError
@@ -50,7 +50,7 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
         torch.cuda.set_device(device)
     torch.manual_seed(config.seed)
     # Before the ranks meet: a network that cannot be built is reported without waiting for them.
-    model = build(config.network, classes=CLASSES, image_shape=config.image_shape)
+    model = build(config.network, classes=config.classes, image_shape=config.input_shape)
     if shard.count > 1:
         join(device, ranks=ranks, timeout=MEETING_TIMEOUT)
     return TorchEngine(

@@ -8,7 +8,8 @@ import torch
 from tests.trainer.processes import free_port
 from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
-from trainer.data import DataSet, make_synthetic
+from trainer.data.batches import prepare
+from trainer.data.synthetic import make_synthetic
 from trainer.engines import NOTHING, Asks
 from trainer.engines.torch import TorchEngine, choose_device, create, join, set_threads, shorten
 from trainer.errors import TrainerError, UsageError
@@ -18,8 +19,8 @@ from trainer.models import build
 from trainer.ranks import Ranks
 from trainer.sampling import Shard
 
-DATA = make_synthetic((1, 28, 28))
-SMALL = DataSet(train=DATA.held_out, held_out=DATA.held_out)
+DATA = make_synthetic((1, 28, 28), samples=320)
+IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(16))
 CPU = torch.device("cpu")
 
 
@@ -42,7 +43,7 @@ def test_a_step_is_that_of_plain_torch() -> None:
     model = build("lenet", classes=10, image_shape=(1, 28, 28))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.0001)
     for start in (0, 8):
-        images, labels = DATA.train.images[start : start + 8], DATA.train.labels[start : start + 8]
+        images, labels = IMAGES[start : start + 8], LABELS[start : start + 8]
         engine.compute_gradients(images, labels)
         engine.update(samples=8)
         optimizer.zero_grad()
@@ -59,7 +60,7 @@ def test_a_seed_decides_every_bit() -> None:
         engine = make_engine(seed=seed)
         train(
             engine,
-            SMALL,
+            DATA,
             config=TrainConfig(seed=seed, num_epochs=1),
             shard=Shard(),
             global_batch_size=32,
@@ -91,7 +92,7 @@ def test_every_rank_starts_from_the_weights_of_rank_0(monkeypatch: pytest.Monkey
 def test_a_restored_engine_takes_the_same_steps() -> None:
     def step(engine: TorchEngine, start: int) -> None:
         batch = slice(start, start + 8)
-        engine.compute_gradients(DATA.train.images[batch], DATA.train.labels[batch])
+        engine.compute_gradients(IMAGES[batch], LABELS[batch])
         engine.update(samples=8)
 
     engine, other = make_engine(), make_engine(seed=1)
@@ -105,17 +106,17 @@ def test_a_restored_engine_takes_the_same_steps() -> None:
 
 def test_what_a_rank_asks_for_all_hear() -> None:
     engine = make_engine()
-    images, labels = DATA.train.images[:4], DATA.train.labels[:4]
+    images, labels = IMAGES[:4], LABELS[:4]
     for asks in (NOTHING, Asks(save=True), Asks(stop=True), NOTHING):
         assert engine.compute_gradients(images, labels, asks=asks).asks == asks
 
 
 def test_a_rank_without_samples_adds_nothing() -> None:
     engine = make_engine()
-    engine.compute_gradients(DATA.train.images[:4], DATA.train.labels[:4])
-    result = engine.compute_gradients(DATA.train.images[:0], DATA.train.labels[:0])
+    engine.compute_gradients(IMAGES[:4], LABELS[:4])
+    result = engine.compute_gradients(IMAGES[:0], LABELS[:0])
     assert (result.loss_sum, result.correct) == (0, 0)
-    assert engine.count_correct(DATA.train.images[:0], DATA.train.labels[:0]) == 0
+    assert engine.count_correct(IMAGES[:0], LABELS[:0]) == 0
 
 
 @pytest.mark.parametrize(

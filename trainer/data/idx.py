@@ -1,19 +1,18 @@
-"""Reads the gzipped idx files in which MNIST and its like are published.
+"""Reads the idx files in which MNIST and its like are published, gzipped or not.
 
 The format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, a type, the number of dimensions,
 the dimensions as big-endian 32-bit numbers, the values).
 """
 
-import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.data.reading import read
 from trainer.errors import TrainerError
 
 UNSIGNED_BYTE: Final = 8
@@ -21,7 +20,7 @@ UNSIGNED_BYTE: Final = 8
 
 def read_idx(path: Path, *, dimensions: int) -> NDArray[np.uint8]:
     """Return the file's values as an array; the error of a damaged file names the file."""
-    content = _decompress(path)
+    content = read(path)
     header = 4 + 4 * dimensions
     if len(content) < header:
         raise TrainerError(f"{path} is truncated, {len(content)} bytes are less than its header")
@@ -35,14 +34,3 @@ def read_idx(path: Path, *, dimensions: int) -> NDArray[np.uint8]:
     if len(content) - header != math.prod(shape):
         raise TrainerError(f"{path} is damaged, has {len(content) - header} values, its header says {math.prod(shape)}")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
-
-
-def _decompress(path: Path) -> bytes:
-    try:
-        return gzip.decompress(path.read_bytes())
-    except EOFError as error:
-        raise TrainerError(f"{path} is truncated") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise TrainerError(f"{path} is damaged, {str(error).lower()}") from error
-    except OSError as error:
-        raise TrainerError(f"cannot read {path}, {error.strerror}") from error

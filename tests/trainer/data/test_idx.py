@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.data import load_digits
+from trainer.data.digits import load_digits
+from trainer.data.idx import read_idx
 from trainer.errors import TrainerError
-from trainer.idx import read_idx
 
 CONTENT = struct.pack(">HBB2I", 0, 8, 2, 2, 3) + bytes(range(6))
 
@@ -18,15 +18,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "values.gz"
 
 
-def test_reads_values_in_their_shape(path: Path) -> None:
-    path.write_bytes(gzip.compress(CONTENT))
+@pytest.mark.parametrize("content", [CONTENT, gzip.compress(CONTENT)], ids=["plain", "gzipped"])
+def test_reads_values_in_their_shape(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
     assert np.array_equal(read_idx(path, dimensions=2), [[0, 1, 2], [3, 4, 5]])
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda: CONTENT, "is damaged, not a gzipped file"),
+        (lambda: b"<html>" + CONTENT, "is not an idx file of bytes in 2 dimensions, starts with 3c68746d"),
         (lambda: gzip.compress(CONTENT)[:-12], "is truncated"),
         (lambda: gzip.compress(CONTENT)[:12] + b"\xff\xff" + gzip.compress(CONTENT)[14:], "is damaged"),
         (lambda: gzip.compress(CONTENT)[:-8] + bytes(8), "is damaged, crc check failed"),

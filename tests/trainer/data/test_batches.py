@@ -1,0 +1,102 @@
+import threading
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from trainer.data.batches import Augmentation, ahead, prepare
+from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.errors import TrainerError
+
+COUNT = 40
+BOTH = Augmentation(random_crop=True, random_mirror=True, seed=3)
+
+
+@pytest.fixture
+def data() -> DataSet:
+    pixels = np.random.default_rng(0).integers(256, size=(COUNT, 3, 8, 8), dtype=np.uint8)
+    samples = InMemory(pixels=pixels, labels=np.arange(COUNT))
+    return in_memory(samples, samples, classes=COUNT, source="test")
+
+
+def test_a_data_set_is_normalised_by_its_own_mean_and_deviation(data: DataSet) -> None:
+    images, labels = prepare(data, data.train, np.arange(COUNT))
+    assert images.dtype == np.float32
+    assert np.allclose(images.mean(axis=(0, 2, 3)), 0, atol=1e-6)
+    assert np.allclose(images.std(axis=(0, 2, 3)), 1, atol=1e-6)
+    assert labels.tolist() == list(range(COUNT))
+
+
+def test_a_channel_of_one_value_becomes_zero() -> None:
+    samples = InMemory(pixels=np.full((2, 1, 4, 4), 9, np.uint8), labels=np.zeros(2, np.int64))
+    images, _ = prepare(in_memory(samples, samples, classes=1, source="test"), samples, np.arange(2))
+    assert not images.any()
+
+
+def test_what_happens_to_a_sample_depends_on_seed_epoch_and_sample_alone(data: DataSet) -> None:
+    draws = BOTH.draw(epoch=1, samples=COUNT)
+    whole, _ = prepare(data, data.train, np.arange(COUNT), draws)
+    some = np.array([7, 30, 2])
+    again, _ = prepare(data, data.train, some, BOTH.draw(epoch=1, samples=COUNT))
+    assert np.array_equal(whole[some], again)
+    for other in (
+        BOTH.draw(epoch=2, samples=COUNT),
+        Augmentation(random_crop=True, seed=4).draw(epoch=1, samples=COUNT),
+    ):
+        assert not np.array_equal(whole, prepare(data, data.train, np.arange(COUNT), other)[0])
+
+
+def test_a_crop_is_a_part_of_the_padded_image(data: DataSet) -> None:
+    draws = Augmentation(random_crop=True).draw(epoch=0, samples=COUNT)
+    images, _ = prepare(data, data.train, np.arange(COUNT), draws)
+    margin = ((0, 0), (0, 0), (4, 4), (4, 4))
+    originals, _ = prepare(data, data.train, np.arange(COUNT))
+    padded = np.pad(originals, margin, constant_values=np.nan)
+    places = set()
+    for image, original in zip(images, padded, strict=True):
+        found = [
+            (top, left)
+            for top in range(9)
+            for left in range(9)
+            if np.all(np.isnan(part := original[:, top : top + 8, left : left + 8]) | (part == image))
+        ]
+        assert found
+        places.add(found[0])
+    assert len(places) > COUNT / 2
+
+
+def test_about_half_of_the_images_are_mirrored(data: DataSet) -> None:
+    draws = Augmentation(random_mirror=True).draw(epoch=0, samples=COUNT)
+    images, _ = prepare(data, data.train, np.arange(COUNT), draws)
+    originals, _ = prepare(data, data.train, np.arange(COUNT))
+    kept = [np.array_equal(*pair) for pair in zip(images, originals, strict=True)]
+    mirrored = [np.array_equal(image, original[:, :, ::-1]) for image, original in zip(images, originals, strict=True)]
+    assert all(a != b for a, b in zip(kept, mirrored, strict=True))
+    assert COUNT / 4 < sum(mirrored) < 3 * COUNT / 4
+
+
+def test_the_next_batch_is_prepared_while_one_is_used() -> None:
+    prepared: dict[int, threading.Event] = {item: threading.Event() for item in range(4)}
+
+    def note(item: int) -> int:
+        assert threading.current_thread() is not threading.main_thread()
+        prepared[item].set()
+        return item
+
+    with closing(ahead(range(4), note)) as items:
+        assert next(items) == 0
+        assert prepared[1].wait(timeout=10)
+        assert not prepared[2].is_set()
+        assert list(items) == [1, 2, 3]
+
+
+def test_an_error_comes_out_where_its_batch_is_due() -> None:
+    def fail(item: int) -> int:
+        if item == 1:
+            raise TrainerError("cannot read the image")
+        return item
+
+    items = ahead(range(3), fail)
+    assert next(items) == 0
+    with pytest.raises(TrainerError, match="cannot read the image"):
+        next(items)

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+
+from trainer.data.digits import load_digits, scale
+
+SHAPE = (1, 28, 28)
+
+
+def test_the_digits_are_scikit_learns() -> None:
+    data = load_digits(SHAPE)
+    assert (len(data.train.labels), len(data.held_out.labels), data.classes) == (1437, 360, 10)
+    labels = np.concatenate([data.train.labels, data.held_out.labels])
+    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+
+
+@pytest.mark.parametrize("shape", [SHAPE, (3, 32, 32)])
+def test_the_digits_are_enlarged_to_what_the_network_takes(shape: tuple[int, int, int]) -> None:
+    data = load_digits(shape)
+    pixels = data.train.read(np.arange(1437))
+    assert pixels.shape == (1437, *shape)
+    assert pixels.dtype == np.uint8
+    assert (pixels.min(), pixels.max()) == (0, 255)
+    assert data.image_shape == shape
+
+
+def test_enlarging_interpolates_between_pixel_centres() -> None:
+    image = np.array([[[0, 1], [0, 1]]], np.float32)
+    assert scale(image, height=1, width=4).tolist() == [[[0, 0.25, 0.75, 1]]]

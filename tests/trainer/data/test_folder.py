@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trainer.data.batches import Augmentation, prepare
+from trainer.data.folder import load_folder
+from trainer.errors import TrainerError
+
+COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
+SHAPE = (3, 28, 28)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Two classes; images of several sizes, kinds and modes."""
+    for part in ("train", "val"):
+        for name, colour in COLOURS.items():
+            (tmp_path / part / name).mkdir(parents=True)
+            Image.new("RGB", (80, 60), colour).save(tmp_path / part / name / "a.jpg", quality=95)
+            Image.new("RGB", (20, 90), colour).convert("P").save(tmp_path / part / name / "b.PNG")
+    return tmp_path
+
+
+def test_classes_are_the_directories_by_name(directory: Path) -> None:
+    (directory / "train" / "red" / "notes.txt").write_text("no image")
+    data = load_folder(directory, SHAPE)
+    assert (data.classes, data.image_shape) == (2, SHAPE)
+    assert data.train.labels.tolist() == [0, 0, 1, 1]
+    assert data.held_out.labels.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("crop", [False, True])
+def test_images_of_all_sizes_become_those_of_the_network(directory: Path, crop: bool) -> None:
+    data = load_folder(directory, SHAPE)
+    draws = Augmentation(random_crop=crop).draw(epoch=0, samples=4)
+    images, labels = prepare(data, data.train, np.array([3, 0, 2]), draws)
+    assert images.shape == (3, *SHAPE)
+    assert labels.tolist() == [1, 0, 1]
+    mean, deviation = np.array(data.mean), np.array(data.deviation)
+    for image, name in zip(images, ("red", "blue", "red"), strict=True):
+        assert np.allclose(image.mean(axis=(1, 2)) * deviation + mean, COLOURS[name], atol=6)
+
+
+def test_no_images_are_a_batch_too(directory: Path) -> None:
+    data = load_folder(directory, (1, 28, 28))
+    images, _ = prepare(data, data.train, np.array([], np.int64))
+    assert images.shape == (0, 1, 28, 28)
+
+
+@pytest.mark.parametrize("damage", [b"", b"no image", None])
+def test_fails_when_an_image_is_damaged_and_names_it(directory: Path, damage: bytes | None) -> None:
+    path = directory / "train" / "blue" / "a.jpg"
+    path.write_bytes(path.read_bytes()[:500] if damage is None else damage)
+    data = load_folder(directory, SHAPE)
+    with pytest.raises(TrainerError, match=f"cannot read the image {path}, ") as caught:
+        data.train.read(np.array([0, 1]))
+    assert "\n" not in str(caught.value)
+
+
+def test_fails_when_a_part_is_missing_and_says_how_it_must_be(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match=f"cannot read {tmp_path}/train, No such .* DIRECTORY/train/CLASS/"):
+        load_folder(tmp_path, SHAPE)
+
+
+def test_fails_when_a_part_holds_no_images(directory: Path) -> None:
+    for path in (directory / "val").rglob("*.*"):
+        path.unlink()
+    with pytest.raises(TrainerError, match=f"{directory}/val has no images, they end in one of: .bmp, .jpeg"):
+        load_folder(directory, SHAPE)
+
+
+def test_fails_when_a_class_is_only_held_out(directory: Path) -> None:
+    (directory / "val" / "green").mkdir()
+    with pytest.raises(TrainerError, match=f"{directory}/val has the class green, {directory}/train has not"):
+        load_folder(directory, SHAPE)
+
+
+def test_fails_without_pillow_in_one_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
+    with pytest.raises(TrainerError, match=r"image folders need Pillow, .* -m pip install pillow"):
+        load_folder(directory, SHAPE)

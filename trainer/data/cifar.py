@@ -1,0 +1,121 @@
+"""CIFAR-10 as its authors publish it: the binary or the python version, a .tar.gz or unpacked.
+
+The formats: https://www.cs.toronto.edu/~kriz/cifar.html, "Dataset layout". The python version is a pickle, which could
+run any code while it is read; ours refuses everything but arrays.
+"""
+
+import io
+import pickle
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from trainer.data.catalogue import DATA_SETS
+from trainer.data.reading import read
+from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.errors import TrainerError
+
+CLASSES: Final = 10
+IMAGE_SHAPE: Final = (3, 32, 32)
+IMAGE_BYTES: Final = 3 * 32 * 32
+TRAIN: Final = tuple(f"data_batch_{number}" for number in range(1, 6))
+HELD_OUT: Final = ("test_batch",)
+VERSIONS: Final = (
+    ("cifar-10-batches-bin", ".bin", "cifar-10-binary.tar.gz"),
+    ("cifar-10-batches-py", "", "cifar-10-python.tar.gz"),
+)
+"""Directory, suffix of its files, and archive of each version."""
+
+Read = Callable[[str], tuple[object, bytes]]
+"""From the name of a file without its suffix to where it lies and what it contains."""
+
+
+def load_cifar10(directory: Path) -> DataSet:
+    """Read 50,000 and 10,000 images of 32x32 in colour.
+
+    Raises TrainerError when there is none, which says where to get it, or when a file is damaged.
+    """
+    for folder, suffix, archive in VERSIONS:
+        parse = _parse_binary if suffix else _parse_pickle
+        for place in (directory, directory / folder):
+            if (place / f"{TRAIN[0]}{suffix}").exists():
+                return _load(_reader(place, suffix), parse, source=place)
+        if (directory / archive).exists():
+            return _load(_unpack(directory / archive, folder=folder, suffix=suffix).__getitem__, parse, directory)
+    archives = " or ".join(archive for _, _, archive in VERSIONS)
+    raise TrainerError(
+        f"no {archives}, packed or unpacked, in {directory}: get one from {DATA_SETS['cifar10'].page} "
+        "and say with --data-dir where it is"
+    )
+
+
+def _load(find: Read, parse: Callable[[object, bytes], InMemory], source: object) -> DataSet:
+    train, held_out = (_join([parse(*find(name)) for name in names]) for names in (TRAIN, HELD_OUT))
+    return in_memory(train, held_out, classes=CLASSES, source=source)
+
+
+def _join(parts: list[InMemory]) -> InMemory:
+    return InMemory(
+        pixels=np.concatenate([part.pixels for part in parts]), labels=np.concatenate([part.labels for part in parts])
+    )
+
+
+def _reader(directory: Path, suffix: str) -> Read:
+    return lambda name: (path := directory / f"{name}{suffix}", read(path))
+
+
+def _unpack(archive: Path, *, folder: str, suffix: str) -> Mapping[str, tuple[object, bytes]]:
+    """Read all files at once, in memory: an archive has no index, and nothing of it is written to the disk."""
+    content = io.BytesIO(read(archive))
+    files: dict[str, tuple[object, bytes]] = {}
+    try:
+        with tarfile.open(fileobj=content, mode="r:") as members:
+            for name in (*TRAIN, *HELD_OUT):
+                path = f"{folder}/{name}{suffix}"
+                file = members.extractfile(path)
+                files[name] = (f"{archive}:{path}", file.read() if file else b"")
+    except (tarfile.TarError, KeyError) as error:
+        raise TrainerError(f"{archive} is damaged or is no CIFAR-10, {error.args[0]}") from error
+    return files
+
+
+def _parse_binary(path: object, content: bytes) -> InMemory:
+    """Records of a label and the red, green and blue values of an image, row by row."""
+    if not content or len(content) % (1 + IMAGE_BYTES):
+        raise TrainerError(f"{path} is truncated, {len(content)} bytes are no multiple of {1 + IMAGE_BYTES}")
+    records = np.frombuffer(content, np.uint8).reshape(-1, 1 + IMAGE_BYTES)
+    return InMemory(pixels=records[:, 1:].reshape(-1, *IMAGE_SHAPE), labels=records[:, 0].astype(np.int64))
+
+
+def _parse_pickle(path: object, content: bytes) -> InMemory:
+    """A dictionary with an array ``data``, a row an image, and a list ``labels``."""
+    try:
+        values = _Arrays(io.BytesIO(content), encoding="bytes").load()
+        data, labels = np.asarray(values[b"data"]), np.asarray(values[b"labels"])
+    except _RefusedError as error:
+        raise TrainerError(f"{path} is refused, it holds {error}, CIFAR-10 has arrays only") from error
+    # Whatever bytes may bring pickle to raise, the file is to blame.
+    except Exception as error:
+        raise TrainerError(f"{path} is damaged or truncated, {error!r}".splitlines()[0]) from error
+    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != IMAGE_BYTES or labels.dtype.kind not in "iu":
+        raise TrainerError(f"{path} is damaged, its data have the shape {data.shape} and the type {data.dtype}")
+    return InMemory(pixels=data.reshape(-1, *IMAGE_SHAPE), labels=labels.astype(np.int64))
+
+
+class _RefusedError(Exception):
+    """What a pickle asks for."""
+
+
+class _Arrays(pickle.Unpickler):
+    """Reads numpy's arrays; numpy has called their maker's module by several names."""
+
+    def find_class(self, module: str, name: str) -> object:
+        """Return what makes an array, and nothing else."""
+        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
+            return getattr(np, name)
+        if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
+            return np.empty(0).__reduce__()[0]
+        raise _RefusedError(f"{module}.{name}")

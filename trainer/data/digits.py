@@ -1,0 +1,48 @@
+"""The digits that come with the trainer; see datasets/README.md."""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data.idx import read_idx
+from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.errors import TrainerError
+from trainer.models import ImageShape
+
+DIRECTORY: Final = Path(__file__).resolve().parents[1] / "datasets"
+FOR_TRAINING: Final = 1437
+"""The other 360 are held out. The files are in random order."""
+CLASSES: Final = 10
+
+
+def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> DataSet:
+    """Read the 8x8 digits and scale them to this (channels, height, width); all channels are the same."""
+    images = read_idx(directory / "digits-images-idx3-ubyte.gz", dimensions=3)
+    labels = read_idx(directory / "digits-labels-idx1-ubyte.gz", dimensions=1).astype(np.int64)
+    if len(images) != len(labels):
+        raise TrainerError(f"{directory} holds {len(images)} images, but {len(labels)} labels")
+    channels, height, width = image_shape
+    scaled = np.rint(scale(images.astype(np.float32), height=height, width=width)).astype(np.uint8)
+    pixels = np.repeat(scaled[:, None], channels, axis=1)
+    return in_memory(
+        InMemory(pixels=pixels[:FOR_TRAINING], labels=labels[:FOR_TRAINING]),
+        InMemory(pixels=pixels[FOR_TRAINING:], labels=labels[FOR_TRAINING:]),
+        classes=CLASSES,
+        source=directory,
+    )
+
+
+def scale(images: NDArray[np.float32], *, height: int, width: int) -> NDArray[np.float32]:
+    """Scale images of shape (..., rows, columns) by linear interpolation."""
+    rows = _interpolation(images.shape[-2], height)
+    columns = _interpolation(images.shape[-1], width)
+    return (rows @ images @ columns.T).astype(np.float32, copy=False)
+
+
+def _interpolation(source: int, target: int) -> NDArray[np.float32]:
+    """Weight of each source pixel in each target pixel, pixel centres aligned."""
+    centres = (np.arange(target) + 0.5) * source / target - 0.5
+    distances = np.abs(centres.clip(0, source - 1)[:, None] - np.arange(source))
+    return (1 - distances).clip(0).astype(np.float32)

@@ -1,0 +1,121 @@
+"""Image folders: DIRECTORY/train/CLASS/*.jpg and DIRECTORY/val/CLASS/*.jpg, as ImageNet's are commonly laid out.
+
+Images are decoded by threads when their batch is prepared, so that the data set need not fit into memory. They are
+scaled to a seventh more than the network takes (for 224: 256, as He et al. 2015), from which the crop is taken.
+They are normalised by ImageNet's mean and deviation: to measure a folder's own would decode all of it once.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data import Labels, Pixels
+from trainer.data.samples import DataSet
+from trainer.errors import TrainerError
+from trainer.models import ImageShape
+
+MEAN: Final = (123.675, 116.28, 103.53)
+DEVIATION: Final = (58.395, 57.12, 57.375)
+"""Of ImageNet's training images, red, green and blue (torchvision, "Models and pre-trained weights", times 255)."""
+SUFFIXES: Final = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp"))
+THREADS: Final = 8
+"""At most; a machine's processes share its cores."""
+
+
+def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
+    """List the images of both parts; classes are the directories of train, by name.
+
+    Raises TrainerError when a part is missing or empty, or this Python has no Pillow.
+    """
+    _pillow("Image")
+    names = _classes(directory / "train")
+    unknown = sorted(set(_classes(directory / "val")) - set(names))
+    if unknown:
+        raise TrainerError(f"{directory / 'val'} has the class {unknown[0]}, {directory / 'train'} has not")
+    colour = image_shape[0] == len(MEAN)
+    return DataSet(
+        train=_list(directory / "train", names, image_shape),
+        held_out=_list(directory / "val", names, image_shape),
+        image_shape=image_shape,
+        classes=len(names),
+        mean=MEAN if colour else (sum(MEAN) / len(MEAN),),
+        deviation=DEVIATION if colour else (sum(DEVIATION) / len(DEVIATION),),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Files:
+    """Samples that are decoded when they are read."""
+
+    paths: Sequence[Path] = field(repr=False)
+    labels: Labels = field(repr=False)
+    size: ImageShape
+    """Of the decoded images."""
+    threads: ThreadPoolExecutor
+
+    def read(self, indices: NDArray[np.int64]) -> Pixels:
+        """Decode these images; TrainerError names the one that is damaged."""
+        pixels = np.empty((len(indices), *self.size), np.uint8)
+        for place, image in enumerate(self.threads.map(self._decode, (self.paths[index] for index in indices))):
+            pixels[place] = image
+        return pixels
+
+    def _decode(self, path: Path) -> Pixels:
+        channels, height, width = self.size
+        try:
+            with _pillow("Image").open(path) as image:
+                # JPEG's own scaling by 2, 4 or 8, down to twice what is needed: most of the time is saved.
+                image.draft(None, (2 * width, 2 * height))
+                converted = image.convert("RGB" if channels > 1 else "L")
+            return np.atleast_3d(np.asarray(_pillow("ImageOps").fit(converted, (width, height)))).transpose(2, 0, 1)
+        # What Pillow's decoders raise for damaged files.
+        except (OSError, SyntaxError, ValueError, EOFError) as error:
+            raise TrainerError(f"cannot read the image {path}, {str(error).splitlines()[0]}") from error
+
+
+def _classes(directory: Path) -> list[str]:
+    try:
+        names = sorted(path.name for path in directory.iterdir() if path.is_dir())
+    except OSError as error:
+        raise TrainerError(
+            f"cannot read {directory}, {error.strerror}: image folders are DIRECTORY/train/CLASS/*.jpg and "
+            "DIRECTORY/val/CLASS/*.jpg, say with --data-dir where"
+        ) from error
+    if not names:
+        raise TrainerError(f"{directory} has no directories, there must be one for each class")
+    return names
+
+
+def _list(directory: Path, names: Sequence[str], image_shape: ImageShape) -> Files:
+    paths, labels = [], []
+    for label, name in enumerate(names):
+        found = sorted(path for path in (directory / name).glob("*") if path.suffix.lower() in SUFFIXES)
+        paths += found
+        labels += [label] * len(found)
+    if not paths:
+        raise TrainerError(f"{directory} has no images, they end in one of: {', '.join(sorted(SUFFIXES))}")
+    channels, height, width = image_shape
+    return Files(
+        paths=paths,
+        labels=np.array(labels, np.int64),
+        size=(channels, round(height * 8 / 7), round(width * 8 / 7)),
+        threads=ThreadPoolExecutor(min(THREADS, len(os.sched_getaffinity(0))), thread_name_prefix="decode"),
+    )
+
+
+def _pillow(module: str) -> Any:
+    """Pillow is needed for this data set alone: nodes without it train on all others."""
+    try:
+        return importlib.import_module(f"PIL.{module}")
+    except ModuleNotFoundError as error:
+        raise TrainerError(
+            f"image folders need Pillow, which this Python lacks: {sys.executable} -m pip install pillow"
+        ) from error

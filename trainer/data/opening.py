@@ -1,0 +1,35 @@
+"""Opens the data set that the settings name."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from trainer.config import TrainConfig
+from trainer.data.cifar import load_cifar10
+from trainer.data.digits import load_digits
+from trainer.data.folder import load_folder
+from trainer.data.mnist import load_mnist
+from trainer.data.samples import DataSet
+from trainer.data.synthetic import make_synthetic
+from trainer.errors import UsageError
+
+OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
+    "digits": lambda config, _: load_digits(config.input_shape),
+    "mnist": lambda _, directory: load_mnist(directory, name="mnist"),
+    "fashion-mnist": lambda _, directory: load_mnist(directory, name="fashion-mnist"),
+    "cifar10": lambda _, directory: load_cifar10(directory),
+    "folder": lambda config, directory: load_folder(directory, config.input_shape),
+    "synthetic": lambda config, _: make_synthetic(
+        config.input_shape, classes=config.classes, samples=config.num_examples
+    ),
+}
+
+
+def open_data(config: TrainConfig) -> DataSet:
+    """Open it; UsageError when the network is to tell fewer classes apart than it has."""
+    data = OPEN[config.dataset](config, Path(config.data_dir).expanduser())
+    if config.num_classes is not None and config.num_classes < data.classes:
+        raise UsageError(
+            f"num_classes must be at least the {data.classes} of {config.dataset}, got {config.num_classes}"
+        )
+    return data
