@@ -9,14 +9,20 @@ from trainer.data.catalogue import DATA_SETS
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 from trainer.s3 import SCHEME
+from trainer.schedule import Schedule
 
 DISTRIBUTED_KV_STORES: Final = ("dist_sync", "dist_device_sync")
 KV_STORES: Final = ("local", "device", *DISTRIBUTED_KV_STORES)
+DEFAULT_RATE: Final = (0.05, 64)
+"""Learning rate, and the global batch that it is for."""
+HIGHEST_DEFAULT: Final = 0.1
+"""Without a warm-up: above it LeNet with momentum may diverge."""
 RESUME: Final = ("auto", "never")
 S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 IDENTITY: Final = (
     *("network", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_examples", "random_crop", "random_mirror"),
+    *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs"),
 )
 MXNET_ONLY_KV_STORES: Final = ("dist_async", "nccl", "horovod", "byteps")
 """The other names that MXNet's ``kvstore.create`` documents."""
@@ -35,7 +41,15 @@ class TrainConfig:
     num_epochs: int = 12
     """Left out: 12, enough for the digits with up to 8 machines."""
     lr: float | None = None
-    """Used as it is, whatever the number of machines. Left out: see learning_rate()."""
+    """For a global batch of lr_batch_size. Left out: 0.05 for a batch of 64, at most 0.1 without a warm-up."""
+    lr_batch_size: int | None = None
+    """The rate grows with the global batch from this one on. Left out: lr is used as it is."""
+    warmup_epochs: float = 0.0
+    """Epochs in which the rate grows to its full value. Left out: 0."""
+    lr_factor: float = 0.1
+    """What the rate is multiplied by at each of lr_step_epochs. Left out: 0.1."""
+    lr_step_epochs: tuple[int, ...] = ()
+    """Left out: the rate stays."""
     mom: float = 0.9
     """Momentum. Left out: 0.9."""
     wd: float = 0.0001
@@ -81,8 +95,7 @@ class TrainConfig:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
             raise UsageError(f"seed must be at least 0 and below {2**32}, got {self.seed}")
-        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
-            raise UsageError(f"lr must be a number above 0, got {self.lr}")
+        self._check_rate()
         if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds > 0):
             raise UsageError(f"checkpoint_seconds must be a number above 0, got {self.checkpoint_seconds}")
         if self.s3_folder is not None and not S3_PREFIX.fullmatch(self.model_prefix or ""):
@@ -157,12 +170,34 @@ class TrainConfig:
                 f"got {self.num_examples} with {self.dataset}"
             )
 
-    def learning_rate(self, *, global_batch_size: int) -> float:
-        """The rate that was given; or else 0.05 for a batch of 64, growing with the batch up to 0.1.
+    def _check_rate(self) -> None:
+        """Raise UsageError unless learning rate and schedule can be used."""
+        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
+            raise UsageError(f"lr must be a number above 0, got {self.lr}")
+        if self.lr_batch_size is not None and (self.lr is None or self.lr_batch_size < 1):
+            raise UsageError(f"lr_batch_size must be at least 1 and needs lr, got {self.lr_batch_size} and {self.lr}")
+        if not (math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0):
+            raise UsageError(f"warmup_epochs must be a number of at least 0, got {self.warmup_epochs}")
+        if not 0 < self.lr_factor <= 1:
+            raise UsageError(f"lr_factor must be above 0 and at most 1, got {self.lr_factor}")
+        if any(epoch < 1 for epoch in self.lr_step_epochs) or list(self.lr_step_epochs) != sorted(
+            set(self.lr_step_epochs)
+        ):
+            raise UsageError(f"lr_step_epochs must rise from at least 1, got {_join(self.lr_step_epochs)}")
 
-        Above 0.1, LeNet with momentum and without a warm-up may diverge.
-        """
-        return self.lr if self.lr is not None else min(0.05 * global_batch_size / 64, 0.1)
+    def schedule(self, *, global_batch_size: int) -> Schedule:
+        """Return the learning rate over the training."""
+        lr, batch = (self.lr, self.lr_batch_size) if self.lr is not None else DEFAULT_RATE
+        peak = lr * global_batch_size / batch if batch else lr
+        if self.lr is None and not self.warmup_epochs:
+            peak = min(peak, HIGHEST_DEFAULT)
+        return Schedule(
+            start=min(lr, peak) if batch else 0.0,
+            peak=peak,
+            warmup_epochs=self.warmup_epochs,
+            factor=self.lr_factor,
+            step_epochs=self.lr_step_epochs,
+        )
 
 
 def _join(shape: tuple[int, ...]) -> str:

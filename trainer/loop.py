@@ -19,6 +19,7 @@ from trainer.errors import StoppedError, TrainerError
 from trainer.metrics import Clock, EpochResult, Speedometer, digest
 from trainer.progress import Progress
 from trainer.sampling import Indices, Shard, global_batches
+from trainer.schedule import Rates
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +51,10 @@ def train(
     """Train all epochs from ``begin`` on and return what each came to; StoppedError when a rank was told to stop."""
     results = []
     progress = begin
+    rates = Rates(config.schedule(global_batch_size=global_batch_size))
     for epoch in range(begin.epoch, config.num_epochs):
         job = _Epoch(data=data, config=config, shard=shard, global_batch_size=global_batch_size, clock=clock)
-        result = job.run(engine, progress, keeping)
+        result = job.run(engine, progress, keeping, rates)
         results.append(result)
         if shard.index == 0:
             log.info("Epoch[%d] %s", epoch, result)
@@ -73,8 +75,9 @@ class _Epoch:
     global_batch_size: int
     clock: Clock
 
-    def run(self, engine: Engine, begin: Progress, keeping: Keeping) -> EpochResult:
+    def run(self, engine: Engine, begin: Progress, keeping: Keeping, rates: Rates) -> EpochResult:
         """Train on what is left of the epoch, and validate."""
+        train, held_out = len(self.data.train.labels), len(self.data.held_out.labels)
         speedometer = Speedometer(every=self.config.disp_batches, clock=self.clock)
         progress, started = begin, self.clock()
         # What ranks counted before an interruption is counted once.
@@ -85,11 +88,12 @@ class _Epoch:
                 if not math.isfinite(result.loss_sum):
                     place = f"epoch {begin.epoch} batch {step}"
                     raise TrainerError(f"loss is {result.loss_sum} at {place}, try a lower --lr")
-                engine.update(samples=samples)
-                own_correct += result.correct
                 progress = replace(
                     progress, samples=progress.samples + samples, loss_sum=progress.loss_sum + result.loss_sum
                 )
+                rates.set(engine, epoch=begin.epoch, trained=progress.samples / train)
+                engine.update(samples=samples)
+                own_correct += result.correct
                 if said := speedometer.add(samples=len(labels), correct=result.correct):
                     log.info("Epoch[%d] Batch [%d] %s", begin.epoch, step, said)
                 if result.asks != NOTHING:
@@ -98,7 +102,6 @@ class _Epoch:
                 if result.asks.stop:
                     raise StoppedError
         seconds = self.clock() - started
-        train, held_out = len(self.data.train.labels), len(self.data.held_out.labels)
         own_valid = self._count_correct(engine)
         correct, valid = engine.sum_over_ranks([own_correct, own_valid])
         return EpochResult(

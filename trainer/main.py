@@ -66,11 +66,8 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Torch warns of every host name that has no IPv6 address, as those in /etc/hosts.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # Imported late: a wrong option is reported without loading torch.
-    from trainer.engines.torch import create
-
     shard, global_batch_size = divide_work(config, ranks)
-    learning_rate = config.learning_rate(global_batch_size=global_batch_size)
+    learning_rate = config.schedule(global_batch_size=global_batch_size).peak
     if ranks.restarts:
         # Begun anew in the job's first attempt; the later ones are there to go on from what that one kept.
         config = replace(config, resume="auto")
@@ -78,6 +75,9 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
     checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
     data = open_data(config)
     config = replace(config, num_classes=config.num_classes or data.classes)
+    # Imported late: wrong options and missing data are reported without loading torch.
+    from trainer.engines.torch import create
+
     with closing(create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)) as engine:
         log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
         begin = checkpoints.begin(engine)

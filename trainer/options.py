@@ -63,7 +63,7 @@ def _build_parser() -> _Parser:
         help=f"samples of one step on each machine (default {default.batch_size_per_machine})",
     )
     add("--num-epochs", type=int, metavar="N", help=f"(default {default.num_epochs})")
-    add("--lr", type=float, help="learning rate (default 0.05 for a global batch of 64, growing with it to 0.1)")
+    _add_rate_options(parser)
     add("--mom", type=float, help=f"momentum (default {default.mom})")
     add("--wd", type=float, help=f"weight decay (default {default.wd})")
     add("--kv-store", help=f"one of {', '.join(KV_STORES)} (default {default.kv_store})")
@@ -89,6 +89,21 @@ def _build_parser() -> _Parser:
     add("--disp-batches", type=int, metavar="N", help=f"batches between two lines (default {default.disp_batches})")
     _add_data_options(parser)
     return parser
+
+
+def _add_rate_options(parser: _Parser) -> None:
+    add = parser.add_argument_group("learning rate").add_argument
+    default = TrainConfig()
+    add("--lr", type=float, help="(default 0.05 for a global batch of 64, growing with it; to 0.1 without a warm-up)")
+    add(
+        "--lr-batch-size",
+        type=int,
+        metavar="N",
+        help="the global batch that --lr is for: the rate grows with the batch of all machines (default: it does not)",
+    )
+    add("--warmup-epochs", type=float, metavar="N", help=f"until the full rate (default {default.warmup_epochs:g})")
+    add("--lr-step-epochs", type=_parse_epochs, metavar="30,60", help="where the rate is reduced (default nowhere)")
+    add("--lr-factor", type=float, help=f"what it is multiplied by there (default {default.lr_factor})")
 
 
 def _add_data_options(parser: _Parser) -> None:
@@ -125,6 +140,13 @@ def _parse_switch(text: str) -> bool:
     if text not in ("0", "1"):
         raise argparse.ArgumentTypeError(f"must be 0 or 1, got {text!r}")
     return text == "1"
+
+
+def _parse_epochs(text: str) -> tuple[int, ...]:
+    words = text.split(",") if text.strip() else []
+    if not all(word.strip().isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"must be numbers such as 30,60, got {text!r}")
+    return tuple(int(word) for word in words)
 
 
 def _parse_shape(text: str) -> tuple[int, ...]:

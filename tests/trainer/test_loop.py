@@ -22,10 +22,14 @@ class RecordingEngine:
         self._losses = iter(losses)
         self.seen: list[list[float]] = []
         self.updates: list[int] = []
+        self.rates: list[float] = []
 
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
         self.seen.append(images.ravel().tolist())
         return BatchResult(loss_sum=next(self._losses), correct=len(labels), asks=asks)
+
+    def set_learning_rate(self, rate: float) -> None:
+        self.rates.append(rate)
 
     def update(self, *, samples: int) -> None:
         self.updates.append(samples)
@@ -139,3 +143,13 @@ def test_what_was_stopped_goes_on_with_the_next_batch_and_counts_all_once(data: 
     train(whole, data, config=config, shard=Shard(), global_batch_size=4, keeping=Notes())
     assert first.seen + second.seen == whole.seen
     assert (result.loss, result.train_accuracy, result.samples) == (1, 1, 6)
+
+
+def test_the_rate_follows_the_schedule_also_after_an_interruption(data: DataSet) -> None:
+    config = TrainConfig(num_epochs=3, lr=1.0, warmup_epochs=1, lr_step_epochs=(2,))
+    whole, rest = RecordingEngine(losses=[1] * 9), RecordingEngine(losses=[1] * 2)
+    train(whole, data, config=config, shard=Shard(), global_batch_size=4, keeping=Notes())
+    assert whole.rates == pytest.approx([0.4, 0.8, 1, 0.1])
+    begin = Progress(epoch=2, samples=4)
+    train(rest, data, config=config, shard=Shard(), global_batch_size=4, keeping=Notes(), begin=begin)
+    assert rest.rates == whole.rates[-1:]

@@ -106,6 +106,11 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
         ("--seed -1", "seed must be at least 0 and below 4294967296, got -1"),
         ("--lr 0", "lr must be a number above 0, got 0.0"),
         ("--lr nan", "lr must be a number above 0, got nan"),
+        ("--lr-batch-size 256", "lr_batch_size must be at least 1 and needs lr, got 256 and None"),
+        ("--warmup-epochs -1", "warmup_epochs must be a number of at least 0, got -1.0"),
+        ("--lr-factor 1.5", "lr_factor must be above 0 and at most 1, got 1.5"),
+        ("--lr-step-epochs 60,30", "lr_step_epochs must rise from at least 1, got 60,30"),
+        ("--lr-step-epochs 30;60", "argument --lr-step-epochs: must be numbers such as 30,60, got '30;60'"),
         ("--mom 1", "mom must be at least 0 and below 1, got 1.0"),
         ("--wd -1", "wd must be a number of at least 0, got -1.0"),
     ],
@@ -122,11 +127,24 @@ def test_fails_when_an_option_is_wrong(capsys: pytest.CaptureFixture[str], argum
 def test_the_default_learning_rate_grows_with_the_global_batch_up_to_a_limit(
     global_batch_size: int, rate: float
 ) -> None:
-    assert TrainConfig().learning_rate(global_batch_size=global_batch_size) == pytest.approx(rate)
+    assert TrainConfig().schedule(global_batch_size=global_batch_size).peak == pytest.approx(rate)
+
+
+def test_with_a_warm_up_the_default_learning_rate_has_no_limit() -> None:
+    assert TrainConfig(warmup_epochs=2).schedule(global_batch_size=1024).peak == pytest.approx(0.8)
 
 
 def test_a_given_learning_rate_is_used_as_it_is() -> None:
-    assert TrainConfig(lr=0.3).learning_rate(global_batch_size=4096) == 0.3
+    assert TrainConfig(lr=0.3).schedule(global_batch_size=4096).peak == 0.3
+
+
+def test_the_learning_rate_scales_as_the_fifth_articles_does() -> None:
+    config = parse(["--lr", "0.1", "--lr-batch-size", "256", "--warmup-epochs", "5", "--lr-step-epochs", "30,60,80"])
+    one, all_64 = config.schedule(global_batch_size=256), config.schedule(global_batch_size=64 * 256)
+    assert (one.start, one.peak) == (0.1, 0.1)
+    assert all_64.start == 0.1
+    assert all_64.peak == pytest.approx(6.4)
+    assert all_64.rate(epoch=59, trained=0.5) == pytest.approx(0.64)
 
 
 def test_settings_are_checked_also_without_a_command_line() -> None:

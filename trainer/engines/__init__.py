@@ -59,6 +59,9 @@ class Engine(Protocol):
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
         """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
 
+    def set_learning_rate(self, rate: float) -> None:
+        """Use it from the next update on; called only where the rate changes."""
+
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
 

@@ -197,6 +197,10 @@ class TorchEngine:
         self._expect_steps()
         return BatchResult(loss_sum=loss_sum, correct=correct, asks=Asks(save=save > 0, stop=stop > 0))
 
+    def set_learning_rate(self, rate: float) -> None:
+        """Use it from the next update on."""
+        self._optimizer.param_groups[0]["lr"] = rate
+
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
         self._sums.div_(samples)

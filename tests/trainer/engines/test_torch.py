@@ -104,6 +104,20 @@ def test_a_restored_engine_takes_the_same_steps() -> None:
     assert digest(engine.weights()) == digest(other.weights())
 
 
+def test_a_rate_holds_from_the_next_update_on() -> None:
+    engine, slow = make_engine(), make_engine()
+    for each, rate in ((engine, 0.1), (slow, 0.001)):
+        each.compute_gradients(IMAGES, LABELS)
+        each.set_learning_rate(rate)
+        each.update(samples=16)
+    first = make_engine().weights()
+    moved, little = (
+        {name: value - first[name] for name, value in each.weights().items()}  # type: ignore[operator]
+        for each in (engine, slow)
+    )
+    assert all(np.allclose(moved[name], 100 * little[name], rtol=0.01, atol=1e-5) for name in first)
+
+
 def test_what_a_rank_asks_for_all_hear() -> None:
     engine = make_engine()
     images, labels = IMAGES[:4], LABELS[:4]
