@@ -2,6 +2,8 @@
 
 from torch import nn
 
+from trainer.models import cifar_resnet
+
 
 def normalised(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """BatchNorm where a sample has many values a channel, and where it has one."""
@@ -17,6 +19,11 @@ def normalised(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
         nn.Flatten(),
         nn.Linear(16, classes),
     )
+
+
+def resnet8(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """The smallest ResNet for CIFAR."""
+    return cifar_resnet.build(8, classes=classes, image_shape=image_shape)
 
 
 def nothing(**_: object) -> None:

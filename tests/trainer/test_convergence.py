@@ -1,0 +1,38 @@
+"""A ResNet with BatchNorm on CIFAR-shaped images: two workers learn along the curve of one with their batches."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.processes import Rank, run
+
+OPTIONS = (
+    *("--network", "tests.trainer.networks:resnet8", "--kv-store", "dist_sync", "--num-epochs", "4"),
+    *("--benchmark", "1", "--image-shape", "3,32,32", "--num-examples", "512", "--random-crop", "1"),
+)
+GLOBAL_BATCH_SIZE = 64
+CURVE = re.compile(r"Epoch\[\d+\] Train-accuracy=([\d.]+) Validation-accuracy=([\d.]+) loss=([\d.]+)")
+# Each worker normalises by its own samples, so that the curves are not the same to the bit. Half the global batch, or
+# twice, is 0.4 and more away in the first epoch's loss.
+LOSS_TOLERANCE = 0.15
+ACCURACY_TOLERANCE = 0.06
+
+
+def curve(rank: Rank) -> list[tuple[float, float, float]]:
+    """Accuracy on training and on held-out images, and loss, after each epoch."""
+    found = CURVE.findall(rank.log.read_text())
+    return [(float(train), float(held_out), float(loss)) for train, held_out, loss in found]
+
+
+def test_two_workers_learn_along_the_curve_of_one(tmp_path: Path) -> None:
+    one, two = (
+        curve(run(*OPTIONS, "--batch-size", str(GLOBAL_BATCH_SIZE // count), directory=tmp_path, count=count)[0])
+        for count in (1, 2)
+    )
+    assert len(one) == len(two) == 4
+    assert one[0][0] < 0.5
+    assert one[-1][0] > 0.95
+    assert one[-1][1] > 0.9
+    assert [epoch[2] for epoch in two] == pytest.approx([epoch[2] for epoch in one], abs=LOSS_TOLERANCE)
+    assert [epoch[0] for epoch in two] == pytest.approx([epoch[0] for epoch in one], abs=ACCURACY_TOLERANCE)
