@@ -26,6 +26,14 @@ def resnet8(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     return cifar_resnet.build(8, classes=classes, image_shape=image_shape)
 
 
+def lazy(classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+
+def weightless() -> nn.Module:
+    return nn.Flatten()
+
+
 def nothing(**_: object) -> None:
     pass
 

@@ -70,14 +70,15 @@ class Files:
 
     def _decode(self, path: Path) -> Pixels:
         channels, height, width = self.size
+        pillow = _pillow("Image")
         try:
-            with _pillow("Image").open(path) as image:
+            with pillow.open(path) as image:
                 # JPEG's own scaling by 2, 4 or 8, down to twice what is needed: most of the time is saved.
                 image.draft(None, (2 * width, 2 * height))
                 converted = image.convert("RGB" if channels > 1 else "L")
             return np.atleast_3d(np.asarray(_pillow("ImageOps").fit(converted, (width, height)))).transpose(2, 0, 1)
         # What Pillow's decoders raise for damaged files.
-        except (OSError, SyntaxError, ValueError, EOFError) as error:
+        except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
             raise TrainerError(f"cannot read the image {path}, {str(error).splitlines()[0]}") from error
 
 

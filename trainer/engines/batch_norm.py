@@ -7,6 +7,7 @@ torch.nn.SyncBatchNorm does this on GPUs alone.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ from torch.nn.functional import batch_norm
 # Base of all of torch's, whatever the number of dimensions; it has no public name.
 from torch.nn.modules.batchnorm import _BatchNorm
 
+TORCHS_OWN: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 AllReduce = Callable[[torch.Tensor], None]
 """Adds up a tensor over all ranks, in place."""
 
@@ -22,6 +24,8 @@ AllReduce = Callable[[torch.Tensor], None]
 def adapt(model: nn.Module, *, all_reduce: AllReduce | None) -> None:
     """Let every BatchNorm stand shards of one sample; with ``all_reduce`` it also shares its statistics."""
     for module in batch_norms(model):
+        if type(module) not in TORCHS_OWN:
+            continue  # A user's own kind of it knows what it does.
         # In place, as torch's own lazy modules become others: weights, buffers and hooks stay.
         module.__class__ = LocalBatchNorm if all_reduce is None else SyncBatchNorm
         module.all_reduce = all_reduce  # type: ignore[assignment]
@@ -72,19 +76,21 @@ class SyncBatchNorm(LocalBatchNorm):
         """Normalise (samples, channels, ...)."""
         if not self.training:
             return super().forward(input)
-        count, mean, variance = _moments(input.detach(), self.all_reduce)
+        # In half precision neither counts nor sums would be right.
+        values = input.to(torch.promote_types(input.dtype, torch.float32))
+        count, mean, variance = _moments(values.detach(), self.all_reduce)
         if self.running_mean is not None and self.running_var is not None:
             share = self.momentum if self.momentum is not None else self._cumulative_share()
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
             unbiased = variance * count / (count - 1).clamp(min=1)
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
-        scale = (variance + self.eps).rsqrt().to(input.dtype)
+        scale = (variance + self.eps).rsqrt().to(values.dtype)
         normal: torch.Tensor = _Normalize.apply(  # type: ignore[no-untyped-call]
-            input, mean.to(input.dtype), scale, count.to(input.dtype), self.all_reduce
+            values, mean.to(values.dtype), scale, count.to(values.dtype), self.all_reduce
         )
         if self.affine:
-            normal = normal * _by_channel(self.weight, input) + _by_channel(self.bias, input)
-        return normal
+            normal = normal * _by_channel(self.weight, values) + _by_channel(self.bias, values)
+        return normal.to(input.dtype)
 
     def _cumulative_share(self) -> float:
         assert self.num_batches_tracked is not None

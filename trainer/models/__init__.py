@@ -57,18 +57,23 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
     """Build a network with new weights from torch's random numbers.
 
     Its function gets those of the keywords ``classes`` and ``image_shape`` (channels, height, width)
-    that it takes. Raises UsageError when there is no such function, or it returns no nn.Module.
+    that it takes. Raises UsageError when there is no such function, or it returns no nn.Module with weights.
     """
     # Imported late: a wrong option is reported without loading torch.
     from torch import nn
 
     function = _find(NETWORKS[network].reference if network in NETWORKS else network)
     known = {"classes": classes, "image_shape": image_shape}
-    parameters = inspect.signature(function).parameters
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    model = function(**{name: value for name, value in known.items() if takes_all or name in parameters})
+    takes = inspect.signature(function).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in takes.values())
+    model = function(**{name: value for name, value in known.items() if takes_all or name in takes})
     if not isinstance(model, nn.Module):
         raise UsageError(f"--network {network} must return a torch.nn.Module, got {type(model).__name__}")
+    parameters = list(model.parameters())
+    if any(isinstance(parameter, nn.UninitializedParameter) for parameter in parameters):
+        raise UsageError(f"--network {network} must know its sizes when it is built, it has lazy modules")
+    if not any(parameter.requires_grad for parameter in parameters):
+        raise UsageError(f"--network {network} must have weights to train, it has none")
     return model
 
 

@@ -10,6 +10,7 @@ import torch
 from tests.trainer.processes import run, running
 from tests.trainer.test_dist_sync import distance
 from trainer.checkpoint import load
+from trainer.engines.batch_norm import SyncBatchNorm, adapt
 from trainer.engines.torch import TorchEngine
 from trainer.models import build
 from trainer.sampling import Shard
@@ -92,3 +93,47 @@ def test_a_batch_without_a_variance_leaves_statistics_and_weights_finite(samples
     ours.compute_gradients(images, np.zeros(samples, np.int64))
     ours.update(samples=1)
     assert all(np.isfinite(value).all() for value in ours.weights().values())
+
+
+def doubled(values: torch.Tensor) -> None:
+    """Add up as if another rank had the same samples."""
+    values *= 2
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_sync_bn_is_torchs_batch_norm_over_the_samples_of_all_ranks(momentum: float | None) -> None:
+    plain, ours = (torch.nn.BatchNorm2d(3, momentum=momentum).double() for _ in range(2))
+    adapt(ours, all_reduce=doubled)
+    assert isinstance(ours, SyncBatchNorm)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        one, wanted = torch.randn(2, 4, 3, 5, 5, dtype=torch.float64, generator=generator)
+        both = torch.cat([one, one]).requires_grad_()
+        own = one.clone().requires_grad_()
+        expected, found = plain(both), ours(own)
+        torch.autograd.backward((expected * torch.cat([wanted, wanted])).sum())
+        torch.autograd.backward((found * wanted).sum())
+        assert torch.allclose(found, expected[:4])
+        assert both.grad is not None
+        assert own.grad is not None
+        assert torch.allclose(own.grad, both.grad[:4])
+    for name in ("running_mean", "running_var"):
+        assert torch.allclose(ours.get_buffer(name), plain.get_buffer(name)), name
+
+
+def test_sync_bn_keeps_the_precision_of_its_input_and_sums_in_a_greater_one() -> None:
+    ours = torch.nn.BatchNorm2d(1)
+    adapt(ours, all_reduce=lambda _: None)
+    values = torch.randn(3, 1, 200, 200, generator=torch.Generator().manual_seed(0)).half()
+    result = ours(values)
+    assert result.dtype == torch.float16
+    assert float(result.detach().float().var()) == pytest.approx(1, abs=0.01)
+
+
+def test_a_users_own_kind_of_batch_norm_stays_what_it_is() -> None:
+    class Own(torch.nn.BatchNorm2d):
+        pass
+
+    model = torch.nn.Sequential(Own(3))
+    adapt(model, all_reduce=None)
+    assert type(model[0]) is Own
