@@ -23,7 +23,11 @@ class Known:
 
 DATA_SETS: Final[Mapping[str, Known]] = {
     "digits": Known(image_shape=(1, 28, 28), resizable=True, classes=10),
-    "mnist": Known(image_shape=(1, 28, 28), classes=10, page="http://yann.lecun.com/exdb/mnist/"),
+    "mnist": Known(
+        image_shape=(1, 28, 28),
+        classes=10,
+        page="http://yann.lecun.com/exdb/mnist/ or its mirror https://ossci-datasets.s3.amazonaws.com/mnist/",
+    ),
     "fashion-mnist": Known(
         image_shape=(1, 28, 28), classes=10, page="https://github.com/zalandoresearch/fashion-mnist#get-the-data"
     ),
