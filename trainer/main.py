@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+from trainer.agreement import check_agreement
 from trainer.checkpoint import prepare
 from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
@@ -80,6 +81,7 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
 
     with closing(create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)) as engine:
         log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
+        check_agreement(engine, data, shard=shard, source=config.dataset)
         begin = checkpoints.begin(engine)
         with signals.deferred(), waiting_for(keeper):
             results = train(
