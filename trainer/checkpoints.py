@@ -8,6 +8,7 @@ from trainer.checkpoint import Checkpoint, Description, checkpoint_path, save
 from trainer.config import TrainConfig
 from trainer.engines import Asks, Engine
 from trainer.errors import UsageError
+from trainer.gather import gather
 from trainer.keeper import Keeper
 from trainer.metrics import Clock
 from trainer.progress import Progress
@@ -46,7 +47,7 @@ class Checkpoints:
 
     def _begin(self, engine: Engine) -> Progress:
         own = self._found.description.progress if self._found else Progress()
-        rows = self._gather(engine, [*own.place, self._keeper.finished() if self._keeper else 0.0])
+        rows = gather(engine, [*own.place, self._keeper.finished() if self._keeper else 0.0], shard=self._shard)
         finished = max(row[-1] for row in rows)
         # A machine that missed the end of a training still has a checkpoint of it.
         places = [tuple(row[:-1]) if row[0] > finished else Progress().place for row in rows]
@@ -57,11 +58,11 @@ class Checkpoints:
             if self._keeper is not None:
                 self._keeper.forget()
             # Later than the last one also by the clock of another machine.
-            [[started], *_] = self._gather(engine, [max(time.time(), finished + 1)])
+            [[started], *_] = gather(engine, [max(time.time(), finished + 1)], shard=self._shard)
             return Progress(started=started)
         refusal = refuse(mine.description, self._config) if mine else None
         values = [own.started, own.epoch, own.samples, own.loss_sum, own.correct, refusal is not None]
-        *values, refused = self._gather(engine, values)[source]
+        *values, refused = gather(engine, values, shard=self._shard)[source]
         if refused:
             raise UsageError(
                 refusal
@@ -119,14 +120,6 @@ class Checkpoints:
     def _checkpoint(self, engine: Engine, progress: Progress, accuracy: float | None) -> Checkpoint:
         description = Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)
         return Checkpoint(description=description, state=engine.state())
-
-    def _gather(self, engine: Engine, values: Sequence[float]) -> list[list[float]]:
-        """Every rank's values, by rank."""
-        width = len(values)
-        table = [0.0] * (width * self._shard.count)
-        table[width * self._shard.index : width * (self._shard.index + 1)] = values
-        table = engine.sum_over_ranks(table)
-        return [table[start : start + width] for start in range(0, len(table), width)]
 
 
 def _progress(values: Sequence[float]) -> Progress:

@@ -81,6 +81,10 @@ class TrainConfig:
     """Whether every second training image, at random, is mirrored. Left out: none is."""
     resume: str = "auto"
     """Whether to go on where an interrupted training stopped. Left out: wherever there is one."""
+    metrics: str | None = None
+    """File for figures as lines of JSON, which rank 0 writes. Left out: none."""
+    tensorboard: str | None = None
+    """Directory for TensorBoard's event files, which rank 0 writes. Left out: none."""
     checkpoint_seconds: float = 600.0
     """Between two checkpoints within an epoch; there is one after each epoch too. Left out: 10 minutes."""
 

@@ -16,8 +16,11 @@ from trainer.data.batches import Augmentation, ahead, prepare
 from trainer.data.samples import DataSet
 from trainer.engines import NOTHING, Asks, Engine
 from trainer.errors import StoppedError, TrainerError
-from trainer.metrics import Clock, EpochResult, Speedometer, digest
+from trainer.gather import gather
+from trainer.metrics import Clock, EpochResult, Pace, Speedometer, digest
+from trainer.phases import PHASES, describe_slowest, mean, shares
 from trainer.progress import Progress
+from trainer.records import Records
 from trainer.sampling import Indices, Shard, global_batches
 from trainer.schedule import Rates
 
@@ -25,6 +28,7 @@ log = logging.getLogger(__name__)
 
 VALIDATION_BATCH = 256
 BEGINNING: Final = Progress()
+NO_RECORDS: Final = Records()
 
 
 class Keeping(Protocol):
@@ -45,6 +49,7 @@ def train(
     shard: Shard,
     global_batch_size: int,
     keeping: Keeping,
+    records: Records = NO_RECORDS,
     begin: Progress = BEGINNING,
     clock: Clock = time.perf_counter,
 ) -> list[EpochResult]:
@@ -53,11 +58,22 @@ def train(
     progress = begin
     rates = Rates(config.schedule(global_batch_size=global_batch_size))
     for epoch in range(begin.epoch, config.num_epochs):
-        job = _Epoch(data=data, config=config, shard=shard, global_batch_size=global_batch_size, clock=clock)
+        job = _Epoch(
+            data=data,
+            config=config,
+            shard=shard,
+            global_batch_size=global_batch_size,
+            records=records,
+            clock=clock,
+        )
         result = job.run(engine, progress, keeping, rates)
         results.append(result)
         if shard.index == 0:
             log.info("Epoch[%d] %s", epoch, result)
+            log.info("Epoch[%d] where its time went: %s", epoch, shares(result.phases))
+            if result.slowest is not None:
+                log.warning("Epoch[%d] %s", epoch, result.slowest)
+            records.write(result.figures, epoch=epoch, samples=(epoch + 1) * len(data.train.labels))
         log.info("Epoch[%d] weights=%s", epoch, digest(engine.weights()))
         progress = Progress(started=begin.started, epoch=epoch + 1)
         if progress.epoch < config.num_epochs:
@@ -73,6 +89,7 @@ class _Epoch:
     config: TrainConfig
     shard: Shard
     global_batch_size: int
+    records: Records
     clock: Clock
 
     def run(self, engine: Engine, begin: Progress, keeping: Keeping, rates: Rates) -> EpochResult:
@@ -82,8 +99,12 @@ class _Epoch:
         progress, started = begin, self.clock()
         # What ranks counted before an interruption is counted once.
         own_correct = begin.correct if self.shard.index == 0 else 0
+        phases = engine.phases
+        phases.take()
+        phases.start()
         with closing(self._batches(begin)) as batches:
             for step, samples, images, labels in batches:
+                phases.end("data")
                 result = engine.compute_gradients(images, labels, asks=keeping.asks())
                 if not math.isfinite(result.loss_sum):
                     place = f"epoch {begin.epoch} batch {step}"
@@ -93,24 +114,36 @@ class _Epoch:
                 )
                 rates.set(engine, epoch=begin.epoch, trained=progress.samples / train)
                 engine.update(samples=samples)
+                phases.end("optimizer")
                 own_correct += result.correct
-                if said := speedometer.add(samples=len(labels), correct=result.correct):
-                    log.info("Epoch[%d] Batch [%d] %s", begin.epoch, step, said)
+                if pace := speedometer.add(samples=len(labels), correct=result.correct):
+                    log.info("Epoch[%d] Batch [%d] %s", begin.epoch, step, pace)
+                    self._record(pace, progress, loss=result.loss_sum / samples)
                 if result.asks != NOTHING:
                     [correct] = engine.sum_over_ranks([own_correct])
                     keeping.keep(engine, replace(progress, correct=int(correct)))
                 if result.asks.stop:
                     raise StoppedError
+                phases.start()
         seconds = self.clock() - started
         own_valid = self._count_correct(engine)
-        correct, valid = engine.sum_over_ranks([own_correct, own_valid])
+        rows = gather(engine, [own_correct, own_valid, *phases.take().values()], shard=self.shard)
+        correct, valid = sum(row[0] for row in rows), sum(row[1] for row in rows)
+        ranks = [dict(zip(PHASES, row[2:], strict=True)) for row in rows]
         return EpochResult(
             samples=train - begin.samples,
             loss=progress.loss_sum / train,
             train_accuracy=correct / train,
             validation_accuracy=valid / held_out,
             seconds=seconds,
+            phases=mean(ranks),
+            slowest=describe_slowest(ranks),
         )
+
+    def _record(self, pace: Pace, progress: Progress, *, loss: float) -> None:
+        figures = {"train/loss": loss, "train/accuracy": pace.accuracy, "speed/rank_0": pace.speed}
+        samples = progress.epoch * len(self.data.train.labels) + progress.samples
+        self.records.write(figures, epoch=progress.epoch, samples=samples)
 
     def _batches(self, begin: Progress) -> Generator[tuple[int, int, Images, Labels], None, None]:
         """Yield the number of each step, the samples of all ranks in it, and this rank's."""

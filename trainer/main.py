@@ -22,6 +22,7 @@ from trainer.metrics import EpochResult
 from trainer.mirror import Mirror
 from trainer.options import parse
 from trainer.ranks import Ranks
+from trainer.records import Records, open_records
 from trainer.s3 import S3Folder
 from trainer.sampling import Shard
 from trainer.signals import Signals
@@ -73,6 +74,7 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
         # Begun anew in the job's first attempt; the later ones are there to go on from what that one kept.
         config = replace(config, resume="auto")
     keeper = keeper_of(config, ranks)
+    records = Records() if ranks.rank else open_records(metrics=config.metrics, tensorboard=config.tensorboard)
     checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
     data = open_data(config)
     config = replace(config, num_classes=config.num_classes or data.classes)
@@ -83,7 +85,7 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
         log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
         check_agreement(engine, data, shard=shard, source=config.dataset)
         begin = checkpoints.begin(engine)
-        with signals.deferred(), waiting_for(keeper):
+        with signals.deferred(), waiting_for(keeper), records:
             results = train(
                 engine,
                 data,
@@ -91,6 +93,7 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
                 shard=shard,
                 global_batch_size=global_batch_size,
                 keeping=checkpoints,
+                records=records,
                 begin=begin,
             )
         if ranks.rank == 0:

@@ -1,8 +1,8 @@
 """What the log shows of a training: speed, accuracy, and a digest of the weights."""
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from trainer.engines import Weights
 
@@ -21,17 +21,44 @@ class EpochResult:
     validation_accuracy: float
     seconds: float
     """Training only, without the validation."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each phase, mean over the ranks."""
+    slowest: str | None = None
+    """Which rank the others waited for, if one stands out."""
 
     @property
     def speed(self) -> float:
         """Samples a second, all ranks together."""
         return self.samples / self.seconds
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """By name, for records."""
+        return {
+            "train/accuracy": self.train_accuracy,
+            "train/loss": self.loss,
+            "validation/accuracy": self.validation_accuracy,
+            "speed/all_ranks": self.speed,
+            **{f"seconds/{phase}": seconds for phase, seconds in self.phases.items()},
+        }
+
     def __str__(self) -> str:
         return (
             f"Train-accuracy={self.train_accuracy:.6f} Validation-accuracy={self.validation_accuracy:.6f} "
             f"loss={self.loss:.6f} Time cost={self.seconds:.3f} Speed={self.speed:.2f} samples/sec (all workers)"
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pace:
+    """How fast and how well one rank did of late."""
+
+    speed: float
+    """Samples a second."""
+    accuracy: float
+
+    def __str__(self) -> str:
+        return f"Speed: {self.speed:.2f} samples/sec accuracy={self.accuracy:.4f}"
 
 
 class Speedometer:
@@ -42,8 +69,8 @@ class Speedometer:
         self._clock = clock
         self._restart()
 
-    def add(self, *, samples: int, correct: int) -> str | None:
-        """Count a batch; return the text for the log when it is due."""
+    def add(self, *, samples: int, correct: int) -> Pace | None:
+        """Count a batch; return what to say when it is due."""
         self._batches += 1
         self._samples += samples
         self._correct += correct
@@ -52,7 +79,7 @@ class Speedometer:
         speed = self._samples / (self._clock() - self._started)
         accuracy = self._correct / max(1, self._samples)
         self._restart()
-        return f"Speed: {speed:.2f} samples/sec accuracy={accuracy:.4f}"
+        return Pace(speed=speed, accuracy=accuracy)
 
     def _restart(self) -> None:
         self._started = self._clock()

@@ -87,6 +87,8 @@ def _build_parser() -> _Parser:
         help=f"between checkpoints within an epoch, which ends with one too (default {default.checkpoint_seconds:g})",
     )
     add("--disp-batches", type=int, metavar="N", help=f"batches between two lines (default {default.disp_batches})")
+    add("--metrics", metavar="FILE", help="write figures as lines of JSON, on rank 0's machine")
+    add("--tensorboard", metavar="DIR", help="write figures for TensorBoard, on rank 0's machine")
     _add_data_options(parser)
     return parser
 

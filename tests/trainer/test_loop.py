@@ -9,6 +9,7 @@ from trainer.data.samples import DataSet, InMemory
 from trainer.engines import NOTHING, Asks, BatchResult, Engine, State, Weights
 from trainer.errors import StoppedError, TrainerError
 from trainer.loop import train
+from trainer.phases import Phases
 from trainer.progress import Progress
 from trainer.sampling import Shard
 
@@ -20,6 +21,7 @@ class RecordingEngine:
 
     def __init__(self, *, losses: Sequence[float]) -> None:
         self._losses = iter(losses)
+        self.phases = Phases()
         self.seen: list[list[float]] = []
         self.updates: list[int] = []
         self.rates: list[float] = []

@@ -8,9 +8,9 @@ def test_the_speedometer_speaks_every_so_many_batches_about_those_alone() -> Non
     times = iter([0.0, 2.0, 2.0, 3.0, 3.0])
     speedometer = Speedometer(every=2, clock=lambda: next(times))
     assert speedometer.add(samples=10, correct=5) is None
-    assert speedometer.add(samples=10, correct=10) == "Speed: 10.00 samples/sec accuracy=0.7500"
+    assert str(speedometer.add(samples=10, correct=10)) == "Speed: 10.00 samples/sec accuracy=0.7500"
     assert speedometer.add(samples=10, correct=0) is None
-    assert speedometer.add(samples=0, correct=0) == "Speed: 10.00 samples/sec accuracy=0.0000"
+    assert str(speedometer.add(samples=0, correct=0)) == "Speed: 10.00 samples/sec accuracy=0.0000"
 
 
 def test_speed_is_of_all_ranks() -> None:

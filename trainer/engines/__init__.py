@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data import Images, Labels
+from trainer.phases import Phases
 
 Weights = Mapping[str, NDArray[np.generic]]
 """The network's weights by name."""
@@ -55,6 +56,9 @@ class Engine(Protocol):
 
     Every rank must make the same calls in the same order, also with no samples of its own.
     """
+
+    phases: Phases
+    """Told when forward, backward and communication end; the loop tells it the rest."""
 
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
         """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""

@@ -26,6 +26,7 @@ from trainer.engines import NOTHING, Asks, BatchResult, State, Weights
 from trainer.engines.batch_norm import adapt, place_statistics
 from trainer.errors import TrainerError, UsageError
 from trainer.models import build
+from trainer.phases import COMMUNICATION, Phases
 from trainer.ranks import Ranks, describe_process
 from trainer.sampling import Shard
 
@@ -149,6 +150,7 @@ class TorchEngine:
         weight_decay: float,
         sync_bn: bool = False,
     ) -> None:
+        self.phases = Phases()
         self._model = model.to(device)
         self._device = device
         self._connected = shard.count > 1
@@ -184,9 +186,11 @@ class TorchEngine:
             targets = torch.from_numpy(labels).to(self._device)
             scores = self._model(torch.from_numpy(images).to(self._device))
             loss = cross_entropy(scores, targets, reduction="sum")
+            self.phases.end("forward")
             torch.autograd.backward(loss)
             self._loss.copy_(loss.detach())
             correct = int((scores.argmax(dim=1) == targets).sum())
+            self.phases.end("backward")
         if self._connected:
             # By samples, as the gradients: update() makes means of both.
             torch.mul(self._statistics, len(labels), out=self._statistics_sum)
@@ -194,6 +198,7 @@ class TorchEngine:
             self._asked.copy_(torch.tensor([asks.save, asks.stop]))
         self._all_reduce(self._sums)
         loss_sum, save, stop = self._sums[-3:].tolist()
+        self.phases.end(COMMUNICATION)
         self._expect_steps()
         return BatchResult(loss_sum=loss_sum, correct=correct, asks=Asks(save=save > 0, stop=stop > 0))
 
