@@ -6,7 +6,7 @@
 # make status     the instances of every local AWS that is up
 # make test       everything that must hold before a merge: lint, types, unit tests, end to end
 # make test-engines   MXNet, Horovod and Open MPI on real nodes: the articles' lines (the first time 10 minutes more)
-# make soak       long runs of faults drawn from SEED: on five nodes (FAULTS=65 of them), and under jobs (ROUNDS=50)
+# make soak       long runs: faults drawn from SEED on five nodes (FAULTS=65) and under jobs (ROUNDS=50), 10,000 settings
 # make lint       (unit, e2e) a part of it
 # make clean      remove everything that was set up; refused while a local AWS is up
 # make bench      the side-by-side benchmarks (B=name for one of them)
@@ -93,6 +93,7 @@ test-engines: root
 soak: root
 	@$(ENTER) python -m local run -- python -m local.faults.chaos --faults $(FAULTS) --seed $(SEED)
 	@$(ENTER) python -m local run -- python -m local.faults.job_chaos --rounds $(ROUNDS) --seed $(SEED)
+	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/test_contexts.py
 
 bench:
 	@$(ENTER) exec python -m benchmarks $(B)

@@ -1,6 +1,10 @@
-"""Whatever is given as settings: a cluster, or one line that says what is wrong."""
+"""Whatever is given as settings: a cluster, or one line that says what is wrong.
+
+``make soak`` throws 10,000 contexts at them, ``make test`` a fifth of that.
+"""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,8 +20,9 @@ from stacks.props import SETTINGS, ClusterProps, SettingsError
 from tests.stacks.contexts import Context, garbage, nearly_valid, run, valid
 from tests.stacks.test_validators import IGNORED
 
-SYNTHESIZED = 200
-LINTED = 40
+CONTEXTS = int(os.environ.get("CONTEXTS", "2000"))
+SYNTHESIZED = CONTEXTS // 50
+LINTED = CONTEXTS // 250
 STACKS_AN_APP = 50
 NOT_FOR_LINT = {"z9.huge", "z9.4xlarge"}
 """Types that do not exist; cfn-lint knows which do."""
@@ -49,7 +54,7 @@ def check_valid(context: Context) -> None:
 
 
 def test_every_valid_context_is_taken_as_it_was_given() -> None:
-    run(valid(), 2000, check_valid)
+    run(valid(), CONTEXTS // 5, check_valid)
 
 
 def test_a_nearly_valid_context_is_valid_or_one_line() -> None:
@@ -59,7 +64,7 @@ def test_a_nearly_valid_context_is_valid_or_one_line() -> None:
         check(context)
         messages.append(str(outcome(context)))
 
-    run(nearly_valid(), 5000, check_and_keep)
+    run(nearly_valid(), CONTEXTS // 2, check_and_keep)
     # Otherwise the contexts would be too good, or too bad, to try each check.
     assert [name for name in SETTINGS if not any(m.startswith(f"{name} must") for m in messages)] == []
     assert any(m.startswith("unknown setting") and "did you mean" in m for m in messages)
@@ -67,7 +72,7 @@ def test_a_nearly_valid_context_is_valid_or_one_line() -> None:
 
 
 def test_garbage_is_valid_or_one_line() -> None:
-    run(garbage(), 3000, check)
+    run(garbage(), CONTEXTS * 3 // 10, check)
 
 
 @pytest.fixture(scope="module")
