@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from launcher.channel import Channel
@@ -26,6 +27,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def main(arguments: Sequence[str]) -> int:
     """Run one job, or do what a verb asks; returns the exit code."""
     open_streams()
+    keep_to_ourselves()
     streams = {Kind.STDOUT: Channel(STDOUT_FD), Kind.STDERR: Channel(STDERR_FD)}
     try:
         if arguments and arguments[0] in VERBS:
@@ -92,6 +94,17 @@ def open_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+
+
+def keep_to_ourselves() -> None:
+    """Pass on none of the descriptors that the caller left open: what is kept for the next job outlives this one.
+
+    A lock of flock(1) would be held by it, and the reader of a pipe would wait for it.
+    """
+    for entry in Path("/proc/self/fd").iterdir():
+        fd = int(entry.name)
+        with suppress(OSError):  # the directory itself was one of them
+            os.set_inheritable(fd, fd <= STDERR_FD)
 
 
 def working_directory() -> str:

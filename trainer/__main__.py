@@ -10,6 +10,10 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 if __name__ == "__main__":
+    from trainer.signals import hold
+
+    # Numpy starts threads when it is loaded; the kernel gives a signal to whichever does not block it.
+    hold()
     for needed in ("numpy", "torch"):
         if importlib.util.find_spec(needed) is None:
             sys.exit(f"trainer: this Python ({sys.executable}) has no {needed}, the image's is /opt/pytorch/bin/python")

@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -51,9 +51,11 @@ class Records:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with ExitStack() as stack:
-            for sink in self._sinks:
-                stack.callback(sink.close)
+        for sink in self._sinks:
+            try:
+                sink.close()
+            except OSError as error_at_end:
+                log.warning("not all figures are in %s: %s", sink, error_at_end.strerror)
 
 
 def open_records(*, metrics: str | None, tensorboard: str | None) -> Records:

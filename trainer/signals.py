@@ -15,6 +15,11 @@ LAST_STEP_S: Final = 60.0
 """How long the step under way and the checkpoint may take. Who sent the signal mostly waits less."""
 
 
+def hold() -> None:
+    """Have them wait for Signals: in this thread, and in all that it starts from now on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+
+
 class Signals:
     """Waits for the signals in a thread of its own.
 
@@ -27,7 +32,7 @@ class Signals:
         """The one that the training has to stop for."""
         self._deferred = False
         self._lock = threading.Lock()
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        hold()
         threading.Thread(target=self._wait, daemon=True, name="signals").start()
 
     @contextmanager

@@ -63,6 +63,21 @@ def test_goes_on_with_the_next_step_after_sigterm(directory: Path, undisturbed: 
     assert not list(directory.glob("net-resume-*"))
 
 
+def test_no_thread_of_a_library_takes_the_signal(tmp_path: Path) -> None:
+    with running(*OPTIONS, directory=tmp_path, variables={"OMP_NUM_THREADS": "2"}) as [rank]:
+        rank.wait_for_log("Epoch[0] Batch [2]")
+        ending = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1
+        masks = [
+            int(line.split()[1], 16)
+            for status in Path(f"/proc/{rank.process.pid}/task").glob("*/status")
+            for line in status.read_text().splitlines()
+            if line.startswith("SigBlk:")
+        ]
+        assert len(masks) > 2
+        # The one that waits for them: while it does, they are not blocked there (sigwait(3)).
+        assert sum(mask & ending != ending for mask in masks) == 1
+
+
 def test_a_rank_that_has_lost_its_disk_takes_what_another_kept(
     directory: Path, tmp_path: Path, undisturbed: str
 ) -> None:

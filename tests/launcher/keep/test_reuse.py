@@ -203,3 +203,11 @@ def ssh_to(cluster: Cluster, host: str) -> int:
         if host.encode() in words and words[0].endswith(b"ssh") and f"HOME={cluster.directory}".encode() in environment:
             return int(entry.name)
     raise AssertionError(f"no ssh to {host}")
+
+
+def test_what_is_kept_holds_nothing_of_the_callers(keeping: Cluster, tmp_path: Path) -> None:
+    flock = ["flock", "--nonblock", str(tmp_path / "lock")]
+    launch = ["python", str(keeping.launcher), "-H", str(keeping.hosts_file(ADDRESSES)), "true"]
+    subprocess.run([*flock, *launch], env=keeping.environment, timeout=60, check=True)
+    assert keepers(keeping)
+    subprocess.run([*flock, "true"], timeout=60, check=True)
