@@ -12,7 +12,7 @@ def start() -> int:
     """Import the launcher, sparing what takes a quarter of that time and serves nothing, and run it."""
     gc.disable()
     # asyncio goes without, and is not asked for TLS here. None is how Python marks what cannot be imported.
-    sys.modules["ssl"] = None  # type: ignore[assignment]
+    sys.modules["ssl"] = None  # type: ignore[assignment]  # no stub knows of it
     import asyncio  # noqa: F401  (so that all later imports find it)
 
     del sys.modules["ssl"]

@@ -1,5 +1,6 @@
 """The defaults learn the digits, however the program is started."""
 
+import json
 import re
 from pathlib import Path
 
@@ -17,13 +18,23 @@ def test_recognises_97_percent_of_the_held_out_digits(tmp_path: Path, count: int
     # As the article's command is on a machine without GPUs, and as the cluster starts it: a linked directory.
     link = tmp_path / "trainer"
     link.symlink_to(REPOSITORY / "trainer")
-    options = ("--gpus", "--network", "lenet", "--kv-store", "dist_sync")
+    options = ("--gpus", "--network", "lenet", "--kv-store", "dist_sync", "--metrics", "metrics.jsonl")
     ranks = run(*options, directory=tmp_path, count=count, program=(str(link),))
 
     result = ACCURACY.fullmatch(ranks[0].out.read_text())
     assert result is not None
     assert float(result[1]) >= 0.97
     assert float(result[2]) > 0
+    # Rank 0 alone writes them: an epoch once.
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    epochs = [line for line in lines if "validation/accuracy" in line]
+    assert [(line["epoch"], line["samples"]) for line in epochs] == [(n, (n + 1) * 1437) for n in range(12)]
+    assert epochs[-1]["validation/accuracy"] == pytest.approx(float(result[1]), abs=1e-6)
+    phases = [epochs[-1][f"seconds/{phase}"] for phase in ("data", "forward", "backward", "optimizer")]
+    assert all(seconds > 0 for seconds in phases)
+    assert ranks[0].log.read_text().count("where its time went: data=") == 12
+    best = max(line["validation/accuracy"] for line in epochs)
+    assert load(tmp_path / "checkpoints/lenet-best.npz").description.validation_accuracy == pytest.approx(best)
     found = load(tmp_path / result[3])
     assert found.description.settings["network"] == "lenet"
     assert found.description.validation_accuracy == pytest.approx(float(result[1]), abs=1e-6)

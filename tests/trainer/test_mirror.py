@@ -99,6 +99,9 @@ def test_an_older_copy_is_not_fetched(tmp_path: Path) -> None:
     found = second.newest()
     assert found is not None
     assert found.description.progress.epoch == 2
+    assert [path.name for path in (tmp_path / "second").iterdir()] == [
+        "net-resume-0000000005.500000-0002-000000000.npz"
+    ]
 
 
 def test_fails_when_s3_cannot_say_what_there_is(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import errno
 import json
 import logging
 from pathlib import Path
@@ -8,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 
 from trainer.errors import TrainerError
-from trainer.records import open_records
+from trainer.records import Figures, Records, open_records
 
 
 def test_lines_of_json_follow_those_of_the_attempt_before(tmp_path: Path) -> None:
@@ -42,3 +43,21 @@ def test_a_full_disk_costs_the_figures_and_not_the_training(caplog: pytest.LogCa
         records.write({"train/loss": 0.5}, epoch=0, samples=64)
         records.write({"train/loss": 0.5}, epoch=0, samples=128)
     assert [record.message for record in caplog.records] == ["no more figures in /dev/full: No space left on device"]
+
+
+def test_figures_that_cannot_be_finished_cost_no_training(caplog: pytest.LogCaptureFixture) -> None:
+    class Full:
+        """A disk that is full when the last figures are written."""
+
+        def write(self, figures: Figures, *, epoch: int, samples: int) -> None:
+            pass
+
+        def close(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def __str__(self) -> str:
+            return "events"
+
+    with caplog.at_level(logging.WARNING), Records([Full()]):
+        pass
+    assert caplog.messages == ["not all figures are in events: No space left on device"]
