@@ -15,6 +15,7 @@ from pathlib import Path
 from local.cache import cache_dir
 from local.runs import runs_dir
 from local.sandbox import cgroup_root
+from tests.launcher.sshd import make_privilege_separation_directory
 
 REPOSITORY = Path(__file__).parents[1]
 SETTLE_S = 30.0
@@ -89,8 +90,9 @@ def _checkout() -> frozenset[str]:
 
 
 def prepare() -> None:
-    """Make what any use of the cache makes, which is nobody's to clean up."""
+    """Make what any use of the cache and of sshd makes, which is nobody's to clean up."""
     cache_dir().mkdir(parents=True, exist_ok=True)
+    make_privilege_separation_directory()
     runs_dir().mkdir(exist_ok=True)
 
 

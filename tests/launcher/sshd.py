@@ -1,7 +1,5 @@
 """Real sshd processes on loopback addresses, run as the test's own user."""
 
-import contextlib
-import fcntl
 import getpass
 import os
 import socket
@@ -11,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from local.cache import cache_dir
 
 SSHD = "/usr/sbin/sshd"
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -48,27 +44,13 @@ def sshd_nodes(
     (directory / "authorized_keys").write_text(f"{authorized}\n")
     with ExitStack() as stack:
         if os.getuid() == 0:
-            stack.enter_context(_privilege_separation_directory())
+            make_privilege_separation_directory()
         yield [stack.enter_context(_sshd(directory, address, port, homes[address])) for address in addresses]
 
 
-@contextmanager
-def _privilege_separation_directory() -> Iterator[None]:
-    """A directory that sshd must find; the last of us to need it takes it away, unless it was there before."""
-    lock = cache_dir() / "sshd.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    made = lock.with_name("sshd.made")
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        with contextlib.suppress(FileExistsError):
-            PRIVILEGE_SEPARATION.mkdir(mode=0o755)
-            made.touch()
-        yield
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if made.exists():
-                made.unlink()
-                PRIVILEGE_SEPARATION.rmdir()
+def make_privilege_separation_directory() -> None:
+    """A directory that sshd must find, as Debian's package leaves it; nobody takes it away again."""
+    PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
 
 
 @contextmanager
