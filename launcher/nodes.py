@@ -69,9 +69,8 @@ async def reach(
         command = runner_command() if host is here else ssh_command(host)
         environment = session_environment(os.environ) if host is here and not local else None
         async with at_once:
-            connection = await _resume(host, command, reserve) or await Connection.open(
-                host, command, deadline_s=deadline_s, environment=environment
-            )
+            resumed = None if host is here else await _resume(host, command, reserve)
+            connection = resumed or await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
         if host is here:
             connection.is_here = True
             # Here sshd took another connection: the user's, if any.
@@ -95,7 +94,7 @@ async def _resume(host: Host, command: Sequence[str], reserve: Reserve | None) -
         return None
     try:
         return await Connection.resume(host, process, deadline_s=READY_DEADLINE_S)
-    except LaunchError:
+    except (LaunchError, ValueError, KeyError):
         return None
 
 

@@ -42,7 +42,7 @@ def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[Kept]:
         return []
     taken: list[Kept] = []
     for place in sorted(directory.glob("*.sock")):
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
             taken += _ask(place, hosts)
     return taken
 
@@ -136,5 +136,10 @@ def _receive(channel: socket.socket) -> Kept | None:
         for fd in fds:
             os.close(fd)
         raise OSError("more descriptors than this process may have")
-    host, situation = said.decode(errors="surrogateescape").split()
-    return Kept(host=host, situation=situation, process=Process(fds))
+    process = Process(fds)
+    try:
+        host, situation = said.decode(errors="surrogateescape").split()
+    except ValueError:
+        process.discard()
+        raise
+    return Kept(host=host, situation=situation, process=process)

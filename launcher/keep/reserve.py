@@ -35,13 +35,15 @@ class Reserve:
 
     def leave(self, connections: Sequence[Connection]) -> None:
         """Keep those whose runners are idle open, and let go of them."""
-        idle = [(one, process) for one in connections if (process := one.kept()) is not None]
+        # The runner on this machine has the launching shell's limits and all else that no list names.
+        away = (one for one in connections if not one.is_here)
+        idle = [(one, process) for one in away if (process := one.kept()) is not None]
         kept = [
             Kept(host=str(one.host), situation=known, process=process)
             for one, process in idle
             if (known := self._situations.get(str(one.host))) is not None
         ]
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
             # Of two launches at once both have some to leave; one connection a node is enough.
             for other in take(os.environ, self._names):
                 other.process.discard()

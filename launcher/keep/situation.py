@@ -1,11 +1,13 @@
 """What a connection depends on at this end of it: only where nothing of it has changed may it be used again.
 
-Ssh's files: see FILES in ssh(1). The whole environment counts, as ssh's configuration may name any variable of it,
-but for what shells change by themselves.
+Ssh's files and variables: see FILES and ENVIRONMENT in ssh(1). The whole environment counts where ssh's configuration
+may name any variable of it, but for what shells change by themselves.
 """
 
 import json
 import os
+import pwd
+import re
 import socket
 from _blake2 import blake2b  # hashlib itself takes long to import
 from collections.abc import Mapping, Sequence
@@ -14,6 +16,11 @@ from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, HOSTS_FILE
 from launcher.hosts import Host
 
 NOT_COUNTED = {"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"}
+COUNTED = {"HOME", "USER", "LOGNAME", "PATH", "SSH_AUTH_SOCK", "KRB5CCNAME", "LANG", "TZ"}
+NAMES_VARIABLES = re.compile(
+    r"\$|^\s*(SendEnv(?!\s+LANG LC_\*\s*$)|Match\s.*exec|ProxyCommand|LocalCommand)", re.I | re.M
+)
+"""In ssh's configuration. The exception is in the one that Debian and Ubuntu install."""
 FILES = (
     CLUSTER_KEY_FILE,
     HOSTS_FILE,
@@ -24,23 +31,18 @@ FILES = (
     "/etc/passwd",
     "/etc/group",
 )
-DIRECTORIES = ("/etc/ssh", "/etc/ssh/ssh_config.d", "~/.ssh")
-"""All that is in them counts."""
-LIMITS = ("/proc/self/limits", "/proc/self/cgroup")
-"""The first node's processes have those of the shell that starts them."""
 
 
-def situation(environ: Mapping[str, str]) -> str:
-    """Name the state of everything that all connections depend on."""
-    umask = os.umask(0o077)
-    os.umask(umask)
+def situation(environ: Mapping[str, str], *, home: str | None = None) -> str:
+    """Name the state of everything that all connections depend on; `home` is the account's unless it is given."""
+    # Ssh takes the account's too, whatever HOME says.
+    files = _files(home or pwd.getpwuid(os.getuid()).pw_dir)
+    all_count = _names_variables(files)
     state = [
         os.path.realpath(__file__),
         os.path.realpath(CURRENT_RELEASE),
-        sorted((name, value) for name, value in environ.items() if name not in NOT_COUNTED),
-        [_state(path) for path in (*_files(), *(f"{place}/ssh" for place in os.get_exec_path(environ)))],
-        [_text(path) for path in LIMITS],
-        [umask, os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0))],
+        sorted((name, value) for name, value in environ.items() if _counts(name, all_do=all_count)),
+        [_state(path) for path in (*files, *(f"{place}/ssh" for place in os.get_exec_path(environ)))],
         [os.getuid(), os.getgid(), sorted(os.getgroups())],
     ]
     return _name(state)
@@ -64,6 +66,15 @@ def fixed_names(path: str = HOSTS_FILE) -> set[str]:
         return set()
 
 
+def _counts(name: str, *, all_do: bool) -> bool:
+    return name not in NOT_COUNTED if all_do else name in COUNTED or name.startswith("LC_")
+
+
+def _names_variables(files: Sequence[str]) -> bool:
+    """Whether ssh's configuration may look at any variable, or run what does."""
+    return any("ssh" in path and "config" in path and NAMES_VARIABLES.search(_text(path)) for path in files)
+
+
 def _is_address(name: str) -> bool:
     try:
         socket.inet_pton(socket.AF_INET, name)
@@ -76,16 +87,13 @@ def _name(state: object) -> str:
     return blake2b(json.dumps(state).encode("ascii"), digest_size=32).hexdigest()
 
 
-def _files() -> list[str]:
-    directories = [os.path.expanduser(place) for place in DIRECTORIES]
-    return [*FILES, *directories, *(f"{place}/{name}" for place in directories for name in _names(place))]
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
+def _files(home: str) -> list[str]:
+    found = list(FILES)
+    for directory in ("/etc/ssh", f"{home}/.ssh"):
+        for place, below, names in os.walk(directory):
+            below.sort()
+            found += [place, *(f"{place}/{name}" for name in sorted(names))]
+    return found
 
 
 def _state(path: str) -> object:
@@ -93,12 +101,12 @@ def _state(path: str) -> object:
         found = os.stat(path)
     except OSError as error:
         return error.errno
-    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid]
+    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid]
 
 
-def _text(path: str) -> object:
+def _text(path: str) -> str:
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
-    except OSError as error:
-        return error.errno
+    except OSError:
+        return ""

@@ -6,14 +6,17 @@ stops its processes when the guard is gone. For each further job the guard start
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
 from launcher.runner.processes import adopt_orphans, die_with_parent, end_orphans, exit_code, rename
 
 ORPHANS_DEADLINE_S = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-IDLE_NAME = "launch-idle"
-"""By which lists of processes tell what waits for a job from the part of one."""
+IDLE_NAME, GUARD_NAME = "launch-idle", "launch-guard"
+"""By which lists of processes tell what waits for a job, and the guard of such a one, from the part of a job."""
+LONGEST_S = 3600.0
+"""So old a session gets no further job: what allowed the login, a certificate say, may have ended since."""
 AGAIN = 75
 """Exit code of a child whose job has ended in order, and who wants a next one (EX_TEMPFAIL of sysexits(3))."""
 
@@ -24,13 +27,15 @@ def guarded(work: Callable[[bool], int]) -> int:
     Returns the last one's result when nothing of it is left.
     """
     adopt_orphans()
-    guard, is_further = os.getpid(), False
+    guard, is_further, since = os.getpid(), False, time.monotonic()
     while True:
         child = os.fork()
         if child == 0:
             for number in STOP_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             die_with_parent(signal.SIGTERM)
+            if is_further:
+                rename(IDLE_NAME)
             # It may have died before this process asked to be told.
             result = work(is_further) if os.getppid() == guard else 0
             end_orphans(deadline_s=ORPHANS_DEADLINE_S)
@@ -41,7 +46,7 @@ def guarded(work: Callable[[bool], int]) -> int:
         _, status = os.waitpid(child, 0)
         is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
-        if code != AGAIN or not is_clean:
+        if code != AGAIN or not is_clean or time.monotonic() - since > LONGEST_S:
             return code
         is_further = True
-        rename(IDLE_NAME)
+        rename(GUARD_NAME)

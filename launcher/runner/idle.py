@@ -20,36 +20,31 @@ FILES = (
     "/etc/group",
     "/etc/environment",
     "/etc/profile",
-    "/etc/profile.d",
-    "/etc/profile.d/deeplearning.sh",
     "/etc/bash.bashrc",
-    "/etc/bashrc",
+    "/etc/zsh/zshenv",
     "/etc/default/locale",
     "/etc/locale.conf",
     "/etc/localtime",
     "/etc/login.defs",
-    "/etc/pam.d",
-    "/etc/pam.d/sshd",
-    "/etc/security",
-    "/etc/security/limits.conf",
-    "/etc/security/limits.d",
-    "/etc/security/pam_env.conf",
-    "/etc/ssh",
-    "/etc/ssh/sshd_config",
-    "/etc/ssh/sshd_config.d",
     "/etc/deeplearning/authorized_keys",
+    "/etc/nologin",
     "/run/nologin",
     "~/.bashrc",
     "~/.bash_profile",
     "~/.profile",
     "~/.zshenv",
     "~/.pam_environment",
-    "~/.ssh",
-    "~/.ssh/authorized_keys",
-    "~/.ssh/environment",
-    "~/.ssh/rc",
 )
-"""Of a directory, which files are in it counts."""
+DIRECTORIES = (
+    "/etc/profile.d",
+    "/etc/pam.d",
+    "/etc/security",
+    "/etc/security/limits.d",
+    "/etc/ssh",
+    "/etc/ssh/sshd_config.d",
+    "~/.ssh",
+)
+"""All that is in them counts."""
 
 Situation = list[object]
 
@@ -57,8 +52,9 @@ Situation = list[object]
 def situation() -> Situation:
     """What this session was made from, as it is now: the release, the home directory, and the state of the files."""
     home = os.path.expanduser("~")
-    places = (home + name[1:] if name[0] == "~" else name for name in FILES)
-    return [os.path.realpath(__file__), _inode(home), *map(_state, places)]
+    files, directories = ([home + name[1:] if name[0] == "~" else name for name in one] for one in (FILES, DIRECTORIES))
+    inside = [f"{directory}/{name}" for directory in directories for name in _names(directory)]
+    return [os.path.realpath(__file__), _inode(home), inside, *map(_state, (*files, *directories, *inside))]
 
 
 def await_call(link: Link, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
@@ -83,9 +79,17 @@ def _state(place: str) -> object:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid, found.st_gid
 
 
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
 def _inode(place: str) -> object:
     """Of a home directory, in which files come and go."""
     try:
-        return os.stat(place).st_ino
+        found = os.stat(place)
+        return found.st_dev, found.st_ino
     except OSError as error:
         return error.errno

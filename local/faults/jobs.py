@@ -20,6 +20,7 @@ PROGRAM = b"deeplearning/current/launcher"
 """In the command line of the launcher's own processes on a node."""
 KEEPER = PROGRAM + b"/keep/keeper.py"
 """In that of one that keeps connections for the next launch (docs/decisions/018)."""
+IDLE = b"launch-idle"
 READ_S = 10.0
 SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0")
 
@@ -100,13 +101,17 @@ def left_behind(token: str) -> list[str]:
 
 
 def _waits(process: Path, command: bytes, *, kept: set[str]) -> bool:
-    """Whether it belongs to no job: a runner between two, a keeper, or a connection that one holds for the next launch.
-
-    A guard is called as a runner between two jobs is, while its child, the runner, may have a job: that one is found.
-    """
-    if KEEPER in command or _read(process / "comm").strip() == b"launch-idle":
+    """Whether it belongs to no job: a runner between two and its guard, a keeper, or a connection that one holds."""
+    name = _read(process / "comm").strip()
+    if KEEPER in command or name == IDLE:
         return True
+    if name == b"launch-guard":
+        return [_read(child / "comm").strip() for child in _children(process)] == [IDLE]
     return command.startswith(b"ssh\0") and bool(_pipes(process) & kept)
+
+
+def _children(process: Path) -> list[Path]:
+    return [Path("/proc", pid.decode()) for pid in _read(process / "task" / process.name / "children").split()]
 
 
 def _processes() -> list[Path]:

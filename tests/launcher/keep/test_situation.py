@@ -15,21 +15,39 @@ def test_it_is_the_same_as_long_as_nothing_changes(tmp_path: Path) -> None:
     assert situation(before) == situation({**before, "PWD": "/b", "SHLVL": "2", "OLDPWD": "/a", "_": "/x"})
 
 
-@pytest.mark.parametrize("change", [{"SSH_AUTH_SOCK": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}, {"MINE": "1"}])
+@pytest.mark.parametrize("change", [{"SSH_AUTH_SOCK": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}])
 def test_another_environment_is_another_situation(change: dict[str, str]) -> None:
     before = {"PATH": "/usr/bin", "LANG": "de_DE"}
     assert situation(before) != situation({**before, **change})
 
 
-def test_a_changed_file_of_sshs_is_another_situation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".ssh").mkdir()
-    known = tmp_path / ".ssh/known_hosts"
-    known.write_text("one")
-    before = situation({})
-    assert situation({}) == before
-    known.write_text("another")
-    assert situation({}) != before
+@pytest.mark.parametrize(
+    ("configuration", "matters"),
+    [
+        ("Host *\n    SendEnv LANG LC_*\n", False),
+        ("HostName ${TARGET}\n", True),
+        ("SendEnv MINE\n", True),
+        ("ProxyCommand mine %h\n", True),
+        ("Match host a exec mine\n", True),
+    ],
+)
+def test_other_variables_matter_where_ssh_may_look_at_them(tmp_path: Path, configuration: str, matters: bool) -> None:
+    place = tmp_path / ".ssh/config.d/cluster"
+    place.parent.mkdir(parents=True)
+    place.write_text(configuration)
+    one, other = (situation({"SSH_CONNECTION": port}, home=str(tmp_path)) for port in ("1", "2"))
+    assert (one != other) is matters
+
+
+@pytest.mark.parametrize("name", ["known_hosts", "config.d/cluster"])
+def test_a_changed_file_of_sshs_is_another_situation(tmp_path: Path, name: str) -> None:
+    place = tmp_path / ".ssh" / name
+    place.parent.mkdir(parents=True)
+    place.write_text("one")
+    before = situation({}, home=str(tmp_path))
+    assert situation({}, home=str(tmp_path)) == before
+    place.write_text("another")
+    assert situation({}, home=str(tmp_path)) != before
 
 
 def test_another_way_to_a_host_is_another_situation() -> None:
