@@ -6,6 +6,9 @@ from typing import TypeAlias
 
 from launcher.spec import Job, ProcessSpec
 
+RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
+"""How often a job was started again: torchrun's name, with every engine whose ranks the launcher starts."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Site:

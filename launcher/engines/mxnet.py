@@ -3,12 +3,13 @@
 One scheduler, on the first node, servers spread over all nodes, and one worker a machine, which drives
 all of its GPUs. All of them run the same command: in a scheduler and in a server ``import mxnet``
 serves and ends the process when the workers are done. Nobody may be given a host name: ps-lite binds to
-what it is given. See https://ps-lite.readthedocs.io/en/latest/ (Environment Variables).
+what it is given. See https://ps-lite.readthedocs.io/en/latest/ (Environment Variables). ps-lite numbers the
+workers as they come; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker's place in the hosts file.
 """
 
 from collections.abc import Sequence
 
-from launcher.engines.engine import Engine, Site
+from launcher.engines.engine import RESTART_COUNT, Engine, Site
 from launcher.errors import UsageError
 from launcher.spec import Job, ProcessSpec
 
@@ -28,16 +29,17 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
         "DMLC_NUM_SERVER": str(job.servers),
         "DMLC_PS_ROOT_URI": site.addresses[0],
         "DMLC_PS_ROOT_PORT": str(site.port),
+        RESTART_COUNT: str(site.restart),
     }
 
-    def process(role: str, name: str, node: int) -> ProcessSpec:
+    def process(role: str, name: str, node: int, **more: str) -> ProcessSpec:
         # Where both are set, ps-lite takes the address and not the interface that the user chose.
         place = {} if own_interface else {ADDRESS: site.addresses[node]}
         return ProcessSpec(
             name=name,
             label=name,
             command=job.command,
-            environment={**everybody, **place, "DMLC_ROLE": role},
+            environment={**everybody, **place, "DMLC_ROLE": role, **more},
             decisive=role == "worker",
         )
 
@@ -48,13 +50,16 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
         nodes[node].append(process("server", f"server {server}", node))
     workers = [node for node, host in enumerate(job.hosts) for _ in range(host.slots)]
     for worker, node in enumerate(workers):
-        nodes[node].append(process("worker", f"worker {worker}", node))
+        nodes[node].append(process("worker", f"worker {worker}", node, DMLC_TASK_ID=str(worker)))
     return [tuple(processes) for processes in nodes]
 
 
 ENGINE = Engine(
     plan=plan,
-    own_variables=("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_ROLE", ADDRESS),
+    own_variables=(
+        *("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_ROLE", "DMLC_TASK_ID"),
+        *(ADDRESS, RESTART_COUNT),
+    ),
     passed_on=("OMP_NUM_THREADS", INTERFACE, "PS_VERBOSE"),
     interface_variables=(INTERFACE,),
     has_servers=True,

@@ -88,6 +88,21 @@ def test_mxnet_is_given_addresses_and_never_names() -> None:
     assert {(one["DMLC_NUM_WORKER"], one["DMLC_NUM_SERVER"]) for one in everybody} == {("3", "3")}
 
 
+def test_mxnets_workers_know_their_place_in_the_hosts_file() -> None:
+    nodes = plan(job("mxnet", [1, 1, 1], servers=3))
+    tasks = [process.environment.get("DMLC_TASK_ID") for node in nodes for process in node if process.decisive]
+    assert tasks == ["0", "1", "2"]
+    assert "DMLC_TASK_ID" in mxnet.ENGINE.own_variables
+
+
+@pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])
+def test_every_engines_processes_know_how_often_the_job_was_started_again(engine: str) -> None:
+    third = Site(job_id="j", addresses=ADDRESSES[:2], port=1, rendezvous=("10.0.0.9", 1), restart=2)
+    nodes = ENGINES[engine].plan(job(engine, [1, 1], servers=2), third)
+    assert {one.environment["TORCHELASTIC_RESTART_COUNT"] for node in nodes for one in node} == {"2"}
+    assert "TORCHELASTIC_RESTART_COUNT" in ENGINES[engine].own_variables
+
+
 def test_an_interface_that_the_user_chose_is_not_overruled_by_an_address() -> None:
     nodes = plan(job("mxnet", [1, 1], servers=1, DMLC_INTERFACE="eth1"))
     assert not any("DMLC_NODE_HOST" in process.environment for node in nodes for process in node)
