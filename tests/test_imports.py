@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "trainer": set(),
 }
 """Modules of other rooms that a room may import; local and benchmarks stand outside the product."""
-ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "numpy"}}
+ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "mxnet", "horovod", "numpy"}}
 """What code that runs on nodes may import besides the standard library."""
 
 

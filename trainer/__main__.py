@@ -14,9 +14,8 @@ if __name__ == "__main__":
 
     # Numpy starts threads when it is loaded; the kernel gives a signal to whichever does not block it.
     hold()
-    for needed in ("numpy", "torch"):
-        if importlib.util.find_spec(needed) is None:
-            sys.exit(f"trainer: this Python ({sys.executable}) has no {needed}, the image's is /opt/pytorch/bin/python")
+    if importlib.util.find_spec("numpy") is None:
+        sys.exit(f"trainer: this Python ({sys.executable}) has no numpy, the image's is /opt/pytorch/bin/python")
 
     from trainer.main import main_and_leave
 

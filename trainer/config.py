@@ -11,8 +11,15 @@ from trainer.models import NETWORKS, ImageShape, check_network
 from trainer.s3 import SCHEME
 from trainer.schedule import Schedule
 
-DISTRIBUTED_KV_STORES: Final = ("dist_sync", "dist_device_sync")
-KV_STORES: Final = ("local", "device", *DISTRIBUTED_KV_STORES)
+KV_STORES_OF: Final = {
+    "torch": ("device", "local", "dist_sync", "dist_device_sync"),
+    "mxnet": ("device", "local", "dist_sync", "dist_device_sync", "dist_async"),
+    "horovod": ("horovod",),
+}
+"""Each engine's kv-stores by MXNet's names, its default first."""
+ENGINES: Final = tuple(KV_STORES_OF)
+KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_async", "horovod")
+NOT_DISTRIBUTED: Final = ("local", "device")
 DEFAULT_RATE: Final = (0.05, 64)
 """Learning rate, and the global batch that it is for."""
 HIGHEST_DEFAULT: Final = 0.1
@@ -20,12 +27,10 @@ HIGHEST_DEFAULT: Final = 0.1
 RESUME: Final = ("auto", "never")
 S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 IDENTITY: Final = (
-    *("network", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
+    *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_examples", "random_crop", "random_mirror"),
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs"),
 )
-MXNET_ONLY_KV_STORES: Final = ("dist_async", "nccl", "horovod", "byteps")
-"""The other names that MXNet's ``kvstore.create`` documents."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +39,8 @@ class TrainConfig:
 
     network: str = "lenet"
     """One of NETWORKS, or module:function. Left out: LeNet."""
+    engine: str = "torch"
+    """What computes and communicates. Left out: PyTorch."""
     gpus: tuple[int, ...] = ()
     """GPUs of each machine, one process a GPU. Left out: a GPU for each process, or else the CPU."""
     batch_size_per_machine: int = 64
@@ -54,8 +61,8 @@ class TrainConfig:
     """Momentum. Left out: 0.9."""
     wd: float = 0.0001
     """Weight decay. Left out: 0.0001."""
-    kv_store: str = "device"
-    """Left out: device, as in MXNet, so that processes train apart from each other."""
+    kv_store: str | None = None
+    """Left out: device, as in MXNet, so that processes train apart from each other; of Horovod its own."""
     sync_bn: bool = False
     """Whether BatchNorm normalises by the samples of all ranks. Left out: each rank by its own."""
     seed: int = 0
@@ -92,7 +99,10 @@ class TrainConfig:
         check_network(self.network)
         _check_choice("dataset", self.dataset, tuple(DATA_SETS))
         self._check_images()
-        _check_kv_store(self.kv_store)
+        _check_choice("engine", self.engine, ENGINES)
+        _check_kv_store(self.store, engine=self.engine)
+        if self.sync_bn and self.engine != "torch":
+            raise UsageError(f"sync_bn is for the engine torch, got engine {self.engine}")
         _check_choice("resume", self.resume, RESUME)
         for name in ("batch_size_per_machine", "num_epochs", "disp_batches"):
             if getattr(self, name) < 1:
@@ -108,13 +118,22 @@ class TrainConfig:
             raise UsageError(f"mom must be at least 0 and below 1, got {self.mom}")
         if not (math.isfinite(self.wd) and self.wd >= 0):
             raise UsageError(f"wd must be a number of at least 0, got {self.wd}")
+        if self.gpus and self.engine != "torch":
+            raise UsageError(
+                f"gpus are for the engine torch, {self.engine} is MXNet's build for CPUs, got {_join(self.gpus)}"
+            )
         if len(set(self.gpus)) < len(self.gpus):
-            raise UsageError(f"gpus must differ from each other, got {','.join(map(str, self.gpus))}")
+            raise UsageError(f"gpus must differ from each other, got {_join(self.gpus)}")
+
+    @property
+    def store(self) -> str:
+        """The kv-store that was given, or the engine's default."""
+        return self.kv_store or KV_STORES_OF[self.engine][0]
 
     @property
     def distributed(self) -> bool:
         """Whether all processes train one model together."""
-        return self.kv_store in DISTRIBUTED_KV_STORES
+        return self.store not in NOT_DISTRIBUTED
 
     @property
     def identity(self) -> dict[str, object]:
@@ -193,7 +212,11 @@ class TrainConfig:
         """Return the learning rate over the training."""
         lr, batch = (self.lr, self.lr_batch_size) if self.lr is not None else DEFAULT_RATE
         peak = lr * global_batch_size / batch if batch else lr
-        if self.lr is None and not self.warmup_epochs:
+        if self.lr is None and self.store == "dist_async":
+            # That of one machine over their number: each update is late by as many others.
+            machine = self.batch_size_per_machine
+            peak = min(lr * machine / DEFAULT_RATE[1], HIGHEST_DEFAULT) * machine / global_batch_size
+        elif self.lr is None and not self.warmup_epochs:
             peak = min(peak, HIGHEST_DEFAULT)
         return Schedule(
             start=min(lr, peak) if batch else 0.0,
@@ -213,7 +236,11 @@ def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise UsageError(f"unknown {name} {value!r}, must be one of: {', '.join(allowed)}")
 
 
-def _check_kv_store(name: str) -> None:
-    if name in MXNET_ONLY_KV_STORES:
-        raise UsageError(f"kv_store {name} is not available with PyTorch, which has: {', '.join(KV_STORES)}")
+def _check_kv_store(name: str, *, engine: str) -> None:
+    """MXNet itself takes an unknown name for a local store."""
     _check_choice("kv_store", name, KV_STORES)
+    if name not in KV_STORES_OF[engine]:
+        others = " or ".join(f"--engine {other}" for other in ENGINES if name in KV_STORES_OF[other])
+        raise UsageError(
+            f"kv_store {name} is not of engine {engine}, which has {', '.join(KV_STORES_OF[engine])}; it takes {others}"
+        )

@@ -10,4 +10,4 @@ class UsageError(TrainerError):
 
 
 class StoppedError(TrainerError):
-    """A rank was told to stop, and all have: between two steps, with a checkpoint."""
+    """A rank was told to stop, and all have, between two steps; the message says what is kept."""

@@ -123,7 +123,7 @@ class _Epoch:
                     [correct] = engine.sum_over_ranks([own_correct])
                     keeping.keep(engine, replace(progress, correct=int(correct)))
                 if result.asks.stop:
-                    raise StoppedError
+                    raise StoppedError("with a checkpoint")
                 phases.start()
         seconds = self.clock() - started
         own_valid = self._count_correct(engine)

@@ -1,11 +1,12 @@
 """One training run from the command line to the checkpoint."""
 
+import importlib
 import logging
 import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -15,8 +16,11 @@ from trainer.checkpoint import prepare
 from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
 from trainer.data.opening import open_data
+from trainer.data.samples import DataSet
+from trainer.engines import Connection, load
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.keeper import Keeper
+from trainer.launched import check_engine, serves
 from trainer.loop import train
 from trainer.metrics import EpochResult
 from trainer.mirror import Mirror
@@ -33,17 +37,26 @@ log = logging.getLogger(__name__)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 when the training failed, 2 when it was called wrongly, 143 after SIGTERM."""
     try:
+        prepare_engines()
+        if serves(os.environ):
+            # Before anything can be found wrong, which the workers say. In these roles it serves, and ends the process.
+            importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
-        ranks = Ranks.from_environment(os.environ)
-        logging.basicConfig(level=logging.INFO, format=f"rank {ranks} %(message)s")
+        check_engine(config.engine, os.environ)
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
         signals = Signals()
-        run(config, ranks, signals)
+        # Before the engine is loaded and the others are met: nobody should wait for what can never be.
+        data = open_data(config)
+        config = replace(config, num_classes=config.num_classes or data.classes)
+        connection = load(config.engine)(config, os.environ)
+        logging.basicConfig(level=logging.INFO, format=f"rank {connection.ranks} %(message)s", force=True)
+        run(config, data, connection, signals)
     except UsageError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return 2
-    except StoppedError:
+    except StoppedError as kept:
         number = signals.received or signal.SIGTERM
-        log.warning("stopped by %s, with a checkpoint", number.name if signals.received else "another rank's signal")
+        log.warning("stopped by %s, %s", number.name if signals.received else "another rank's signal", kept)
         return 128 + number
     except TrainerError as error:
         log.critical("trainer: %s", error)
@@ -53,7 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def main_and_leave() -> NoReturn:
     """Run the program and end the process with its code."""
-    code = main()
+    try:
+        code = main()
+    except Exception:
+        # Nor is an error of ours left to the interpreter: on its way out, MXNet waits for all other ranks.
+        log.critical("trainer: an error of the trainer's own", exc_info=True)
+        code = 1
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: a thread of gloo may be letting go of its last tensor while the interpreter takes
@@ -61,13 +79,18 @@ def main_and_leave() -> NoReturn:
     os._exit(code)
 
 
-def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
-    """Train, and leave a checkpoint; no rank returns before it is written."""
-    # OpenMP reads it when torch is loaded. By default its threads spin while they wait for each
-    # other, which on cores shared with another process cost LeNet nine tenths of its speed.
+def prepare_engines() -> None:
+    """Set what an engine's libraries read when they are loaded."""
+    # By default OpenMP's threads spin while they wait for each other, which on cores shared with
+    # another process cost LeNet nine tenths of its speed.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Torch warns of every host name that has no IPv6 address, as those in /etc/hosts.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
+def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Signals) -> None:
+    """Train, and leave a checkpoint; no rank returns before it is written."""
+    ranks = connection.ranks
     shard, global_batch_size = divide_work(config, ranks)
     learning_rate = config.schedule(global_batch_size=global_batch_size).peak
     if ranks.restarts:
@@ -76,30 +99,26 @@ def run(config: TrainConfig, ranks: Ranks, signals: Signals) -> None:
     keeper = keeper_of(config, ranks)
     records = Records() if ranks.rank else open_records(metrics=config.metrics, tensorboard=config.tensorboard)
     checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
-    data = open_data(config)
-    config = replace(config, num_classes=config.num_classes or data.classes)
-    # Imported late: wrong options and missing data are reported without loading torch.
-    from trainer.engines.torch import create
-
-    with closing(create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)) as engine:
-        log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
-        check_agreement(engine, data, shard=shard, source=config.dataset)
-        begin = checkpoints.begin(engine)
-        with signals.deferred(), waiting_for(keeper), records:
-            results = train(
-                engine,
-                data,
-                config=config,
-                shard=shard,
-                global_batch_size=global_batch_size,
-                keeping=checkpoints,
-                records=records,
-                begin=begin,
-            )
-        if ranks.rank == 0:
-            place = checkpoints.end(engine, validation_accuracy=results[-1].validation_accuracy)
-            print(f"rank {ranks} {summarize(results)} checkpoint={place}", flush=True)
-        engine.sum_over_ranks([0])
+    engine = connection.create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)
+    log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
+    check_agreement(engine, data, shard=shard, source=config.dataset)
+    begin = checkpoints.begin(engine)
+    with signals.deferred(), waiting_for(keeper), records:
+        results = train(
+            engine,
+            data,
+            config=config,
+            shard=shard,
+            global_batch_size=global_batch_size,
+            keeping=checkpoints,
+            records=records,
+            begin=begin,
+        )
+    if ranks.rank == 0:
+        place = checkpoints.end(engine, validation_accuracy=results[-1].validation_accuracy)
+        print(f"rank {ranks} {summarize(results)} checkpoint={place}", flush=True)
+    engine.sum_over_ranks([0])
+    engine.close()
     if keeper is not None:
         keeper.finish(begin.started)
 
@@ -139,7 +158,7 @@ def divide_work(config: TrainConfig, ranks: Ranks) -> tuple[Shard, int]:
             log.warning(
                 "--kv-store %s does not communicate, %d processes train apart from each other, "
                 "for one training use --kv-store dist_sync",
-                config.kv_store,
+                config.store,
                 ranks.world_size,
             )
         return Shard(), config.batch_size_per_machine

@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Sequence
 from typing import NoReturn
 
-from trainer.config import KV_STORES, TrainConfig
+from trainer.config import ENGINES, KV_STORES_OF, TrainConfig
 from trainer.data.catalogue import DATA_SETS
 from trainer.errors import UsageError
 from trainer.models import NETWORKS
@@ -66,7 +66,9 @@ def _build_parser() -> _Parser:
     _add_rate_options(parser)
     add("--mom", type=float, help=f"momentum (default {default.mom})")
     add("--wd", type=float, help=f"weight decay (default {default.wd})")
-    add("--kv-store", help=f"one of {', '.join(KV_STORES)} (default {default.kv_store})")
+    add("--engine", help=f"one of {', '.join(ENGINES)} (default {default.engine})")
+    stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
+    add("--kv-store", help=f"the first is the default of {stores}")
     add(
         "--sync-bn",
         action="store_true",

@@ -46,18 +46,23 @@ class Ranks:
     def from_environment(cls, environment: Mapping[str, str]) -> "Ranks":
         """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and TORCHELASTIC_RESTART_COUNT."""
         ranks = cls(
-            rank=_read(environment, "RANK", minimum=0),
-            world_size=_read(environment, "WORLD_SIZE", minimum=1),
-            local_rank=_read(environment, "LOCAL_RANK", minimum=0),
-            local_world_size=_read(environment, "LOCAL_WORLD_SIZE", minimum=1),
-            restarts=_read(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0),
+            rank=read_number(environment, "RANK", minimum=0),
+            world_size=read_number(environment, "WORLD_SIZE", minimum=1),
+            local_rank=read_number(environment, "LOCAL_RANK", minimum=0),
+            local_world_size=read_number(environment, "LOCAL_WORLD_SIZE", minimum=1),
+            restarts=read_restarts(environment),
         )
         missing = [name for name in RENDEZVOUS_VARIABLES if not environment.get(name)]
         if ranks.world_size > 1 and missing:
             raise UsageError(f"WORLD_SIZE is {ranks.world_size}, but {' and '.join(missing)} is not set")
         if ranks.world_size > 1:
-            _read(environment, "MASTER_PORT", minimum=1)
+            read_number(environment, "MASTER_PORT", minimum=1)
         return ranks
+
+
+def read_restarts(environment: Mapping[str, str]) -> int:
+    """Read how often the launcher has started this job again; it says so with every engine."""
+    return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
 
 
 def describe_process(environment: Mapping[str, str]) -> str:
@@ -66,7 +71,7 @@ def describe_process(environment: Mapping[str, str]) -> str:
     return f"host={socket.gethostname()} instance={instance} pid={os.getpid()}"
 
 
-def _read(environment: Mapping[str, str], name: str, *, minimum: int) -> int:
+def read_number(environment: Mapping[str, str], name: str, *, minimum: int) -> int:
     """Left out, a number is its minimum: the only process of a job has rank 0 of 1."""
     text = environment.get(name, str(minimum))
     if not text.isdecimal() or int(text) < minimum:

@@ -75,8 +75,19 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
         ("--network my-net:build", "unknown network 'my-net:build', must be one of: lenet"),
         ("--network :build", "unknown network ':build', must be one of: lenet"),
         ("--kv-store dist", "unknown kv_store 'dist', must be one of: local, device, dist_sync, dist_device_sync"),
-        ("--kv-store dist_async", "kv_store dist_async is not available with PyTorch"),
-        ("--kv-store horovod", "kv_store horovod is not available with PyTorch"),
+        (
+            "--kv-store dist_async",
+            "kv_store dist_async is not of engine torch, which has device, local, dist_sync, dist_device_sync; "
+            "it takes --engine mxnet\n",
+        ),
+        ("--kv-store horovod", "kv_store horovod is not of engine torch"),
+        (
+            "--engine horovod --kv-store dist_sync",
+            "kv_store dist_sync is not of engine horovod, which has horovod; it takes --engine torch or --engine mxnet",
+        ),
+        ("--engine mxnet --kv-store nccl", "unknown kv_store 'nccl', must be one of: local, device, dist_sync"),
+        ("--engine tensorflow", "unknown engine 'tensorflow', must be one of: torch, mxnet, horovod\n"),
+        ("--engine mxnet --gpus 0,1", "gpus are for the engine torch, mxnet is MXNet's build for CPUs, got 0,1\n"),
         ("--gpus 0,x", "--gpus must be numbers such as 0,1, got '0,x'"),
         ("--gpus 1,1", "gpus must differ from each other, got 1,1"),
         ("--benchmark yes", "argument --benchmark: must be 0 or 1, got 'yes'"),
@@ -132,6 +143,23 @@ def test_the_default_learning_rate_grows_with_the_global_batch_up_to_a_limit(
 
 def test_with_a_warm_up_the_default_learning_rate_has_no_limit() -> None:
     assert TrainConfig(warmup_epochs=2).schedule(global_batch_size=1024).peak == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("global_batch_size", "rate"), [(64, 0.05), (128, 0.025), (256, 0.0125)])
+def test_without_waiting_the_default_learning_rate_falls_with_the_number_of_machines(
+    global_batch_size: int, rate: float
+) -> None:
+    config = TrainConfig(engine="mxnet", kv_store="dist_async", batch_size_per_machine=64)
+    assert config.learning_rate(global_batch_size=global_batch_size) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("engine", "kv_store", "distributed"),
+    [("torch", "device", False), ("mxnet", "device", False), ("horovod", "horovod", True)],
+)
+def test_each_engine_has_its_own_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
+    config = TrainConfig(engine=engine)
+    assert (config.store, config.distributed) == (kv_store, distributed)
 
 
 def test_a_given_learning_rate_is_used_as_it_is() -> None:

@@ -3,15 +3,22 @@
 One file an engine. The loop and the data know only numpy and this protocol.
 """
 
-from collections.abc import Mapping, Sequence
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.config import TrainConfig
 from trainer.data import Images, Labels
+from trainer.errors import TrainerError
 from trainer.phases import Phases
+from trainer.ranks import Ranks
+from trainer.sampling import Shard
 
 Weights = Mapping[str, NDArray[np.generic]]
 """The network's weights by name."""
@@ -44,7 +51,9 @@ class BatchResult:
     """What one step's forward and backward pass showed."""
 
     loss_sum: float
-    """Over the samples of all ranks: every rank sees the same number and decides the same."""
+    """Over the samples of all ranks: every rank sees the same number and decides the same.
+
+    With dist_async, where ranks do not wait for each other, an estimate from its own."""
     correct: int
     """Of this rank's own samples."""
     asks: Asks = NOTHING
@@ -85,4 +94,40 @@ class Engine(Protocol):
         """Take over the state that the rank ``source`` has; on the others it is None."""
 
     def close(self) -> None:
-        """Leave the other ranks."""
+        """Leave the other ranks, all of which have done their work. Not after a failure: it may wait for them."""
+
+
+class Create(Protocol):
+    """Makes an engine with a new network."""
+
+    def __call__(self, config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: float) -> Engine:
+        """Build the network and join the other ranks, unless connect() has."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Connection:
+    """What is known before there is a network."""
+
+    ranks: Ranks
+    create: Create
+
+
+Connect = Callable[[TrainConfig, Mapping[str, str]], Connection]
+"""Each engine's ``connect``: finds out which rank this is; waits for the others where only they can tell."""
+
+PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
+"""What each engine takes, and in which order it is looked for."""
+ORIGIN: Final = {
+    "torch": "the image's is /opt/pytorch/bin/python",
+    "mxnet": "`launch --engine mxnet` takes one that has, in a cluster with the setting engines",
+    "horovod": "`launch --engine horovod` takes one that has, in a cluster with the setting engines=horovod",
+}
+
+
+def load(engine: str) -> Connect:
+    """Import an engine; TrainerError where this Python does not have it."""
+    for package in PACKAGES[engine]:
+        if importlib.util.find_spec(package) is None:
+            raise TrainerError(f"this Python ({sys.executable}) has no {package}, {ORIGIN[engine]}")
+    connect: Connect = importlib.import_module(f"trainer.engines.{engine}").connect
+    return connect

@@ -22,8 +22,9 @@ from torch.nn.functional import cross_entropy
 
 from trainer.config import TrainConfig
 from trainer.data import Images, Labels
-from trainer.engines import NOTHING, Asks, BatchResult, State, Weights
+from trainer.engines import NOTHING, Asks, BatchResult, Connection, State, Weights
 from trainer.engines.batch_norm import adapt, place_statistics
+from trainer.engines.patience import MEETING_S, RANKS_S
 from trainer.errors import TrainerError, UsageError
 from trainer.models import build
 from trainer.phases import COMMUNICATION, Phases
@@ -32,14 +33,15 @@ from trainer.sampling import Shard
 
 log = logging.getLogger(__name__)
 
-MEETING_TIMEOUT: Final = timedelta(minutes=10)
-"""Longest wait for the other ranks at the start: a new machine reads torch from its image for the
-first time, block by block ("Initialize Amazon EBS volumes"), and not all are equally quick."""
-RANKS_TIMEOUT: Final = timedelta(seconds=60)
-"""Longest wait for the other ranks in a collective operation, from the first step's on: that step, too,
-reads libraries from an image."""
+MEETING_TIMEOUT: Final = timedelta(seconds=MEETING_S)
+RANKS_TIMEOUT: Final = timedelta(seconds=RANKS_S)
 LISTENER_POLL_S: Final = 0.1
 MOMENTUM: Final = "momentum"
+
+
+def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
+    """Read the rank from torchrun's variables; the others are met when the network is made."""
+    return Connection(ranks=Ranks.from_environment(environment), create=create)
 
 
 def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: float) -> "TorchEngine":
