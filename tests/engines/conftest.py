@@ -51,5 +51,7 @@ def cluster() -> Iterator[Cluster]:
         for alias in WORKERS:
             copy = ["rsync", "-a", "-e", " ".join(user.ssh_command("", options=SHARED)[:-1]), f"{EXAMPLES}/"]
             user.run(*copy, f"{alias}:examples/")
+        # Not before all connections are there: the workers' lead through the master.
+        for alias in WORKERS:
             cluster.before[alias] = cluster.processes(alias)
         yield cluster

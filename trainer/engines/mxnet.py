@@ -63,6 +63,7 @@ def create(watchdog: Watchdog, config: TrainConfig, *, ranks: Ranks, shard: Shar
     seed(config.seed)
     network = build(config.network, classes=config.classes, image_shape=config.input_shape)
     if config.store == "dist_async":
+        # Late: it builds on this module.
         from trainer.engines import mxnet_async
 
         return mxnet_async.create(
