@@ -286,6 +286,30 @@ def test_networks_have_the_sizes_known_from_the_literature(cluster: Cluster) -> 
     assert output.splitlines() == ["lenet 431080", "resnet20 269722", "resnet110 1727962"]
 
 
+RATES = """
+import numpy
+from trainer.config import TrainConfig
+from trainer.data import make_synthetic
+from trainer.engines.mxnet import connect
+from trainer.sampling import Shard
+config, data = TrainConfig(engine="mxnet", wd=0), make_synthetic((1, 28, 28)).train
+connection = connect(config, {})
+engine = connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
+def step(samples):
+    before = engine.weights()["9.weight"]
+    engine.compute_gradients(data.images[:samples], data.labels[:samples])
+    engine.update(samples=8)
+    return engine.weights()["9.weight"] - before
+first = step(8)
+engine.set_learning_rate(0.05)
+print(numpy.allclose(step(0), 0.5 * 0.9 * first, rtol=1e-3, atol=1e-7))
+"""
+
+
+def test_a_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: Cluster) -> None:
+    assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{RATES}\nPY") == "True"
+
+
 def test_the_checkpoint_lies_on_the_master(cluster: Cluster, dist_sync: Training) -> None:
     assert "checkpoint=dist_sync-0006.npz" in dist_sync.output
     assert int(cluster.on(MASTER, "stat -c %s trainer/dist_sync-0006.npz")) > 431_080 * 4

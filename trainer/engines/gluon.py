@@ -79,6 +79,13 @@ class GluonEngine:
             loss_sum=loss_sum, correct=count_matches(scores, labels), asks=Asks(save=save > 0, stop=stop > 0)
         )
 
+    def set_learning_rate(self, rate: float) -> None:
+        """Use it from the next update on."""
+        # MXNet's momentum holds the rate; with the new one it is what torch's would be.
+        for momentum in self._momenta:
+            momentum *= rate / self._settings["lr"]
+        self._settings["lr"] = rate
+
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
         for parameter, momentum in zip(self._trained, self._momenta, strict=True):

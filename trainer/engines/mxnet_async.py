@@ -128,6 +128,9 @@ class AsyncEngine(GluonEngine):
         self._servers = communication
         self._ranks = ranks.world_size
         self._begun = False
+        self._rate = learning_rate
+        self._rate_share = 1.0
+        """Of the rate that the servers have: a new optimizer would begin without momentum."""
 
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
         """Compute this rank's gradients."""
@@ -135,6 +138,10 @@ class AsyncEngine(GluonEngine):
             raise StoppedError("with the checkpoint of the last whole epoch: dist_async keeps no other")
         scores, loss = self._own_gradients(images, labels)
         return BatchResult(loss_sum=float(loss.asscalar()) * self._ranks, correct=count_matches(scores, labels))
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Use it from the next update on."""
+        self._rate_share = rate / self._rate
 
     def update(self, *, samples: int) -> None:
         """Have the servers change the weights by this rank's part of the mean gradient."""
@@ -144,7 +151,7 @@ class AsyncEngine(GluonEngine):
             self._begun = True
         gradients = self._gradients()
         for gradient in gradients:
-            gradient /= samples
+            gradient *= self._rate_share / samples
         self._servers.exchange(gradients, self._trained_weights())
 
     def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
