@@ -150,7 +150,7 @@ def test_without_waiting_the_default_learning_rate_falls_with_the_number_of_mach
     global_batch_size: int, rate: float
 ) -> None:
     config = TrainConfig(engine="mxnet", kv_store="dist_async", batch_size_per_machine=64)
-    assert config.learning_rate(global_batch_size=global_batch_size) == pytest.approx(rate)
+    assert config.schedule(global_batch_size=global_batch_size).peak == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trainer.data import Images, Labels
 from trainer.engines import NOTHING, Asks, BatchResult, State, Weights
+from trainer.phases import COMMUNICATION, Phases
 
 MOMENTUM: Final = "mxnet_momentum"
 """Not torch's: MXNet's momentum holds the learning rate, and has the other sign."""
@@ -53,6 +54,7 @@ class GluonEngine:
         momentum: float,
         weight_decay: float,
     ) -> None:
+        self.phases = Phases()
         self._network = network
         self._network.hybridize(static_alloc=True)
         self._loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -74,6 +76,7 @@ class GluonEngine:
         self._communication.add_up([*self._gradients(), *self._statistics_sums])
         own = [float(loss.asscalar()), asks.save, asks.stop]
         loss_sum, save, stop = self._communication.sum(own)
+        self.phases.end(COMMUNICATION)
         self._communication.expect_steps()
         return BatchResult(
             loss_sum=loss_sum, correct=count_matches(scores, labels), asks=Asks(save=save > 0, stop=stop > 0)
@@ -133,6 +136,9 @@ class GluonEngine:
             scores = self._network(nd.array(images))
             loss = self._loss_of(scores, nd.array(labels)).sum()
         loss.backward()
+        # MXNet computes beside us: with the loss forward has ended, and backward will somewhere in what follows.
+        loss.wait_to_read()
+        self.phases.end("forward")
         return scores, loss
 
     def _gradients(self) -> list[nd.NDArray]:
