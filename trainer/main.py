@@ -29,7 +29,7 @@ from trainer.ranks import Ranks
 from trainer.records import Records, open_records
 from trainer.s3 import S3Folder
 from trainer.sampling import Shard
-from trainer.signals import Signals
+from trainer.signals import Signals, let_go
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare_engines()
         if serves(os.environ):
             # Before anything can be found wrong, which the workers say. In these roles it serves, and ends the process.
+            let_go()
             importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
         check_engine(config.engine, os.environ)

@@ -41,12 +41,12 @@ class TakesRate(Protocol):
 
 
 class Rates:
-    """Tells an engine its rate when that changes: one without a schedule need not know how to."""
+    """Tells an engine its rate at first, and when that changes."""
 
     def __init__(self, schedule: Schedule) -> None:
-        """An engine starts with the schedule's peak."""
         self._schedule = schedule
-        self._now = schedule.peak
+        self._now: float | None = None
+        """Not known: an engine that goes on from a checkpoint has that one's."""
 
     def set(self, engine: TakesRate, *, epoch: int, trained: float) -> None:
         """Bring the engine to the rate of this place; see Schedule.rate."""

@@ -20,6 +20,11 @@ def hold() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
 
+def let_go() -> None:
+    """Have them end the process, as if ``hold`` had not been called."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
 class Signals:
     """Waits for the signals in a thread of its own.
 

@@ -136,22 +136,21 @@ READ_WITH_TORCH = """
 from pathlib import Path
 from trainer.checkpoint import load
 from trainer.config import TrainConfig
-from trainer.data import load_digits
 from trainer.engines.torch import create
 from trainer.engines import State
 from trainer.ranks import Ranks
 from trainer.sampling import Shard
-engine = create(TrainConfig(), ranks=Ranks(), shard=Shard(), learning_rate=0.1)
+config = TrainConfig(num_classes=10)
+engine = create(config, ranks=Ranks(), shard=Shard(), learning_rate=0.1)
 """
 READ_WITH_MXNET = """
 from pathlib import Path
 from trainer.checkpoint import load
 from trainer.config import TrainConfig
-from trainer.data import load_digits
 from trainer.engines import State
 from trainer.engines.mxnet import connect
 from trainer.sampling import Shard
-config = TrainConfig(engine="mxnet")
+config = TrainConfig(engine="mxnet", num_classes=10)
 connection = connect(config, {})
 engine = connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
 """
@@ -160,8 +159,11 @@ weights = load(Path("%s")).state.weights
 kinds = [[(name, value.shape, value.dtype) for name, value in each.items()] for each in (weights, engine.weights())]
 assert kinds[0] == kinds[1]
 %s
-held_out = load_digits((1, 28, 28)).held_out
-print("known", engine.count_correct(held_out.images, held_out.labels) / 360)
+import numpy
+from trainer.data.batches import prepare
+from trainer.data.opening import open_data
+data = open_data(config)
+print("known", engine.count_correct(*prepare(data, data.held_out, numpy.arange(360))) / 360)
 """
 RESTORE_TORCH = "import torch; engine._model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})"
 RESTORE_MXNET = "engine.restore(State(weights=weights), source=0)"
@@ -289,15 +291,17 @@ def test_networks_have_the_sizes_known_from_the_literature(cluster: Cluster) -> 
 RATES = """
 import numpy
 from trainer.config import TrainConfig
-from trainer.data import make_synthetic
+from trainer.data.batches import prepare
+from trainer.data.opening import open_data
 from trainer.engines.mxnet import connect
 from trainer.sampling import Shard
-config, data = TrainConfig(engine="mxnet", wd=0), make_synthetic((1, 28, 28)).train
+config = TrainConfig(engine="mxnet", wd=0, num_classes=10)
+data = open_data(config)
 connection = connect(config, {})
 engine = connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
 def step(samples):
     before = engine.weights()["9.weight"]
-    engine.compute_gradients(data.images[:samples], data.labels[:samples])
+    engine.compute_gradients(*prepare(data, data.train, numpy.arange(samples)))
     engine.update(samples=8)
     return engine.weights()["9.weight"] - before
 first = step(8)

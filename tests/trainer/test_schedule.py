@@ -34,4 +34,4 @@ def test_an_engine_hears_of_changes_alone() -> None:
     for epoch in range(4):
         for trained in (0.5, 1):
             rates.set(engine, epoch=epoch, trained=trained)
-    assert engine.rates == [0.1]
+    assert engine.rates == [1, 0.1]

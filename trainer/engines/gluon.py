@@ -17,6 +17,7 @@ from trainer.data import Images, Labels
 from trainer.engines import NOTHING, Asks, BatchResult, State, Weights
 from trainer.phases import COMMUNICATION, Phases
 
+RATE: Final = "mxnet_rate"
 MOMENTUM: Final = "mxnet_momentum"
 """Not torch's: MXNet's momentum holds the learning rate, and has the other sign."""
 NAMES_IN_TORCH: Final = {"gamma": "weight", "beta": "bias"}
@@ -111,7 +112,8 @@ class GluonEngine:
 
     def state(self) -> State:
         """Return a copy of all that a checkpoint needs."""
-        return State(weights=self.weights(), optimizer={MOMENTUM: flat(self._momenta)})
+        rate = np.array(self._settings["lr"])
+        return State(weights=self.weights(), optimizer={MOMENTUM: flat(self._momenta), RATE: rate})
 
     def restore(self, state: State | None, *, source: int) -> None:
         """Take over the state that the rank ``source`` has; on the others it is None."""
@@ -119,7 +121,12 @@ class GluonEngine:
             for name, parameter in self._parameters.items():
                 parameter.data()[:] = nd.array(state.weights[name])
             self._restore_momenta(state.optimizer)
-        self._communication.send([*self._all_weights(), *self._momenta], source=source)
+        # Momentum is worth nothing without the rate that it holds; who has it says it to all.
+        rate = nd.array([self._settings["lr"]])
+        if state is not None and RATE in state.optimizer:
+            rate[:] = float(state.optimizer[RATE])
+        self._communication.send([*self._all_weights(), *self._momenta, rate], source=source)
+        self._settings["lr"] = float(rate.asscalar())
 
     def close(self) -> None:
         """Leave the other ranks."""
