@@ -5,6 +5,7 @@ Any engine can read it, and so can ``numpy.load``; unlike a pickle it runs no co
 
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -73,7 +74,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 def replacing(path: Path, *, what: str) -> Iterator[BinaryIO]:
     """What the block writes becomes the file, whole and on the disk, or nothing does."""
     # Several ranks may write the same file: a directory that machines share.
-    temporary = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
+    temporary = unfinished(path)
     try:
         with temporary.open("wb") as file:
             yield file
@@ -88,17 +89,34 @@ def replacing(path: Path, *, what: str) -> Iterator[BinaryIO]:
 
 def second_name(path: Path, other: Path) -> None:
     """Let a file also be the file ``other``, in place of what was there; a copy where there are no hard links."""
-    temporary = other.with_name(f".{other.name}.{os.uname().nodename}-{os.getpid()}.tmp")
+    temporary = unfinished(other)
     try:
         temporary.unlink(missing_ok=True)
         try:
             os.link(path, temporary)
-        except PermissionError:
+        except OSError:
             shutil.copyfile(path, temporary)
         temporary.replace(other)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise TrainerError(f"cannot write {other}, {error.strerror}") from error
+
+
+def unfinished(path: Path) -> Path:
+    """Where a file is written before it has its name: by this process of this machine alone."""
+    return path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
+
+
+def remove_unfinished(directory: Path, beginning: str) -> None:
+    """Remove what processes of this machine that are gone have left of files whose names begin so."""
+    name = re.compile(rf"\.+{re.escape(beginning)}.*\.{re.escape(os.uname().nodename)}-(\d+)\.tmp")
+    try:
+        for path in directory.iterdir():
+            found = name.fullmatch(path.name)
+            if found and not Path("/proc", found[1]).exists():
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise TrainerError(f"cannot clear up {directory}, {error.strerror}") from error
 
 
 def _sync_directory(directory: Path) -> None:
@@ -129,7 +147,7 @@ def _opened(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             yield arrays
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile) as error:
         raise TrainerError(f"cannot read checkpoint {path}: {error}") from error
 
 

@@ -37,12 +37,17 @@ class Checkpoints:
         self._clock = clock
         self._kept_at = clock()
         self._started = 0.0
+        self._best: float | None = None
+        """Validation accuracy of the best epoch so far that this rank knows of."""
         self._found = None if keeper is None or config.resume == "never" else keeper.newest()
 
     def begin(self, engine: Engine) -> Progress:
         """Bring all ranks to the newest place that one of them has a checkpoint of."""
         begin = self._begin(engine)
         self._started = begin.started
+        best = None if self._keeper is None else self._keeper.best()
+        if best is not None and best.progress.started == begin.started:
+            self._best = best.validation_accuracy
         return begin
 
     def _begin(self, engine: Engine) -> Progress:
@@ -59,6 +64,7 @@ class Checkpoints:
                 self._keeper.forget()
             # Later than the last one also by the clock of another machine.
             [[started], *_] = gather(engine, [max(time.time(), finished + 1)], shard=self._shard)
+            engine.restore(None, source=0)
             return Progress(started=started)
         refusal = refuse(mine.description, self._config) if mine else None
         values = [own.started, own.epoch, own.samples, own.loss_sum, own.correct, refusal is not None]
@@ -89,33 +95,28 @@ class Checkpoints:
         """Keep a checkpoint of this place; ``validation_accuracy`` is given at the end of an epoch."""
         self._kept_at = self._clock()
         if self._keeper is not None:
-            is_best = validation_accuracy is not None and self._is_best(self._keeper, validation_accuracy)
+            is_best = validation_accuracy is not None and self._is_best(validation_accuracy)
             self._keeper.keep(self._checkpoint(engine, progress, validation_accuracy), is_best=is_best)
 
     def end(self, engine: Engine, *, validation_accuracy: float) -> str:
-        """Write the checkpoint that the training was for, on rank 0; returns where it is."""
+        """Write the checkpoint that the training was for, on a rank 0; returns where it is."""
         if self._keeper is None:
             raise ValueError("rank 0 keeps checkpoints")
         epochs = self._config.num_epochs
-        path = checkpoint_path(self._config.checkpoint_prefix, epochs=epochs)
+        path = checkpoint_path(self._keeper.prefix, epochs=epochs)
         progress = Progress(started=self._started, epoch=epochs)
         save(path, self._checkpoint(engine, progress, validation_accuracy))
-        if self._is_best(self._keeper, validation_accuracy):
+        if self._is_best(validation_accuracy):
+            self._keeper.wait()
             self._keeper.keep_best(path)
         return self._keeper.publish(path)
 
-    def _is_best(self, keeper: Keeper, accuracy: float) -> bool:
-        """Whether no epoch of this training that this rank 0 has seen was better."""
-        if self._shard.index:
-            return False
-        keeper.wait()
-        best = keeper.best()
-        return (
-            best is None
-            or best.progress.started != self._started
-            or best.validation_accuracy is None
-            or accuracy > best.validation_accuracy
-        )
+    def _is_best(self, accuracy: float) -> bool:
+        """Whether no epoch of this training was better, on the rank that keeps the best."""
+        is_best = not self._shard.index and (self._best is None or accuracy > self._best)
+        if is_best:
+            self._best = accuracy
+        return is_best
 
     def _checkpoint(self, engine: Engine, progress: Progress, accuracy: float | None) -> Checkpoint:
         description = Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)

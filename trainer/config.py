@@ -28,7 +28,7 @@ RESUME: Final = ("auto", "never")
 S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 IDENTITY: Final = (
     *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
-    *("dataset", "input_shape", "num_examples", "random_crop", "random_mirror"),
+    *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs"),
 )
 

@@ -13,7 +13,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from trainer.checkpoint import Checkpoint, Description, describe, load, replacing, save, second_name
+from trainer.checkpoint import (
+    Checkpoint,
+    Description,
+    describe,
+    load,
+    remove_unfinished,
+    replacing,
+    save,
+    second_name,
+)
 from trainer.errors import TrainerError
 from trainer.mirror import Mirror
 from trainer.progress import Progress
@@ -31,6 +40,7 @@ class Keeper:
     """
 
     def __init__(self, prefix: str, *, mirror: Mirror | None = None) -> None:
+        self.prefix = prefix
         self._directory = Path(prefix).expanduser().parent
         self._begin = f"{Path(prefix).name}-resume-"
         self._best = self._directory / f"{Path(prefix).name}-best.npz"
@@ -38,6 +48,7 @@ class Keeper:
         self._mirror = mirror
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
+        self._clear_up()
 
     def newest(self) -> Checkpoint | None:
         """The newest checkpoint that can be read; TrainerError when S3, which may have it, does not answer."""
@@ -111,8 +122,15 @@ class Keeper:
             self.keep_best(path)
         if self._mirror is not None:
             self._mirror.offer(path)
-        for old in sorted(self._paths(), key=_modified)[:-KEPT]:
+        # By time, and not by name: a clock that was wrong may have begun a later training.
+        others = sorted((other for other in self._paths() if other != path), key=_modified)
+        for old in others[: 1 - KEPT]:
             old.unlink(missing_ok=True)
+
+    def _clear_up(self) -> None:
+        """Remove what processes that were killed on this machine have left half-written."""
+        with _failing_is_a_warning():
+            remove_unfinished(self._directory, self._begin.removesuffix("resume-"))
 
     def _paths(self) -> Iterator[Path]:
         return (path for path in self._directory.glob("*.npz") if path.name.startswith(self._begin))

@@ -21,7 +21,7 @@ from trainer.metrics import Clock, EpochResult, Pace, Speedometer, digest
 from trainer.phases import PHASES, describe_slowest, mean, shares
 from trainer.progress import Progress
 from trainer.records import Records
-from trainer.sampling import Indices, Shard, global_batches
+from trainer.sampling import Indices, Shard, global_batches, step_seed
 from trainer.schedule import Rates
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ class _Epoch:
         with closing(self._batches(begin)) as batches:
             for step, samples, images, labels in batches:
                 phases.end("data")
+                engine.seed(step_seed(self.config.seed, epoch=begin.epoch, samples=progress.samples, shard=self.shard))
                 result = engine.compute_gradients(images, labels, asks=keeping.asks())
                 if not math.isfinite(result.loss_sum):
                     place = f"epoch {begin.epoch} batch {step}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from trainer.agreement import check_agreement
 from trainer.checkpoint import prepare
@@ -27,11 +27,14 @@ from trainer.mirror import Mirror
 from trainer.options import parse
 from trainer.ranks import Ranks
 from trainer.records import Records, open_records
-from trainer.s3 import S3Folder
+from trainer.s3 import COPY_S, S3Folder
 from trainer.sampling import Shard
 from trainer.signals import Signals, let_go
 
 log = logging.getLogger(__name__)
+
+END_S: Final = COPY_S + 600.0
+"""Longest wait for the rank that writes the end of the training."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,7 +118,9 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
             records=records,
             begin=begin,
         )
-    if ranks.rank == 0:
+    # What rank 0 has to write and to copy may take long.
+    engine.expect_pause(END_S)
+    if shard.index == 0:
         place = checkpoints.end(engine, validation_accuracy=results[-1].validation_accuracy)
         print(f"rank {ranks} {summarize(results)} checkpoint={place}", flush=True)
     engine.sum_over_ranks([0])

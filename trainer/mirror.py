@@ -5,7 +5,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from trainer.checkpoint import second_name
+from trainer.checkpoint import second_name, unfinished
 from trainer.errors import TrainerError
 from trainer.metrics import Clock
 from trainer.s3 import S3Folder
@@ -46,7 +46,7 @@ class Mirror:
         self.wait()
         self._copied_at = self._clock()
         # The file may go while it is copied: newer ones take its place.
-        held = path.with_name(f".{path.name}.s3")
+        held = unfinished(path)
         second_name(path, held)
         self._copying = self._copier.submit(self._store, held, path.name)
 

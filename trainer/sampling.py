@@ -31,3 +31,12 @@ def global_batches(samples: int, *, global_batch_size: int, seed: int, epoch: in
     order = np.random.default_rng([seed, epoch]).permutation(samples)
     for start in range(begin, samples, global_batch_size):
         yield order[start : start + global_batch_size]
+
+
+def step_seed(seed: int, *, epoch: int, samples: int, shard: Shard) -> int:
+    """Return the seed, of 31 bits, of a rank's random numbers in the step after so many samples of an epoch.
+
+    Each step has its own, so that a training that goes on needs to know of none before.
+    """
+    [drawn] = np.random.SeedSequence([seed, epoch, samples, shard.index]).generate_state(1)
+    return int(drawn) >> 1

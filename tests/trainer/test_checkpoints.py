@@ -98,7 +98,8 @@ def test_without_any_the_training_begins_at_rank_0s_time() -> None:
     progress = begin(Drawer(), others)
     assert progress.started > 1.7e9
     assert progress == Progress(started=progress.started)
-    assert others.restored == []
+    # Its weights are everybody's.
+    assert others.restored == [(None, 0)]
 
 
 @pytest.mark.parametrize("by", ["this rank", "the other"])
@@ -107,7 +108,7 @@ def test_a_training_that_others_finished_is_over(by: str) -> None:
     drawer = Drawer(Progress(started=ahead, epoch=1), finished=ahead if by == "this rank" else 0)
     others = Others((0, 0, 0, 0, 5, 2, 0, 0 if by == "this rank" else ahead), (0, 0))
     progress = begin(drawer, others)
-    assert (progress.epoch, others.restored, drawer.kept) == (0, [], [])
+    assert (progress.epoch, others.restored, drawer.kept) == (0, [(None, 0)], [])
     assert progress.started > ahead
 
 

@@ -1,4 +1,5 @@
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -104,3 +105,29 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
     keeper.wait()
     assert "No space left on device" in caplog.text
     assert newest(keeper).epoch == 1
+
+
+def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path: Path) -> None:
+    here, gone = os.uname().nodename, 2**22 + 1
+    names = [
+        f".net-resume-1.npz.{here}-{gone}.tmp",
+        f".net-0012.npz.{here}-{gone}.tmp",
+        f".net-resume-1.npz.{here}-{os.getpid()}.tmp",
+        f".net-resume-1.npz.elsewhere-{gone}.tmp",
+        f".other-0012.npz.{here}-{gone}.tmp",
+    ]
+    for name in names:
+        (tmp_path / name).touch()
+    Keeper(str(tmp_path / "net"))
+    assert {path.name for path in tmp_path.iterdir()} == set(names[2:])
+
+
+def test_the_one_just_written_stays_whatever_the_clock_says(keeper: Keeper, tmp_path: Path) -> None:
+    for epoch in (1, 2):
+        keeper.keep(checkpoint(epoch=epoch))
+    keeper.wait()
+    for path in tmp_path.iterdir():
+        os.utime(path, (2e9, 2e9))
+    keeper.keep(checkpoint(epoch=3))
+    keeper.wait()
+    assert newest(keeper).epoch == 3

@@ -25,10 +25,17 @@ class RecordingEngine:
         self.seen: list[list[float]] = []
         self.updates: list[int] = []
         self.rates: list[float] = []
+        self.seeds: list[int] = []
 
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
         self.seen.append(images.ravel().tolist())
         return BatchResult(loss_sum=next(self._losses), correct=len(labels), asks=asks)
+
+    def seed(self, number: int) -> None:
+        self.seeds.append(number)
+
+    def expect_pause(self, seconds: float) -> None:
+        pass
 
     def set_learning_rate(self, rate: float) -> None:
         self.rates.append(rate)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trainer.sampling import Shard, global_batches
+from trainer.sampling import Shard, global_batches, step_seed
 
 
 def test_every_sample_comes_once_an_epoch_in_another_order_each_time() -> None:
@@ -27,3 +27,15 @@ def test_shards_split_a_batch_evenly_and_whole(count: int, total: int) -> None:
     shares = [Shard(index=index, count=count).of(batch) for index in range(count)]
     assert np.array_equal(np.concatenate(shares), batch)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_each_step_of_each_rank_has_random_numbers_of_its_own() -> None:
+    places = [
+        (seed, epoch, samples, rank) for seed in (0, 1) for epoch in (0, 1) for samples in (0, 64) for rank in (0, 1)
+    ]
+    seeds = [
+        step_seed(seed, epoch=epoch, samples=samples, shard=Shard(index=rank, count=2))
+        for seed, epoch, samples, rank in places
+    ]
+    assert len(set(seeds)) == len(places)
+    assert all(0 <= seed < 2**31 for seed in seeds)

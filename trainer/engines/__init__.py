@@ -69,11 +69,14 @@ class Engine(Protocol):
     phases: Phases
     """Told when forward, backward and communication end; the loop tells it the rest."""
 
+    def seed(self, number: int) -> None:
+        """Begin this rank's random numbers anew, those of a network with dropout, say; ``number`` has 31 bits."""
+
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
         """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use it from the next update on; called only where the rate changes."""
+        """Use it from the next update on."""
 
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
@@ -91,7 +94,13 @@ class Engine(Protocol):
         """Return a copy of all that a checkpoint needs."""
 
     def restore(self, state: State | None, *, source: int) -> None:
-        """Take over the state that the rank ``source`` has; on the others it is None."""
+        """Take over the state that the rank ``source`` has; on the others it is None.
+
+        Where it is None there too, its new weights are taken: an engine sends none by itself.
+        """
+
+    def expect_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for so long from now on."""
 
     def close(self) -> None:
         """Leave the other ranks, all of which have done their work. Not after a failure: it may wait for them."""

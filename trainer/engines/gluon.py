@@ -39,6 +39,9 @@ class Communication(Protocol):
     def expect_steps(self) -> None:
         """All ranks have made a step: from now on none has a reason to be slow."""
 
+    def expect_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for so long from now on."""
+
     def leave(self) -> None:
         """Leave the other ranks."""
 
@@ -67,7 +70,6 @@ class GluonEngine:
         self._statistics = [each for each in self._parameters.values() if each.grad_req == "null"]
         """A BatchNorm's running means and variances."""
         self._statistics_sums: list[nd.NDArray] = []
-        communication.send(self._all_weights(), source=0)
 
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
         """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
@@ -82,6 +84,10 @@ class GluonEngine:
         return BatchResult(
             loss_sum=loss_sum, correct=count_matches(scores, labels), asks=Asks(save=save > 0, stop=stop > 0)
         )
+
+    def seed(self, number: int) -> None:
+        """Begin this rank's random numbers anew."""
+        mx.random.seed(number)
 
     def set_learning_rate(self, rate: float) -> None:
         """Use it from the next update on."""
@@ -116,7 +122,7 @@ class GluonEngine:
         return State(weights=self.weights(), optimizer={MOMENTUM: flat(self._momenta), RATE: rate})
 
     def restore(self, state: State | None, *, source: int) -> None:
-        """Take over the state that the rank ``source`` has; on the others it is None."""
+        """Take over the state that the rank ``source`` has, or its new weights; on the others it is None."""
         if state is not None:
             for name, parameter in self._parameters.items():
                 parameter.data()[:] = nd.array(state.weights[name])
@@ -127,6 +133,10 @@ class GluonEngine:
             rate[:] = float(state.optimizer[RATE])
         self._communication.send([*self._all_weights(), *self._momenta, rate], source=source)
         self._settings["lr"] = float(rate.asscalar())
+
+    def expect_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for so long from now on."""
+        self._communication.expect_pause(seconds)
 
     def close(self) -> None:
         """Leave the other ranks."""

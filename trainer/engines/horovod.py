@@ -36,7 +36,7 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
 
 
 def create(watchdog: Watchdog, config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: float) -> Engine:
-    """Build the network, with the weights of rank 0 on all ranks."""
+    """Build the network."""
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
     seed(config.seed)
     return GluonEngine(
@@ -54,6 +54,7 @@ class AllReduce:
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
         self.expect_steps = watchdog.expect_steps
+        self.expect_pause = watchdog.expect_pause
 
     def add_up(self, gradients: Sequence[nd.NDArray]) -> None:
         """Begin to replace each gradient by its sum; Horovod puts small ones together."""

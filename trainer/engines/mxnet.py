@@ -57,7 +57,7 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
 
 
 def create(watchdog: Watchdog, config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: float) -> Engine:
-    """Build the network, with the weights of rank 0 on all ranks."""
+    """Build the network."""
     [store] = _joined
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
     seed(config.seed)
@@ -89,6 +89,7 @@ class Store:
         self._vectors: dict[tuple[int, int], int] = {}
         """Keys that the servers have, by length and row; all ranks ask for them in the same order."""
         self.expect_steps = watchdog.expect_steps
+        self.expect_pause = watchdog.expect_pause
 
     def add_up(self, gradients: Sequence[nd.NDArray]) -> None:
         """Begin to replace each gradient by its sum; the first layers' are wanted first."""

@@ -178,7 +178,10 @@ class TorchEngine:
         # What SGD itself would make in the first step.
         self._momentum = torch.zeros_like(weights)
         self._optimizer.state[self._vector]["momentum_buffer"] = self._momentum
-        self._send_state("the first weights", source=0)
+
+    def seed(self, number: int) -> None:
+        """Begin this rank's random numbers anew."""
+        torch.manual_seed(number)
 
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
         """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
@@ -240,7 +243,7 @@ class TorchEngine:
         return State(weights=self.weights(), optimizer={MOMENTUM: self._momentum.cpu().numpy().copy()})
 
     def restore(self, state: State | None, *, source: int) -> None:
-        """Take over the state that the rank ``source`` has; on the others it is None."""
+        """Take over the state that the rank ``source`` has, or its new weights; on the others it is None."""
         if state is not None:
             own = self._model.state_dict()
             if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:
@@ -248,7 +251,11 @@ class TorchEngine:
             for name, value in state.weights.items():
                 own[name].copy_(torch.from_numpy(value.copy()))
             self._momentum.copy_(torch.from_numpy(state.optimizer[MOMENTUM].copy()))
-        self._send_state("the checkpoint", source=source)
+        self._send_state("the weights", source=source)
+
+    def expect_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for so long from now on."""
+        self._be_patient(timedelta(seconds=seconds))
 
     def close(self) -> None:
         """Leave the other ranks."""
@@ -266,10 +273,13 @@ class TorchEngine:
 
     def _expect_steps(self) -> None:
         """All ranks have made a step: from now on none has a reason to be slow."""
-        if self._connected and self._timeout != RANKS_TIMEOUT:
-            self._timeout = RANKS_TIMEOUT
+        self._be_patient(RANKS_TIMEOUT)
+
+    def _be_patient(self, timeout: timedelta) -> None:
+        if self._connected and self._timeout != timeout:
+            self._timeout = timeout
             # Torch has no public name for it; the group was made with the timeout of the start.
-            _set_pg_timeout(RANKS_TIMEOUT)
+            _set_pg_timeout(timeout)
 
     def _all_reduce(self, sums: torch.Tensor) -> None:
         if self._connected:

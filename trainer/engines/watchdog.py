@@ -60,6 +60,10 @@ class Watchdog:
         """All ranks have made a step: from now on none has a reason to be slow."""
         self._seconds = self._ranks_s
 
+    def expect_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for so long from now on."""
+        self._seconds = seconds
+
     def _watch(self) -> None:
         while True:
             time.sleep(self._poll_s)

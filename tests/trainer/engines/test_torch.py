@@ -86,6 +86,7 @@ def test_every_rank_starts_from_the_weights_of_rank_0(monkeypatch: pytest.Monkey
         momentum=0.9,
         weight_decay=0,
     )
+    engine.restore(None, source=0)
     assert all(np.all(value == 0.5) for value in engine.weights().values())
 
 
