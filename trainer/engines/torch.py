@@ -6,11 +6,7 @@ CPUs is as fast as DistributedDataParallel's overlapped buckets: there is no idl
 
 import logging
 import os
-import re
-import socket
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -24,8 +20,9 @@ from trainer.config import TrainConfig
 from trainer.data import Images, Labels
 from trainer.engines import NOTHING, Asks, BatchResult, Connection, State, Weights
 from trainer.engines.batch_norm import adapt, place_statistics
-from trainer.engines.patience import MEETING_S, RANKS_S
-from trainer.errors import TrainerError, UsageError
+from trainer.engines.device import choose_device, set_threads
+from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, join, report_lost_ranks
+from trainer.errors import TrainerError
 from trainer.models import build
 from trainer.phases import COMMUNICATION, Phases
 from trainer.ranks import Ranks, describe_process
@@ -33,9 +30,6 @@ from trainer.sampling import Shard
 
 log = logging.getLogger(__name__)
 
-MEETING_TIMEOUT: Final = timedelta(seconds=MEETING_S)
-RANKS_TIMEOUT: Final = timedelta(seconds=RANKS_S)
-LISTENER_POLL_S: Final = 0.1
 MOMENTUM: Final = "momentum"
 
 
@@ -65,77 +59,6 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
         weight_decay=config.wd,
         sync_bn=config.sync_bn,
     )
-
-
-def set_threads(ranks: Ranks, environment: Mapping[str, str]) -> None:
-    """Share the machine's cores among its processes, unless the user set OMP_NUM_THREADS."""
-    if "OMP_NUM_THREADS" not in environment:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size))
-
-
-def choose_device(gpus: Sequence[int], *, ranks: Ranks, available: int) -> str:
-    """Return the device of this process: one of ``gpus``, or of all GPUs, or else the CPU."""
-    if not gpus and not available:
-        return "cpu"
-    if gpus and len(gpus) != ranks.local_world_size:
-        raise UsageError(
-            f"--gpus needs one process a GPU on each machine, got {len(gpus)} GPUs "
-            f"and {ranks.local_world_size} processes"
-        )
-    gpu = gpus[ranks.local_rank] if gpus else ranks.local_rank
-    if gpu >= available:
-        raise UsageError(f"no GPU {gpu} on this machine, torch sees {available}")
-    return f"cuda:{gpu}"
-
-
-def join(device: torch.device, *, ranks: Ranks, timeout: timedelta) -> None:
-    """Meet the other ranks at MASTER_ADDR:MASTER_PORT."""
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    address = f"{host}:{port}"
-    log.info("waiting for %d ranks at %s, at most %.0f s", ranks.world_size, address, timeout.total_seconds())
-    if ranks.rank > 0:
-        wait_for_listener(host, port, timeout=timeout)
-    with report_lost_ranks(f"meeting {ranks.world_size} ranks at {address}", timeout=timeout):
-        torch.distributed.init_process_group(
-            "nccl" if device.type == "cuda" else "gloo",
-            init_method="env://",
-            rank=ranks.rank,
-            world_size=ranks.world_size,
-            timeout=timeout,
-            device_id=device if device.type == "cuda" else None,
-        )
-
-
-def wait_for_listener(host: str, port: int, *, timeout: timedelta) -> None:
-    """Wait until rank 0 listens. Torch itself would wait twice the timeout and then print its stack."""
-    deadline = time.monotonic() + timeout.total_seconds()
-    while True:
-        try:
-            socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())).close()
-        except OSError as error:
-            if time.monotonic() >= deadline:
-                seconds = timeout.total_seconds()
-                raise TrainerError(f"rank 0 does not answer at {host}:{port} for {seconds:.0f} s: {error}") from error
-            time.sleep(LISTENER_POLL_S)
-        else:
-            return
-
-
-@contextmanager
-def report_lost_ranks(action: str, *, timeout: timedelta) -> Iterator[None]:
-    """Turn torch's error of a failed connection into one line."""
-    try:
-        yield
-    except RuntimeError as error:
-        seconds = timeout.total_seconds()
-        raise TrainerError(
-            f"{action} failed, another rank ended or was not heard from for {seconds:.0f} s: {shorten(str(error))}"
-        ) from error
-
-
-def shorten(message: str) -> str:
-    """Return the first sentence of a message of torch's, without the source file it may start with."""
-    return re.sub(r"^\[\S+:\d+\] ", "", message.strip()).partition("\n")[0].partition(". ")[0]
 
 
 class TorchEngine:

@@ -1,18 +1,15 @@
 from collections.abc import Iterator
-from datetime import timedelta
 
 import numpy as np
 import pytest
 import torch
 
-from tests.trainer.processes import free_port
 from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.synthetic import make_synthetic
 from trainer.engines import NOTHING, Asks
-from trainer.engines.torch import TorchEngine, choose_device, create, join, set_threads, shorten
-from trainer.errors import TrainerError, UsageError
+from trainer.engines.torch import TorchEngine, create
 from trainer.loop import train
 from trainer.metrics import digest
 from trainer.models import build
@@ -132,61 +129,3 @@ def test_a_rank_without_samples_adds_nothing() -> None:
     result = engine.compute_gradients(IMAGES[:0], LABELS[:0])
     assert (result.loss_sum, result.correct) == (0, 0)
     assert engine.count_correct(IMAGES[:0], LABELS[:0]) == 0
-
-
-@pytest.mark.parametrize(
-    ("gpus", "local_rank", "available", "device"),
-    [
-        ((), 0, 0, "cpu"),
-        ((), 1, 2, "cuda:1"),
-        ((0, 1), 1, 2, "cuda:1"),
-        ((3, 2), 1, 4, "cuda:2"),
-    ],
-)
-def test_every_process_has_its_own_device(gpus: tuple[int, ...], local_rank: int, available: int, device: str) -> None:
-    ranks = Ranks(rank=local_rank, world_size=2, local_rank=local_rank, local_world_size=2)
-    assert choose_device(gpus, ranks=ranks, available=available) == device
-
-
-@pytest.mark.parametrize(
-    ("gpus", "available", "message"),
-    [
-        ((0,), 4, "--gpus needs one process a GPU on each machine, got 1 GPUs and 2 processes"),
-        ((0, 1), 0, "no GPU 1 on this machine, torch sees 0"),
-        ((), 1, "no GPU 1 on this machine, torch sees 1"),
-    ],
-)
-def test_fails_when_there_is_no_gpu_for_a_process(gpus: tuple[int, ...], available: int, message: str) -> None:
-    ranks = Ranks(rank=1, world_size=2, local_rank=1, local_world_size=2)
-    with pytest.raises(UsageError) as caught:
-        choose_device(gpus, ranks=ranks, available=available)
-    assert str(caught.value) == message
-
-
-def test_processes_share_the_cores_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
-    set_threads(Ranks(local_rank=0, local_world_size=2, world_size=2), {})
-    assert torch.get_num_threads() == 4
-    set_threads(Ranks(), {"OMP_NUM_THREADS": "1"})
-    assert torch.get_num_threads() == 4
-
-
-def test_fails_when_the_other_ranks_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(free_port()))
-    with pytest.raises(TrainerError, match=r"meeting 2 ranks at 127.0.0.1:.* was not heard from for 1 s") as caught:
-        join(CPU, ranks=Ranks(rank=0, world_size=2), timeout=timedelta(seconds=1))
-    assert "\n" not in str(caught.value)
-
-
-def test_fails_when_rank_0_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = free_port()
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(port))
-    with pytest.raises(TrainerError, match=f"rank 0 does not answer at 127.0.0.1:{port} for 1 s"):
-        join(CPU, ranks=Ranks(rank=1, world_size=2), timeout=timedelta(seconds=1))
-
-
-def test_torchs_messages_are_cut_to_what_happened() -> None:
-    message = "[/build/gloo/pair.cc:553] Connection closed by peer [10.0.0.1]:4. This is typically\ncaused by"
-    assert shorten(message) == "Connection closed by peer [10.0.0.1]:4"

@@ -1,0 +1,32 @@
+from datetime import timedelta
+
+import pytest
+import torch
+
+from tests.trainer.processes import free_port
+from trainer.engines.meeting import join, shorten
+from trainer.errors import TrainerError
+from trainer.ranks import Ranks
+
+CPU = torch.device("cpu")
+
+
+def test_fails_when_the_other_ranks_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    with pytest.raises(TrainerError, match=r"meeting 2 ranks at 127.0.0.1:.* was not heard from for 1 s") as caught:
+        join(CPU, ranks=Ranks(rank=0, world_size=2), timeout=timedelta(seconds=1))
+    assert "\n" not in str(caught.value)
+
+
+def test_fails_when_rank_0_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    with pytest.raises(TrainerError, match=f"rank 0 does not answer at 127.0.0.1:{port} for 1 s"):
+        join(CPU, ranks=Ranks(rank=1, world_size=2), timeout=timedelta(seconds=1))
+
+
+def test_torchs_messages_are_cut_to_what_happened() -> None:
+    message = "[/build/gloo/pair.cc:553] Connection closed by peer [10.0.0.1]:4. This is typically\ncaused by"
+    assert shorten(message) == "Connection closed by peer [10.0.0.1]:4"

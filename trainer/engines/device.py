@@ -1,0 +1,30 @@
+"""Which device a process computes on, and with how many threads."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from trainer.errors import UsageError
+from trainer.ranks import Ranks
+
+
+def set_threads(ranks: Ranks, environment: Mapping[str, str]) -> None:
+    """Share the machine's cores among its processes, unless the user set OMP_NUM_THREADS."""
+    if "OMP_NUM_THREADS" not in environment:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks.local_world_size))
+
+
+def choose_device(gpus: Sequence[int], *, ranks: Ranks, available: int) -> str:
+    """Return the device of this process: one of ``gpus``, or of all GPUs, or else the CPU."""
+    if not gpus and not available:
+        return "cpu"
+    if gpus and len(gpus) != ranks.local_world_size:
+        raise UsageError(
+            f"--gpus needs one process a GPU on each machine, got {len(gpus)} GPUs "
+            f"and {ranks.local_world_size} processes"
+        )
+    gpu = gpus[ranks.local_rank] if gpus else ranks.local_rank
+    if gpu >= available:
+        raise UsageError(f"no GPU {gpu} on this machine, torch sees {available}")
+    return f"cuda:{gpu}"
