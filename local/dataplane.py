@@ -1,6 +1,7 @@
 """The data plane of the local AWS: makes EC2's instances real and keeps them as the control plane says.
 
-Level-triggered: each pass reads what exists and starts, stops and connects nodes until they match.
+Level-triggered: each pass starts, stops and connects nodes until they match what exists, which is read again when the
+control plane says that something has changed, and now and then.
 
     python -m local.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.session)
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from local import fabric, firewall, metadata, notices, reboots
+from local import changes, fabric, firewall, metadata, notices, reboots
 from local.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
 from local.node import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
 from local.status_checks import StatusChecks
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 log = logging.getLogger(__name__)
-POLL_S = 0.5
+POLL_S = 0.2
 BOOTING_AT_ONCE = 8
 """More than this on two cores only makes every node's deadline come nearer."""
 
@@ -84,6 +85,7 @@ class DataPlane:
         self._nodes: dict[str, Node] = {}
         self._metadata: dict[str, metadata.Metadata] = {}
         self._rules = ""
+        self._inventory: Inventory | None = None
         self._told_to_reboot: set[str] = set()
         self._status_checks = StatusChecks()
         self._troubles = Troubles(run_dir)
@@ -92,14 +94,21 @@ class DataPlane:
         """Metadata of the instance that has a private address."""
         return self._metadata.get(address)
 
-    def reconcile(self) -> None:
-        """One pass; an instance that cannot be served now does not hold up the others."""
+    def reconcile(self, *, look: bool = True) -> None:
+        """One pass; an instance that cannot be served now does not hold up the others.
+
+        ``look`` says whether to ask what exists; without, it is what it was at the last look.
+        """
         with self._troubles.left("everything"):
-            self._reconcile()
+            self._reconcile(self._look() if look or self._inventory is None else self._inventory)
         self._troubles.end_pass()
 
-    def _reconcile(self) -> None:
-        inventory = read_inventory(self._ec2, self._autoscaling)
+    def _look(self) -> Inventory:
+        self._inventory = None  # for as long as it cannot be read, each pass tries again
+        self._inventory = read_inventory(self._ec2, self._autoscaling)
+        return self._inventory
+
+    def _reconcile(self, inventory: Inventory) -> None:
         wanted = {instance.instance_id: instance for instance in inventory.instances}
         for instance_id in self._nodes.keys() - wanted.keys() - inventory.unreadable:
             self._stop(instance_id)
@@ -217,9 +226,10 @@ def main() -> None:
     logging.getLogger("botocore").setLevel(logging.WARNING)
     plane = DataPlane(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
     metadata.start_server(plane.find)
+    listener = changes.Listener(run_dir / changes.FILE)
     pause = threading.Event()
     while True:
-        plane.reconcile()
+        plane.reconcile(look=listener.is_time())
         pause.wait(POLL_S)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local import fabric
+from local import changes, fabric
 from local.aws import failures
 from local.cache import cache_dir, locked
 from local.network import API_PORT, USER_ENDPOINT
@@ -118,7 +118,7 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     requests = run_dir / "log" / "requests.jsonl"
     # Every address of the sandbox's own network namespace: users come by loopback, nodes through the router.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
-    serving += ["--failures", str(run_dir / failures.FILE)]
+    serving += ["--failures", str(run_dir / failures.FILE), "--changes", str(run_dir / changes.FILE)]
     fabric.create_router()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")

@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
             region=options.region,
             request_log=options.request_log,
             failures=options.failures,
+            changes=options.changes,
         )
     except LocalAwsError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--region", default="us-east-1", help="where the machine images are known")
     parser.add_argument("--request-log", type=Path, metavar="PATH", help="append a line of JSON a request")
     parser.add_argument("--failures", type=Path, metavar="PATH", help="which requests of nodes fail, as JSON")
+    parser.add_argument("--changes", type=Path, metavar="PATH", help="append a byte when what exists may have changed")
     return parser
 
 

@@ -35,8 +35,9 @@ from local.aws import (
     trail,
 )
 from local.aws.failures import Failures
-from local.aws.request_log import RequestLog, scope, session_of
+from local.aws.request_log import RequestLog, Scope, scope, session_of
 from local.aws.serial import LOCK
+from local.changes import Teller, may_change
 
 MOTO_VERSION = "5.2.5"
 """The one whose private names the rest of this package wraps."""
@@ -70,7 +71,13 @@ class LocalAwsError(Exception):
 
 
 def serve(
-    *, host: str, port: int, region: str, request_log: Path | None = None, failures: Path | None = None
+    *,
+    host: str,
+    port: int,
+    region: str,
+    request_log: Path | None = None,
+    failures: Path | None = None,
+    changes: Path | None = None,
 ) -> BaseWSGIServer:
     """A server that listens already; the caller runs its ``serve_forever``."""
     if version("moto") != MOTO_VERSION:
@@ -78,8 +85,10 @@ def serve(
     _prepare(region)
     try:
         log = RequestLog(request_log) if request_log else None
+        if changes:
+            LOCK.changed = Teller(changes).tell
     except OSError as error:
-        raise LocalAwsError(f"cannot write {request_log}: {error.strerror}") from error
+        raise LocalAwsError(f"cannot write {error.filename}: {error.strerror}") from error
     try:
         # bound here, as werkzeug would end the process when the port is taken
         with socket.socket() as listener:
@@ -113,17 +122,17 @@ class Application:
         # read before the lock is taken, so that a slow sender stops nobody else
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
-        with LOCK:
+        asked = scope(environ)
+        with LOCK if may_change(asked.service, body) else LOCK.reading():
             if self._log:
                 self._log.write(environ, body)
-            failed = self._failure(environ)
+            failed = self._failure(environ, asked)
             response: Iterable[bytes] = (failed or self._moto)(environ, start_response)
             return response
 
-    def _failure(self, environ: dict[str, Any]) -> Response | None:
+    def _failure(self, environ: dict[str, Any], asked: Scope) -> Response | None:
         if self._failures is None:
             return None
-        asked = scope(environ)
         session = session_of(asked.access_key)
         return self._failures.answer(
             environ, service=asked.service, instance_id=_instance_of(session.user_id) if session else None

@@ -146,6 +146,28 @@ def test_pass_that_is_given_up_leaves_all_nodes_as_they_are(world: World, monkey
     assert world.running == [ONE.instance_id]
 
 
+def test_pass_without_a_look_asks_nothing_and_tries_again_what_failed(world: World, unknown: set[str]) -> None:
+    unknown.add(TWO.instance_id)
+    world.see(ONE, TWO)
+    world.inventory = Inventory(instances=(), groups=())
+    unknown.clear()
+    world.plane.reconcile(look=False)
+    assert world.running == [ONE.instance_id, TWO.instance_id]
+    world.plane.reconcile()
+    assert world.running == []
+
+
+def test_pass_without_a_look_looks_when_the_last_look_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_clients: Any) -> Inventory:
+        raise LookupError("subnet-1")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(dataplane, "read_inventory", refuse)
+        world.see(ONE)
+    world.plane.reconcile(look=False)
+    assert world.running == [ONE.instance_id]
+
+
 def test_node_whose_record_is_half_gone_is_left_as_it_is(world: World) -> None:
     world.see(ONE, TWO)
     world.see(TWO, unreadable=frozenset({ONE.instance_id}))
