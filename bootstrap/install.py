@@ -101,8 +101,8 @@ def install(release: Path, *, root: Path, services: Services) -> None:
 
 
 def compile_for_users(release: Path) -> None:
-    """Leave the launcher's byte code beside it: users cannot, and their every job would compile it on every node."""
-    for room in ("bootstrap", "launcher"):
+    """Leave byte code beside what jobs run: users cannot, and their every rank would compile it on every node."""
+    for room in ("bootstrap", "launcher", "trainer"):
         if (release / room).is_dir() and not compileall.compile_dir(release / room, quiet=2):
             raise BootstrapError(f"cannot compile {release / room}")
 

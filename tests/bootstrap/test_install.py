@@ -67,9 +67,10 @@ def test_release_is_installed_and_its_agent_started(tmp_path: Path) -> None:
     assert "StartLimitIntervalSec=0\n" in unit.partition("[Service]")[0]
 
 
-def test_users_find_the_launchers_byte_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["launcher/runner/node.py", "trainer/engines/torch.py"])
+def test_users_find_the_byte_code_of_what_jobs_run(tmp_path: Path, file: str) -> None:
     one = release(tmp_path, "one")
-    module = one / "launcher/runner/node.py"
+    module = one / file
     module.parent.mkdir(parents=True)
     module.write_text("PORTS = 1\n")
     install(one, root=tmp_path, services=RecordedServices())
