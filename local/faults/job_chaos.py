@@ -23,6 +23,7 @@ CLUSTER = "deeplearning"
 LASTS_S = 30.0
 """Freezes and partitions: longer than the silence after which a node counts as lost."""
 WHOLE_S = 240.0
+POLL_S = 0.25
 START_S = 60.0
 """In which a job starts on a busy machine."""
 STEPPING_S, MEETING_S, CONNECTING_S = 3.0, 2.0, 0.8
@@ -117,7 +118,7 @@ class Scene:
         return time.monotonic()
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
-        await_true(condition, what, timeout_s=WHOLE_S)
+        await_true(condition, what, timeout_s=WHOLE_S, every_s=POLL_S)
 
     def _judge(self, one: Round, told: Told, *, whole_s: float) -> list[str]:
         found = judge(told, one, strike=self._strike, whole_s=whole_s)

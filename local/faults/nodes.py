@@ -87,10 +87,10 @@ def node_of(run_dir: Path, instance_id: str) -> NodeHandle:
     return NodeHandle(instance_id=instance_id, directory=run_dir / "nodes" / instance_id, cgroup=cgroup)
 
 
-def await_true(condition: Callable[[], bool], what: str, *, timeout_s: float) -> None:
-    """Wait for something that comes soon or never. Raises LocalError."""
+def await_true(condition: Callable[[], bool], what: str, *, timeout_s: float, every_s: float = 0.02) -> None:
+    """Wait for something that comes soon or never, asking so often. Raises LocalError."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
             raise LocalError(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(0.02)
+        time.sleep(every_s)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
-
 from bootstrap.contract import (
     CLUSTER_TAG,
     ENVIRONMENT_FILE,
@@ -30,6 +28,7 @@ from bootstrap.contract import (
 )
 from local.errors import LocalError
 from local.faults.agreement import Instance, Observation, Seen, differences, hosts_of, known_hosts_of, variables_of
+from local.faults.clients import client
 from local.faults.nodes import NodeHandle, node_of
 
 LOGIN_USER = "ubuntu"
@@ -162,7 +161,7 @@ class Observer:
         return ["ip", "netns", "exec", node.instance_id, "ssh", "-F", "none", *words, alias, INSTANCE_ID]
 
     def _groups(self) -> list[Any]:
-        pages = boto3.client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate()
+        pages = client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate()
         groups = [group for page in pages for group in page["AutoScalingGroups"]]
         return [group for group in groups if _tag(group, CLUSTER_TAG) == self._cluster]
 
@@ -202,7 +201,7 @@ def _in_service(member: Mapping[str, Any]) -> bool:
 def _running(instance_ids: Sequence[str]) -> list[Any]:
     if not instance_ids:
         return []
-    pages = boto3.client("ec2").get_paginator("describe_instances").paginate(InstanceIds=list(instance_ids))
+    pages = client("ec2").get_paginator("describe_instances").paginate(InstanceIds=list(instance_ids))
     found = [i for page in pages for reservation in page["Reservations"] for i in reservation["Instances"]]
     return [instance for instance in found if instance["State"]["Name"] == "running"]
 

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import boto3
-
 from bootstrap.contract import CLUSTER_TAG, MASTER_HOST, WORKER_HOST_PREFIX, worker_host
 from local.errors import LocalError, UsageError
+from local.faults.clients import client
 from local.faults.nodes import all_nodes
 
 State = Mapping[str, Any]
@@ -57,7 +56,7 @@ def slots_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
 
 def _clusters() -> dict[str, str]:
     """The cluster of each instance that belongs to one."""
-    pages = boto3.client("ec2").get_paginator("describe_instances")
+    pages = client("ec2").get_paginator("describe_instances")
     found = pages.paginate(Filters=[{"Name": "tag-key", "Values": [CLUSTER_TAG]}])
     return {
         instance["InstanceId"]: tag["Value"]

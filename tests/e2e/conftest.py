@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
+from local.faults.clients import client
 from local.user import User, deploy_arguments, new_user
 from tests.e2e.reach import listening, outside_machine
 
@@ -20,6 +20,7 @@ NODES = 3
 SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
 """One connection a node for all commands of these tests; what a login itself does test_login.py asks without it."""
 STACK = "deeplearning"
+ACCOUNT = "123456789012"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,14 +51,14 @@ class Cluster:
 
 
 def stack_outputs() -> dict[str, str]:
-    stack = boto3.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0]
+    stack = client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0]
     return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
 
 
 def group_instances(group: str) -> list[dict[str, Any]]:
-    groups = boto3.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])
+    groups = client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])
     ids = [i["InstanceId"] for i in groups["AutoScalingGroups"][0]["Instances"]]
-    reservations = boto3.client("ec2").describe_instances(InstanceIds=ids)["Reservations"] if ids else []
+    reservations = client("ec2").describe_instances(InstanceIds=ids)["Reservations"] if ids else []
     return [dict(i) for r in reservations for i in r["Instances"]]
 
 
@@ -73,7 +74,8 @@ def aliases() -> list[str]:
 @pytest.fixture(scope="session")
 def user() -> Iterator[User]:
     with new_user() as user:
-        user.cdk("bootstrap")
+        # Named, so that nothing is synthesized for it: `make demo` bootstraps as the README says.
+        user.cdk("bootstrap", f"aws://{ACCOUNT}/us-east-1")
         yield user
 
 

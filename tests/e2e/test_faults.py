@@ -17,6 +17,7 @@ import pytest
 from local.errors import LocalError
 from local.fabric import in_namespace
 from local.faults import Faults
+from local.faults.clients import client
 from local.faults.nodes import NodeHandle
 from local.network import METADATA_ADDRESS, ROUTER
 from local.notices import INTERRUPTION
@@ -97,12 +98,12 @@ def await_true(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def state(node: Bare) -> str:
-    found = boto3.client("ec2").describe_instances(InstanceIds=[node.name])["Reservations"][0]["Instances"][0]
-    return found["State"]["Name"]
+    found = client("ec2").describe_instances(InstanceIds=[node.name])["Reservations"][0]["Instances"][0]
+    return str(found["State"]["Name"])
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 
 from local.faults import Faults
 from local.faults.agreement import Observation
+from local.faults.clients import client
 from local.faults.observer import Observer
 from tests.e2e.conftest import STACK, Cluster, node_disk, stack_outputs
 
@@ -31,7 +32,7 @@ def await_true(condition: Callable[[], object], what: str, limit_s: float = HEAL
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
-        time.sleep(0.1)
+        time.sleep(0.25)
 
 
 def replaced(observer: Observer, before: Observation, slot: int) -> Observation:
@@ -107,7 +108,7 @@ def workers_file(instance_id: str) -> str:
 
 
 def state(instance_id: str) -> str:
-    found = boto3.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
+    found = client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
     return str(found["State"]["Name"])
 
 

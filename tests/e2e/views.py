@@ -7,8 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import boto3
-
+from local.faults.clients import client
 from tests.e2e.conftest import Cluster, node_disk
 
 MASTER = "deeplearning-master"
@@ -82,7 +81,7 @@ def lives(cluster: Cluster, slots: Slots) -> dict[str, Life]:
 
 def right_lists(slots: Slots) -> Lists:
     """What every node of a cluster with these slots should show."""
-    reservations = boto3.client("ec2").describe_instances(InstanceIds=[*slots.values()])["Reservations"]
+    reservations = client("ec2").describe_instances(InstanceIds=[*slots.values()])["Reservations"]
     addresses = {i["InstanceId"]: i.get("PrivateIpAddress", "") for r in reservations for i in r["Instances"]}
     ended = [instance_id for instance_id, address in addresses.items() if not address]
     assert not ended, f"{', '.join(ended)} should be running, and have been ended"

@@ -1,0 +1,12 @@
+"""AWS clients that are made once: botocore takes a tenth of a second for each, and many looks are repeated."""
+
+import functools
+from typing import Any
+
+import boto3
+
+
+@functools.cache
+def client(service: str) -> Any:
+    """The client of a service, for the local AWS that this process is in; safe to use from several threads."""
+    return boto3.client(service)  # type: ignore[call-overload]  # any service by its name
