@@ -14,6 +14,7 @@ import torch
 import torch.distributed
 
 from trainer.engines.patience import MEETING_S, RANKS_S
+from trainer.engines.ring import Address, Ring, join_ring
 from trainer.errors import TrainerError
 from trainer.ranks import Ranks
 
@@ -42,6 +43,18 @@ def join(device: torch.device, *, ranks: Ranks, timeout: timedelta) -> None:
         )
 
 
+def connect_ring(ranks: Ranks, *, timeout: timedelta) -> Ring:
+    """Give this rank its place between its neighbours; the ranks have met."""
+
+    def gather(own: Address) -> list[Address]:
+        addresses: list[Address] = [own] * ranks.world_size
+        torch.distributed.all_gather_object(addresses, own)
+        return addresses
+
+    with report_lost_ranks("connecting the ranks to each other", timeout=timeout):
+        return join_ring(ranks=ranks, environment=os.environ, gather=gather, timeout_s=timeout.total_seconds())
+
+
 def wait_for_listener(host: str, port: int, *, timeout: timedelta) -> None:
     """Wait until rank 0 listens. Torch itself would wait twice the timeout and then print its stack."""
     deadline = time.monotonic() + timeout.total_seconds()
@@ -59,10 +72,10 @@ def wait_for_listener(host: str, port: int, *, timeout: timedelta) -> None:
 
 @contextmanager
 def report_lost_ranks(action: str, *, timeout: timedelta) -> Iterator[None]:
-    """Turn torch's error of a failed connection into one line."""
+    """Turn the error of a failed connection, torch's or the system's, into one line."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         seconds = timeout.total_seconds()
         raise TrainerError(
             f"{action} failed, another rank ended or was not heard from for {seconds:.0f} s: {shorten(str(error))}"

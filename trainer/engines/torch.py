@@ -1,7 +1,7 @@
 """The PyTorch engine: gloo between CPUs, NCCL between GPUs, one process a device.
 
-All weights lie in one vector, and so do all gradients. One all-reduce a step sums them, which on
-CPUs is as fast as DistributedDataParallel's overlapped buckets: there is no idle core to overlap on.
+All weights lie in one vector, and so do all gradients. One all-reduce a step sums them: between CPUs
+a ring of our own (trainer.engines.ring), and gloo for the rest.
 """
 
 import logging
@@ -21,7 +21,8 @@ from trainer.data import Images, Labels
 from trainer.engines import NOTHING, Asks, BatchResult, Connection, State, Weights
 from trainer.engines.batch_norm import adapt, place_statistics
 from trainer.engines.device import choose_device, set_threads
-from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, join, report_lost_ranks
+from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, connect_ring, join, report_lost_ranks
+from trainer.engines.ring import Ring
 from trainer.errors import TrainerError
 from trainer.models import build
 from trainer.phases import COMMUNICATION, Phases
@@ -48,12 +49,15 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
     torch.manual_seed(config.seed)
     # Before the ranks meet: a network that cannot be built is reported without waiting for them.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    ring = None
     if shard.count > 1:
         join(device, ranks=ranks, timeout=MEETING_TIMEOUT)
+        ring = connect_ring(ranks, timeout=MEETING_TIMEOUT) if device.type == "cpu" else None
     return TorchEngine(
         model,
         device=device,
         shard=shard,
+        ring=ring,
         learning_rate=learning_rate,
         momentum=config.mom,
         weight_decay=config.wd,
@@ -74,11 +78,13 @@ class TorchEngine:
         momentum: float,
         weight_decay: float,
         sync_bn: bool = False,
+        ring: Ring | None = None,
     ) -> None:
         self.phases = Phases()
         self._model = model.to(device)
         self._device = device
         self._connected = shard.count > 1
+        self._ring = ring
         # Its collective operations need a part of every rank in every forward and backward pass.
         self._all_ranks_pass = sync_bn and self._connected
         self._timeout = MEETING_TIMEOUT
@@ -182,6 +188,8 @@ class TorchEngine:
 
     def close(self) -> None:
         """Leave the other ranks."""
+        if self._ring is not None:
+            self._ring.close()
         if self._connected:
             torch.distributed.destroy_process_group()
 
@@ -205,9 +213,13 @@ class TorchEngine:
             _set_pg_timeout(timeout)
 
     def _all_reduce(self, sums: torch.Tensor) -> None:
-        if self._connected:
-            with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
+        if not self._connected:
+            return
+        with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
+            if self._ring is None:
                 torch.distributed.all_reduce(sums)
+            else:
+                self._ring.all_reduce(sums.view(-1).numpy(), timeout_s=self._timeout.total_seconds())
 
 
 def _place_gradients(parameters: Sequence[nn.Parameter], vector: torch.Tensor) -> None:
