@@ -6,7 +6,7 @@
 # make status     the instances of every local AWS that is up
 # make test       everything that must hold before a merge: lint, types, unit tests, end to end
 # make test-engines   MXNet, Horovod and Open MPI on real nodes: the articles' lines (the first time 10 minutes more)
-# make soak       long runs: faults drawn from SEED on five nodes (FAULTS=65) and under jobs (ROUNDS=50), 10,000 settings
+# make soak       long runs: faults drawn from SEED on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); 10,000 settings
 # make lint       (unit, e2e) a part of it
 # make clean      remove everything that was set up; refused while a local AWS is up
 # make bench      the side-by-side benchmarks (B=name for one of them)
@@ -27,6 +27,7 @@ FAILING := $(wildcard tests/e2e/test_zzz_*.py)
 FAULTS ?= 65
 ROUNDS ?= 50
 SEED ?= 1
+KILLS ?= 20
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
 # Caches of the tools belong into the cache, not into the checkout.
 export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
@@ -95,6 +96,7 @@ soak: root
 	@$(ENTER) python -m local run -- python -m local.faults.chaos --faults $(FAULTS) --seed $(SEED)
 	@$(ENTER) python -m local run -- python -m local.faults.job_chaos --rounds $(ROUNDS) --seed $(SEED)
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/test_contexts.py
+	@$(ENTER) KILLS=$(KILLS) python -m pytest tests/trainer/test_kills.py
 
 bench:
 	@$(ENTER) exec python -m benchmarks $(B)

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: the end, after a checkpoint where there is something to keep."""
+"""SIGTERM, SIGHUP and Ctrl-C: the end, after a checkpoint where there is something to keep."""
 
 import logging
 import os
@@ -10,7 +10,12 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-ENDING: Final = {signal.SIGTERM, signal.SIGINT}
+# nohup has it ignored.
+HANGUP: Final = set() if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else {signal.SIGHUP}
+"""A terminal that was closed; systemd sends it right behind SIGTERM to a session that it ends (systemd.kill(5))."""
+ENDING: Final = {signal.SIGTERM, signal.SIGINT} | HANGUP
+AT_ONCE: Final = {signal.SIGINT}
+"""After the first signal: a person's. Others come in pairs, from systemd as from two that pass the same one on."""
 LAST_STEP_S: Final = 60.0
 """How long the step under way and the checkpoint may take. Who sent the signal mostly waits less."""
 
@@ -42,7 +47,7 @@ class Signals:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """In this block a signal is a wish to stop; the second one still ends the process at once."""
+        """In this block a signal is a wish to stop; Ctrl-C after it still ends the process at once."""
         with self._lock:
             self._deferred = True
         try:
@@ -57,7 +62,7 @@ class Signals:
             if self._deferred:
                 self.received = number
         if self.received is not None:
-            log.warning("%s: a checkpoint after this step, then the end; at once with another signal", number.name)
-            signal.sigtimedwait(ENDING, LAST_STEP_S)
+            log.warning("%s: a checkpoint after this step, then the end; at once with Ctrl-C", number.name)
+            signal.sigtimedwait(AT_ONCE, LAST_STEP_S)
         log.warning("ended by %s", number.name)
         os._exit(128 + number)

@@ -39,3 +39,18 @@ def nothing(**_: object) -> None:
 
 
 not_a_function = 3
+
+
+def forgetful(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """BatchNorm and dropout: what remembers earlier steps, and what draws random numbers in each."""
+    return nn.Sequential(
+        nn.Conv2d(image_shape[0], 16, kernel_size=3, stride=2, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Dropout2d(0.1),
+        nn.Flatten(),
+        nn.Linear(16 * ((image_shape[1] - 1) // 2) * ((image_shape[2] - 1) // 2), 64),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Linear(64, classes),
+    )

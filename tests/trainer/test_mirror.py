@@ -140,3 +140,26 @@ def test_a_training_goes_on_where_no_machine_of_it_is_left(tmp_path: Path, endpo
     assert {path.name for path in (tmp_path / "new/checkpoints").iterdir()} == {
         *(".net-finished", "net-0002.npz", "net-best.npz")
     }
+
+
+def test_a_training_goes_on_from_a_copy_where_its_machine_was_killed_beside_the_next(
+    tmp_path: Path, endpoint: str
+) -> None:
+    options = ("--num-epochs", "2", "--benchmark", "1")
+    aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    for machine in ("undisturbed", "gone", "new"):
+        (tmp_path / machine).mkdir()
+    [undisturbed] = run(*options, directory=tmp_path / "undisturbed")
+    copied = (*options, "--model-prefix", f"{FOLDER}/net")
+    killed = {**aws, "KILLED": "0 copy 2 0"}
+    program = ("-m", "tests.trainer.killed_trainer")
+    with running(
+        *copied, "--checkpoint-seconds", "0.01", directory=tmp_path / "gone", program=program, variables=killed
+    ) as [rank]:
+        assert rank.wait() == -signal.SIGKILL
+    # The copy before is removed only when the next one is there.
+    assert len(names()) == 2
+    [again] = run(*copied, directory=tmp_path / "new", variables=aws)
+    assert "going on at epoch" in again.log.read_text()
+    assert again.digests[-1] == undisturbed.digests[-1]
+    assert names() == ["net-0002.npz"]

@@ -1,0 +1,122 @@
+"""kill -9 of any rank, at a step or in the middle of a write: the training ends with the same bits all the same.
+
+KILLS=20 plays so many of them (make soak); each is drawn from its number alone.
+"""
+
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.trainer.processes import Rank, run, running
+from trainer.checkpoint import Checkpoint, load
+
+ROUNDS = int(os.environ.get("KILLS", "2"))
+RANKS = 2
+EPOCHS = 3
+STEPS = 12
+"""In an epoch, the last of which has half of the samples."""
+OPTIONS = (
+    *("--kv-store", "dist_sync", "--num-epochs", str(EPOCHS), "--batch-size", "16", "--model-prefix", "net"),
+    *("--network", "tests.trainer.networks:forgetful", "--benchmark", "1", "--image-shape", "3,16,16"),
+    *("--num-examples", "368", "--random-crop", "1", "--random-mirror", "1"),
+    *("--lr", "0.02", "--lr-batch-size", "16", "--warmup-epochs", "1.5", "--lr-step-epochs", "2"),
+)
+EVERY_STEP = ("--checkpoint-seconds", "0.000001")
+PROGRAM = ("-m", "tests.trainer.killed_trainer")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kill:
+    """Where a rank dies, as tests.trainer.killed_trainer takes it."""
+
+    rank: int
+    place: str
+    number: int
+    part: float = 0.0
+    """Of the file that is written."""
+    disk_is_lost: bool = False
+    """Whether the machine goes with its files."""
+
+
+def draw(number: int) -> Kill:
+    """Every third round strikes in a step; the others leave half a file, some of them the training's last."""
+    chance = random.Random(number)
+    rank = chance.randrange(RANKS)
+    if number % 3 == 0:
+        step = chance.randint(2, EPOCHS * STEPS)
+        return Kill(rank=rank, place="step", number=step, disk_is_lost=chance.random() < 0.5)
+    # One a step and one an epoch; rank 0 alone writes the last one, which the training was for.
+    last = EPOCHS * (STEPS + 1)
+    if number % 9 == 1:
+        return Kill(rank=0, place="write", number=last, part=chance.random())
+    return Kill(rank=rank, place="write", number=chance.randint(2, last - 1), part=chance.random())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    run(*OPTIONS, directory=directory, count=RANKS)
+    return directory / f"net-{EPOCHS:04d}.npz"
+
+
+def machines(directory: Path) -> list[Path]:
+    """A directory for each rank."""
+    places = [directory / f"machine{rank}" for rank in range(RANKS)]
+    for place in places:
+        place.mkdir(exist_ok=True)
+    return places
+
+
+def kill(kill: Kill, directory: Path, *, size: int) -> None:
+    """Run the training until the rank is gone, and its other ranks have noticed."""
+    variables = {"KILLED": f"{kill.rank} {kill.place} {kill.number} {max(1, int(kill.part * size))}"}
+    with running(
+        *(*OPTIONS, *EVERY_STEP),
+        directory=directory,
+        directories=machines(directory),
+        count=RANKS,
+        program=PROGRAM,
+        variables=variables,
+    ) as ranks:
+        codes = [rank.wait() for rank in ranks]
+    assert codes[kill.rank] == -9, ranks[kill.rank].log.read_text()
+    assert codes[1 - kill.rank] == 1, ranks[1 - kill.rank].log.read_text()
+
+
+def go_on(directory: Path) -> list[Rank]:
+    with running(*OPTIONS, directory=directory, directories=machines(directory), count=RANKS) as ranks:
+        for rank in ranks:
+            assert rank.wait() == 0, rank.log.read_text()
+    return ranks
+
+
+def assert_same(found: Checkpoint, expected: Checkpoint) -> None:
+    """Weights, BatchNorm's statistics and momentum, bit for bit."""
+    for own, other in (found.state.weights, expected.state.weights), (found.state.optimizer, expected.state.optimizer):
+        assert own.keys() == other.keys()
+        for name, value in own.items():
+            assert value.tobytes() == other[name].tobytes(), name
+            assert np.isfinite(value).all()
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_killed_rank_leaves_no_trace_in_the_weights(tmp_path: Path, undisturbed: Path, number: int) -> None:
+    struck = draw(number)
+    kill(struck, tmp_path, size=undisturbed.stat().st_size)
+    places = machines(tmp_path)
+    kept = {path: load(path) for place in places for path in place.glob("net-resume-*.npz")}
+    assert kept
+    if struck.place == "write":
+        assert list(places[struck.rank].glob(".*.tmp"))
+    if struck.disk_is_lost:
+        for path in places[struck.rank].iterdir():
+            path.unlink()
+    ranks = go_on(tmp_path)
+    assert "going on at epoch" in ranks[0].log.read_text()
+    assert ranks[0].digests[-1] == ranks[1].digests[-1]
+    assert_same(load(places[0] / undisturbed.name), load(undisturbed))
+    assert not [path for place in places for path in place.iterdir() if path.suffix == ".tmp" or "resume" in path.name]

@@ -1,0 +1,71 @@
+"""What a signal does while a training is under way."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from tests.trainer.processes import REPOSITORY
+
+PROGRAM = """
+import logging, sys
+from trainer.signals import Signals
+logging.basicConfig(format="%(message)s")
+signals = Signals()
+with signals.deferred():
+    print("training", file=sys.stderr, flush=True)
+    sys.stdin.readline()
+    print("kept a checkpoint for", signals.received.name)
+"""
+
+
+@contextmanager
+def training(before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """A training whose last step lasts until it is told a line."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*before, sys.executable, "-c", PROGRAM], cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "training\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def send(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """The first one: it is waited for until it is said."""
+    assert process.stderr is not None
+    process.send_signal(number)
+    said = process.stderr.readline()
+    assert said == f"{number.name}: a checkpoint after this step, then the end; at once with Ctrl-C\n"
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_what_systemd_sends_after_the_first_signal_does_not_cost_the_checkpoint(first: signal.Signals) -> None:
+    with training() as process:
+        send(process, first)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGHUP)
+        out, _ = process.communicate("now\n", timeout=30)
+        assert (out, process.returncode) == (f"kept a checkpoint for {first.name}\n", 0)
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_ctrl_c_ends_it_at_once(first: signal.Signals) -> None:
+    with training() as process:
+        send(process, first)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 128 + first
+
+
+def test_nohup_is_heard() -> None:
+    with training(before=["env", "--ignore-signal=HUP"]) as process:
+        process.send_signal(signal.SIGHUP)
+        send(process, signal.SIGTERM)
+        out, _ = process.communicate("now\n", timeout=30)
+        assert out == "kept a checkpoint for SIGTERM\n"
