@@ -11,6 +11,7 @@ from launcher.frames import (
     CALL,
     GREETING,
     HEADER,
+    KINDS,
     LONGEST_PAYLOAD,
     SIGN_OF_LIFE,
     SIGN_OF_LIFE_S,
@@ -143,7 +144,7 @@ class Connection:
         except asyncio.IncompleteReadError:
             return
 
-    async def receive(self, kind: Kind) -> bytes:
+    async def receive(self, kind: int) -> bytes:
         """The payload of the next frame of a kind, passing over others; LaunchError when the runner ends instead."""
         try:
             while (frame := await self._read_frame()).kind is not kind:
@@ -173,10 +174,10 @@ class Connection:
 
     async def _receive_frame(self) -> Frame:
         kind, process, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))
-        if kind not in set(Kind) or size > LONGEST_PAYLOAD:
+        if kind not in KINDS or size > LONGEST_PAYLOAD:
             raise LaunchError(f"{self.host}: sent what is not a runner's frame (kind {kind}, {size} bytes)")
         payload = await self._stdout.readexactly(size)
-        return Frame(kind=Kind(kind), process=process, payload=payload)
+        return Frame(kind=kind, process=process, payload=payload)
 
     def close(self) -> None:
         """Tell the runner to end its ranks. Its frames go on until they have ended."""

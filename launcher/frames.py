@@ -4,7 +4,6 @@ Length-prefixed, so that binary output and unfinished lines arrive as they left.
 it reads the node's spec, one line of JSON, and empty lines, which say that the launcher is alive.
 """
 
-import enum
 import struct
 
 GREETING = b"\0deeplearning-runner "
@@ -31,8 +30,8 @@ CALL = b"again\n"
 """Calls a runner that is idle: it says that it is alive and then ready, or ends when it is no longer right."""
 
 
-class Kind(enum.IntEnum):
-    """What a frame's payload is."""
+class Kind:
+    """What a frame's payload is. No enumeration: enum takes long to import."""
 
     READY = 0
     """JSON object: {"port": a port that is free on the node, "address": where its sshd took the connection or null,
@@ -51,18 +50,21 @@ class Kind(enum.IntEnum):
     """The answer to a request about files (launcher.sync.messages)."""
 
 
+KINDS = frozenset(value for name, value in vars(Kind).items() if name.isupper())
+
+
 class Frame:
     """One piece of news from a node."""
 
     __slots__ = ("kind", "payload", "process")
 
-    def __init__(self, *, kind: Kind, process: int, payload: bytes) -> None:
+    def __init__(self, *, kind: int, process: int, payload: bytes) -> None:
         self.kind = kind
         self.process = process
         """Which of the node's processes: an index into its NodeSpec."""
         self.payload = payload
 
 
-def encode(kind: Kind, payload: bytes, *, process: int = 0) -> bytes:
+def encode(kind: int, payload: bytes, *, process: int = 0) -> bytes:
     """The bytes of one frame."""
     return HEADER.pack(kind, process, len(payload)) + payload

@@ -70,15 +70,15 @@ class Node:
             settle(failure, Failure(exit_code=LOST, reason=reason))
 
     async def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
-        if frame.kind is Kind.ALIVE:
+        if frame.kind == Kind.ALIVE:
             return
-        if frame.kind is Kind.NOTE:
+        if frame.kind == Kind.NOTE:
             await self._notes.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
             return
         output = self._outputs[frame.process]
         if frame.kind in (Kind.STDOUT, Kind.STDERR):
             await output.write(frame.kind, frame.payload)
-        elif frame.kind is Kind.EXIT:
+        elif frame.kind == Kind.EXIT:
             await output.finish()
             self._ended(frame.process, int(frame.payload), failure)
 

@@ -64,10 +64,11 @@ async def reach(
     """
     at_once = asyncio.Semaphore(CONNECTIONS_AT_ONCE)
     here = hosts[0] if local or is_this_machine(hosts[0]) else None
+    ours = dict(os.environ)
 
     async def start(host: Host) -> Connection:
         command = runner_command() if host is here else ssh_command(host)
-        environment = session_environment(os.environ) if host is here and not local else None
+        environment = session_environment(ours) if host is here and not local else ours
         async with at_once:
             resumed = None if host is here else await _resume(host, command, reserve)
             connection = resumed or await Connection.open(host, command, deadline_s=deadline_s, environment=environment)

@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
-from launcher.frames import Kind
-
 TAIL_LINES = 10
 LONGEST_LINE = 1 << 20
 """A longer line is broken, so that output without line ends cannot fill the memory."""
@@ -31,8 +29,8 @@ class Sink(Protocol):
         """Whether nobody will read it."""
 
 
-Streams = Mapping[Kind, Sink]
-"""Where standard output and standard error go."""
+Streams = Mapping[int, Sink]
+"""Where standard output and standard error go, by launcher.frames.Kind."""
 
 
 class ProcessOutput:
@@ -44,7 +42,7 @@ class ProcessOutput:
         self._pending = {kind: bytearray() for kind in streams}
         self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
 
-    async def write(self, kind: Kind, data: bytes) -> None:
+    async def write(self, kind: int, data: bytes) -> None:
         """Pass on the lines that `data` completes; keep the rest."""
         pending = self._pending[kind]
         end = data.rfind(b"\n") + 1
@@ -61,14 +59,14 @@ class ProcessOutput:
         for kind in self._streams:
             await self._finish(kind)
 
-    async def _finish(self, kind: Kind) -> None:
+    async def _finish(self, kind: int) -> None:
         pending = self._pending[kind]
         if pending:
             whole = bytes(pending) + b"\n"
             pending.clear()
             await self._emit(kind, whole)
 
-    async def _emit(self, kind: Kind, lines: bytes) -> None:
+    async def _emit(self, kind: int, lines: bytes) -> None:
         split = lines.removesuffix(b"\n").split(b"\n")
         self.tail.extend(split[-TAIL_LINES:])
         await self._streams[kind].send(b"".join(self._prefix + line + b"\n" for line in split))

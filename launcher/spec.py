@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from launcher.hosts import Host
 from launcher.places import JOBS_DIR as JOBS_DIR  # for those who speak of specs too
@@ -113,4 +113,9 @@ class NodeSpec:
 
     def to_line(self) -> bytes:
         """One line of JSON."""
-        return json.dumps(asdict(self)).encode("ascii") + b"\n"
+        return json.dumps(self, default=_fields).encode("ascii") + b"\n"
+
+
+def _fields(one: NodeSpec | ProcessSpec) -> dict[str, object]:
+    """For JSON. What asdict of dataclasses would copy, and many nodes' specs take it longer than all else here."""
+    return {field.name: getattr(one, field.name) for field in fields(one)}

@@ -1,7 +1,7 @@
 """The environment and directory of a process."""
 
 import os
-from collections.abc import Mapping, Sequence
+from _collections_abc import Mapping, Sequence  # collections takes long to import
 
 from launcher.errors import LaunchError
 

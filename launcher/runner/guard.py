@@ -5,10 +5,10 @@ stops its processes when the guard is gone. For each further job the guard start
 """
 
 import os
-import signal
 import time
-from collections.abc import Callable
+from _collections_abc import Callable  # collections takes long to import
 
+from launcher.runner.lean import signal
 from launcher.runner.processes import adopt_orphans, die_with_parent, end_orphans, exit_code, rename
 
 ORPHANS_DEADLINE_S = 5.0

@@ -7,7 +7,7 @@ Which files a session is made from: sshd(8), login process; pam_env(8); pam_limi
 import os
 import select
 import time
-from collections.abc import Callable
+from _collections_abc import Callable  # collections takes long to import
 
 from launcher.frames import CALL, Kind
 from launcher.runner.link import Link

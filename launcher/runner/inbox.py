@@ -1,13 +1,14 @@
 """What the launcher has sent, taken apart: requests about files, pieces of files, and at last the spec."""
 
-import json
-from collections.abc import Iterator
-from types import SimpleNamespace
+from _collections_abc import Iterator  # collections takes long to import
 
 from launcher.frames import DATA, REQUEST, SIGN_OF_LIFE
+from launcher.runner.lean import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from launcher.spec import NodeSpec
     from launcher.sync.messages import Request
 
@@ -45,13 +46,20 @@ class Inbox:
         if line.startswith(DATA):
             self._data_left = int(line.removeprefix(DATA))
         elif line.startswith(REQUEST):
-            yield json.loads(line.removeprefix(REQUEST))
+            yield parse_json(line.removeprefix(REQUEST).decode())
         else:
             yield parse_spec(line)
 
 
+class _Fields:
+    """An object with these attributes."""
+
+    def __init__(self, values: "dict[str, Any]") -> None:
+        vars(self).update(values)
+
+
 def parse_spec(line: bytes) -> "NodeSpec":
     """What NodeSpec.to_line wrote, as an object with its fields: dataclasses takes long to import."""
-    values = json.loads(line)
-    values["processes"] = tuple(SimpleNamespace(**process) for process in values["processes"])
-    return SimpleNamespace(**values)  # type: ignore[return-value]  # it has all that a NodeSpec has
+    values = parse_json(line.decode("ascii"))
+    values["processes"] = tuple(map(_Fields, values["processes"]))
+    return _Fields(values)  # type: ignore[return-value]  # it has all that a NodeSpec has

@@ -3,7 +3,7 @@
 import os
 import select
 import time
-from collections.abc import Callable
+from _collections_abc import Callable  # collections takes long to import
 
 from launcher.frames import SIGN_OF_LIFE_S, SILENCE_S, Kind, encode
 
@@ -40,7 +40,7 @@ class Link:
         """Whether more should wait until the launcher has read."""
         return len(self._pending) > MOST_PENDING
 
-    def send(self, kind: Kind, payload: bytes = b"", *, process: int = 0) -> None:
+    def send(self, kind: int, payload: bytes = b"", *, process: int = 0) -> None:
         """Write a frame, now or later."""
         self.send_bytes(encode(kind, payload, process=process))
 

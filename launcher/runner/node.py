@@ -1,11 +1,10 @@
 """The runner's main: say ready, read the spec, run the ranks."""
 
 import _socket as socket  # socket itself takes long to import
-import json
 import os
 import select
 import sys
-from collections.abc import Mapping
+from _collections_abc import Mapping  # collections takes long to import
 
 from launcher.errors import LaunchError
 from launcher.frames import PREAMBLE, Kind
@@ -13,6 +12,7 @@ from launcher.runner.environment import check_interfaces, process_environment, w
 from launcher.runner.guard import AGAIN
 from launcher.runner.idle import Situation, await_call, situation
 from launcher.runner.inbox import Inbox
+from launcher.runner.lean import quoted
 from launcher.runner.link import Link
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.processes import adopt_orphans, rename
@@ -40,8 +40,7 @@ def main(at_login: Situation, *, is_further: bool) -> int:
         link.send_bytes(PREAMBLE)
     elif not is_called(link, at_login):
         return 0
-    ready = {"port": free_port(), "address": own_address(os.environ), "gpus": gpus_in_use()}
-    link.send(Kind.READY, json.dumps(ready).encode("ascii"))
+    link.send(Kind.READY, readiness())
     spec = receive_spec(link)
     if spec is None:
         return 0
@@ -66,13 +65,22 @@ def has_gpus() -> bool:
     return any(os.access(f"{directory}/nvidia-smi", os.X_OK) for directory in directories)
 
 
-def gpus_in_use() -> dict[str, object]:
-    """What launcher.gpus.GpusInUse reads."""
+def readiness() -> bytes:
+    """What the launcher is told before it says what to run: see Kind.READY."""
+    seen = own_address(os.environ)
+    address = "null" if seen is None else quoted(seen)
+    return f'{{"port": {free_port()}, "address": {address}, "gpus": {gpus_in_use()}}}'.encode("ascii")
+
+
+def gpus_in_use() -> str:
+    """What launcher.gpus.GpusInUse reads, as JSON."""
     if not has_gpus():
-        return {}
+        return "{}"
+    import json
+
     from launcher.runner.gpus import GpuQuestion
 
-    return GpuQuestion(os.path.expanduser("~")).answer()
+    return json.dumps(GpuQuestion(os.path.expanduser("~")).answer())
 
 
 def receive_spec(link: Link) -> "NodeSpec | None":

@@ -1,34 +1,33 @@
 """Rank processes: how one starts, and how all that it left behind ends."""
 
-import ctypes
 import os
-import signal
 import time
-from collections.abc import Mapping, Sequence
+from _collections_abc import Mapping, Sequence  # collections takes long to import
+
+from launcher.runner.lean import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-PR_SET_PDEATHSIG = 1
-PR_SET_NAME = 15
-PR_SET_CHILD_SUBREAPER = 36
-_libc = ctypes.CDLL(None)
+NAME_FILE = "/proc/self/comm"
+"""See proc(5)."""
 
 
 def adopt_orphans() -> None:
     """Make this process the parent of every orphan below it, so that none gets away (prctl(2))."""
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
     """Get a signal when the parent ends."""
-    _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    prctl(PR_SET_PDEATHSIG, number)
 
 
 def rename(name: str) -> None:
     """Be called this in lists of processes (``ps -o comm``); the command line stays as it is."""
-    _libc.prctl(PR_SET_NAME, name.encode("ascii"), 0, 0, 0)
+    with open(NAME_FILE, "wb") as file:
+        file.write(name.encode("ascii"))
 
 
 class Started:

@@ -1,21 +1,20 @@
 """Sees a node's processes to their end: forwards output, reports exits, stops all when told to.
 
-One thread around one selector, which waits for nothing but its selector. It is told to stop by the
+One thread around one poll(2), which waits for nothing else. It is told to stop by the
 end of the link to the launcher, and by TERM, INT or HUP. Processes then get TERM, and after the grace KILL.
 """
 
-import math
 import os
-import selectors
-import signal
+import select
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from _collections_abc import Callable, Mapping, Sequence  # collections takes long to import
 
 from launcher.frames import Kind
 from launcher.runner import processes
+from launcher.runner.lean import signal
 from launcher.runner.link import Link
 from launcher.runner.logs import ProcessLog
+from launcher.runner.watch import Watch
 
 READ_SIZE = 1 << 16
 """What a pipe holds: one read empties it."""
@@ -31,7 +30,7 @@ class _Process:
         self.group = started.pid
         self.index = index
         self.log = log
-        self.streams: dict[int, Kind] = {started.stdout: Kind.STDOUT, started.stderr: Kind.STDERR}
+        self.streams: dict[int, int] = {started.stdout: Kind.STDOUT, started.stderr: Kind.STDERR}
         self.code: int | None = None
         self.drain_until = 0.0
         self.kill_at: float | None = None
@@ -48,8 +47,8 @@ class Supervisor:
         self._alive: list[_Process] = []
         self._paused = False
         self._in_order = True
-        self._selector = selectors.DefaultSelector()
-        self._watch(link.source, self._hear)
+        self._watch = Watch()
+        self._watch.add(link.source, self._hear)
         self._watch_signals()
 
     def start(
@@ -89,15 +88,14 @@ class Supervisor:
             if self._link.over:
                 self._stop()
             self._throttle()
-            for key, _ in self._selector.select(min(timeout, self._poll_s())):
-                key.data()
+            self._watch.wait(min(timeout, self._poll_s()))
             self._link.flush()
             self._settle()
         return self._in_order and not self._link.over
 
     def _poll_s(self) -> float:
         # The kernel tells when a leader ends, but not when its group is empty.
-        return POLL_S if any(process.kill_at is not None for process in self._alive) else math.inf
+        return POLL_S if any(process.kill_at is not None for process in self._alive) else float("inf")
 
     def _settle(self) -> None:
         for process in self._alive:
@@ -127,9 +125,6 @@ class Supervisor:
 
     # ---- what the selector watches ----
 
-    def _watch(self, fd: int, callback: Callable[[], None]) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, callback)
-
     def _watch_signals(self) -> None:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
@@ -141,24 +136,27 @@ class Supervisor:
             if set(os.read(reader, 64)) & set(STOP_SIGNALS):
                 self._stop()
 
-        self._watch(reader, woken)
+        self._watch.add(reader, woken)
 
     def _watch_process(self, process: _Process) -> None:
         if not self._paused:
             self._watch_streams(process)
         ended = os.pidfd_open(process.group)
-        self._watch(ended, lambda: self._leader_ended(process, ended))
+        self._watch.add(ended, lambda: self._leader_ended(process, ended))
 
     def _watch_streams(self, process: _Process) -> None:
         for fd, kind in process.streams.items():
-            self._watch(fd, partial(self._forward, process, fd, kind))
+            self._watch.add(fd, self._forwarding(process, fd, kind))
+
+    def _forwarding(self, process: _Process, fd: int, kind: int) -> Callable[[], None]:
+        return lambda: self._forward(process, fd, kind)
 
     def _throttle(self) -> None:
         """While the launcher reads slowly the processes wait, and nothing else does."""
         if self._link.pending:
             self._watch_sink()
-        elif self._link.sink in self._selector.get_map():
-            self._selector.unregister(self._link.sink)
+        elif self._link.sink in self._watch:
+            self._watch.remove(self._link.sink)
         if self._link.full == self._paused:
             return
         self._paused = self._link.full
@@ -167,22 +165,22 @@ class Supervisor:
             process.drain_until = self._clock() + DRAIN_S
             if self._paused:
                 for fd in process.streams:
-                    self._selector.unregister(fd)
+                    self._watch.remove(fd)
             else:
                 self._watch_streams(process)
 
     def _watch_sink(self) -> None:
-        if self._link.sink not in self._selector.get_map():
-            self._selector.register(self._link.sink, selectors.EVENT_WRITE, self._link.flush)
+        if self._link.sink not in self._watch:
+            self._watch.add(self._link.sink, self._link.flush, events=select.POLLOUT)
 
     # ---- what happens ----
 
     def _hear(self) -> None:
         self._link.receive()
         if self._link.over:
-            self._selector.unregister(self._link.source)
+            self._watch.remove(self._link.source)
 
-    def _forward(self, process: _Process, fd: int, kind: Kind) -> None:
+    def _forward(self, process: _Process, fd: int, kind: int) -> None:
         data = os.read(fd, READ_SIZE)
         if data:
             if process.log is not None:
@@ -193,11 +191,11 @@ class Supervisor:
             self._close_stream(process, fd)
 
     def _close_stream(self, process: _Process, fd: int) -> None:
-        if process.streams.pop(fd, None) is not None and fd in self._selector.get_map():
-            self._selector.unregister(fd)
+        if process.streams.pop(fd, None) is not None and fd in self._watch:
+            self._watch.remove(fd)
 
     def _leader_ended(self, process: _Process, pidfd: int) -> None:
-        self._selector.unregister(pidfd)
+        self._watch.remove(pidfd)
         os.close(pidfd)
         process.code = processes.exit_code(process.started.wait())
         self._in_order = self._in_order and process.code == 0
