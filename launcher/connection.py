@@ -147,7 +147,7 @@ class Connection:
     async def receive(self, kind: int) -> bytes:
         """The payload of the next frame of a kind, passing over others; LaunchError when the runner ends instead."""
         try:
-            while (frame := await self._read_frame()).kind is not kind:
+            while (frame := await self._read_frame()).kind != kind:
                 pass
         except asyncio.IncompleteReadError as error:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error

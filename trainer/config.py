@@ -92,6 +92,10 @@ class TrainConfig:
     """File for figures as lines of JSON, which rank 0 writes. Left out: none."""
     tensorboard: str | None = None
     """Directory for TensorBoard's event files, which rank 0 writes. Left out: none."""
+    profile_steps: tuple[int, int] | None = None
+    """First and last step of this run to trace, from 1. Left out: none."""
+    profile_dir: str = "profile"
+    """Directory for the traces of all ranks. Left out: profile in the working directory."""
     checkpoint_seconds: float = 600.0
     """Between two checkpoints within an epoch; there is one after each epoch too. Left out: 10 minutes."""
 
@@ -104,6 +108,7 @@ class TrainConfig:
         if self.sync_bn and self.engine != "torch":
             raise UsageError(f"sync_bn is for the engine torch, got engine {self.engine}")
         _check_choice("resume", self.resume, RESUME)
+        self._check_profile()
         for name in ("batch_size_per_machine", "num_epochs", "disp_batches"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -192,6 +197,16 @@ class TrainConfig:
                 "num_examples must be at least 1 and is for the dataset synthetic alone, "
                 f"got {self.num_examples} with {self.dataset}"
             )
+
+    def _check_profile(self) -> None:
+        """Raise UsageError unless these steps can be traced."""
+        if self.profile_steps is None:
+            return
+        first, last = self.profile_steps
+        if not 1 <= first <= last:
+            raise UsageError(f"profile_steps must be the first and the last step, from 1, got {first}-{last}")
+        if self.engine != "torch":
+            raise UsageError(f"profile_steps is for the engine torch, got engine {self.engine}")
 
     def _check_rate(self) -> None:
         """Raise UsageError unless learning rate and schedule can be used."""

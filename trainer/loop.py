@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from trainer.bar import Bar
 from trainer.config import TrainConfig
 from trainer.data import Images, Labels
 from trainer.data.batches import Augmentation, ahead, prepare
@@ -19,6 +20,7 @@ from trainer.errors import StoppedError, TrainerError
 from trainer.gather import gather
 from trainer.metrics import Clock, EpochResult, Pace, Speedometer, digest
 from trainer.phases import PHASES, describe_slowest, mean, shares
+from trainer.profiling import Profiling
 from trainer.progress import Progress
 from trainer.records import Records
 from trainer.sampling import Indices, Shard, global_batches, step_seed
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 VALIDATION_BATCH = 256
 BEGINNING: Final = Progress()
 NO_RECORDS: Final = Records()
+NO_BAR: Final = Bar()
+NO_PROFILING: Final = Profiling()
 
 
 class Keeping(Protocol):
@@ -50,6 +54,8 @@ def train(
     global_batch_size: int,
     keeping: Keeping,
     records: Records = NO_RECORDS,
+    bar: Bar = NO_BAR,
+    profiling: Profiling = NO_PROFILING,
     begin: Progress = BEGINNING,
     clock: Clock = time.perf_counter,
 ) -> list[EpochResult]:
@@ -64,6 +70,8 @@ def train(
             shard=shard,
             global_batch_size=global_batch_size,
             records=records,
+            bar=bar,
+            profiling=profiling,
             clock=clock,
         )
         result = job.run(engine, progress, keeping, rates)
@@ -90,6 +98,8 @@ class _Epoch:
     shard: Shard
     global_batch_size: int
     records: Records
+    bar: Bar
+    profiling: Profiling
     clock: Clock
 
     def run(self, engine: Engine, begin: Progress, keeping: Keeping, rates: Rates) -> EpochResult:
@@ -105,6 +115,7 @@ class _Epoch:
         with closing(self._batches(begin)) as batches:
             for step, samples, images, labels in batches:
                 phases.end("data")
+                self.profiling.begin_step()
                 engine.seed(step_seed(self.config.seed, epoch=begin.epoch, samples=progress.samples, shard=self.shard))
                 result = engine.compute_gradients(images, labels, asks=keeping.asks())
                 if not math.isfinite(result.loss_sum):
@@ -117,6 +128,7 @@ class _Epoch:
                 engine.update(samples=samples)
                 phases.end("optimizer")
                 own_correct += result.correct
+                self.bar.show(progress, total=train)
                 if pace := speedometer.add(samples=len(labels), correct=result.correct):
                     log.info("Epoch[%d] Batch [%d] %s", begin.epoch, step, pace)
                     self._record(pace, progress, loss=result.loss_sum / samples)
@@ -131,12 +143,15 @@ class _Epoch:
         rows = gather(engine, [own_correct, own_valid, *phases.take().values()], shard=self.shard)
         correct, valid = sum(row[0] for row in rows), sum(row[1] for row in rows)
         ranks = [dict(zip(PHASES, row[2:], strict=True)) for row in rows]
+        peak = engine.peak_speed
+        utilisation = None if peak is None else (train - begin.samples) / seconds / (self.shard.count * peak)
         return EpochResult(
             samples=train - begin.samples,
             loss=progress.loss_sum / train,
             train_accuracy=correct / train,
             validation_accuracy=valid / held_out,
             seconds=seconds,
+            utilisation=utilisation,
             phases=mean(ranks),
             slowest=describe_slowest(ranks),
         )

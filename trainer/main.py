@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from trainer.agreement import check_agreement
+from trainer.bar import Bar, Lines, bar_for
 from trainer.checkpoint import prepare
 from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
@@ -25,6 +26,7 @@ from trainer.loop import train
 from trainer.metrics import EpochResult
 from trainer.mirror import Mirror
 from trainer.options import parse
+from trainer.profiling import Profiling
 from trainer.ranks import Ranks
 from trainer.records import Records, open_records
 from trainer.s3 import COPY_S, S3Folder
@@ -53,8 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         data = open_data(config)
         config = replace(config, num_classes=config.num_classes or data.classes)
         connection = load(config.engine)(config, os.environ)
-        logging.basicConfig(level=logging.INFO, format=f"rank {connection.ranks} %(message)s", force=True)
-        run(config, data, connection, signals)
+        bar = bar_for(sys.stderr, rank=connection.ranks.rank)
+        form = f"rank {connection.ranks} %(message)s"
+        logging.basicConfig(level=logging.INFO, format=form, handlers=[Lines(sys.stderr, bar)], force=True)
+        run(config, data, connection, signals, bar)
     except UsageError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return 2
@@ -92,7 +96,7 @@ def prepare_engines() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
-def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Signals) -> None:
+def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Signals, bar: Bar) -> None:
     """Train, and leave a checkpoint; no rank returns before it is written."""
     ranks = connection.ranks
     shard, global_batch_size = divide_work(config, ranks)
@@ -101,13 +105,14 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
         # Begun anew in the job's first attempt; the later ones are there to go on from what that one kept.
         config = replace(config, resume="auto")
     keeper = keeper_of(config, ranks)
+    profiling = Profiling(config.profile_steps, directory=config.profile_dir, rank=ranks.rank)
     records = Records() if ranks.rank else open_records(metrics=config.metrics, tensorboard=config.tensorboard)
     checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
     engine = connection.create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)
     log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
     check_agreement(engine, data, shard=shard, source=config.dataset)
     begin = checkpoints.begin(engine)
-    with signals.deferred(), waiting_for(keeper), records:
+    with signals.deferred(), waiting_for(keeper), records, bar, profiling:
         results = train(
             engine,
             data,
@@ -116,6 +121,8 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
             global_batch_size=global_batch_size,
             keeping=checkpoints,
             records=records,
+            bar=bar,
+            profiling=profiling,
             begin=begin,
         )
     # What rank 0 has to write and to copy may take long.

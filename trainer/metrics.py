@@ -21,6 +21,8 @@ class EpochResult:
     validation_accuracy: float
     seconds: float
     """Training only, without the validation."""
+    utilisation: float | None = None
+    """Of what the devices could do at most, from 0 to 1; see trainer.engines.flops. None where that is not known."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds of each phase, mean over the ranks."""
     slowest: str | None = None
@@ -39,13 +41,16 @@ class EpochResult:
             "train/loss": self.loss,
             "validation/accuracy": self.validation_accuracy,
             "speed/all_ranks": self.speed,
+            **({} if self.utilisation is None else {"speed/model_flop_utilisation": self.utilisation}),
             **{f"seconds/{phase}": seconds for phase, seconds in self.phases.items()},
         }
 
     def __str__(self) -> str:
+        utilisation = "" if self.utilisation is None else f" model FLOP utilisation={self.utilisation:.1%}"
         return (
             f"Train-accuracy={self.train_accuracy:.6f} Validation-accuracy={self.validation_accuracy:.6f} "
             f"loss={self.loss:.6f} Time cost={self.seconds:.3f} Speed={self.speed:.2f} samples/sec (all workers)"
+            f"{utilisation}"
         )
 
 

@@ -91,6 +91,13 @@ def _build_parser() -> _Parser:
     add("--disp-batches", type=int, metavar="N", help=f"batches between two lines (default {default.disp_batches})")
     add("--metrics", metavar="FILE", help="write figures as lines of JSON, on rank 0's machine")
     add("--tensorboard", metavar="DIR", help="write figures for TensorBoard, on rank 0's machine")
+    add(
+        "--profile-steps",
+        type=_parse_steps,
+        metavar="A-B",
+        help="trace these steps of this run, counted from 1, on every rank (engine torch)",
+    )
+    add("--profile-dir", metavar="DIR", help=f"where the traces go (default {default.profile_dir})")
     _add_data_options(parser)
     return parser
 
@@ -151,6 +158,13 @@ def _parse_epochs(text: str) -> tuple[int, ...]:
     if not all(word.strip().isdecimal() for word in words):
         raise argparse.ArgumentTypeError(f"must be numbers such as 30,60, got {text!r}")
     return tuple(int(word) for word in words)
+
+
+def _parse_steps(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal()):
+        raise argparse.ArgumentTypeError(f"must be the first and the last step such as 10-12, got {text!r}")
+    return int(first), int(last)
 
 
 def _parse_shape(text: str) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ class RecordingEngine:
     def __init__(self, *, losses: Sequence[float]) -> None:
         self._losses = iter(losses)
         self.phases = Phases()
+        self.peak_speed: float | None = None
         self.seen: list[list[float]] = []
         self.updates: list[int] = []
         self.rates: list[float] = []
@@ -95,6 +96,23 @@ def test_trains_on_every_sample_once_an_epoch_and_divides_by_the_global_batch(da
     assert result.loss == pytest.approx(1)
     assert result.train_accuracy == result.validation_accuracy == 1
     assert result.speed == pytest.approx(5)
+
+
+def test_utilisation_is_of_all_ranks_devices(data: DataSet) -> None:
+    engine = RecordingEngine(losses=[4, 4, 2])
+    engine.peak_speed = 10.0
+    times = iter([0.0, 0.0, 2.0])
+    [result] = train(
+        engine,
+        data,
+        config=TrainConfig(num_epochs=1),
+        shard=Shard(index=0, count=2),
+        global_batch_size=4,
+        keeping=Notes(),
+        clock=lambda: next(times),
+    )
+    # 10 samples in 2 seconds, where two devices could have done 40.
+    assert result.utilisation == pytest.approx(0.25)
 
 
 def test_every_rank_makes_equally_many_steps_also_without_samples(data: DataSet) -> None:

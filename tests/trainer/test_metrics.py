@@ -18,6 +18,14 @@ def test_speed_is_of_all_ranks() -> None:
     assert result.speed == pytest.approx(200)
 
 
+def test_utilisation_is_said_only_where_it_is_known() -> None:
+    known = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5, utilisation=0.4567)
+    assert str(known).endswith(" model FLOP utilisation=45.7%")
+    assert known.figures["speed/model_flop_utilisation"] == 0.4567
+    unknown = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5)
+    assert "utilisation" not in f"{unknown} {unknown.figures}"
+
+
 def test_the_digest_shows_a_change_of_one_bit() -> None:
     weights = {"a": np.zeros(4, np.float32)}
     changed = {"a": np.array([0, 0, 0, -0.0], np.float32)}

@@ -69,6 +69,10 @@ class Engine(Protocol):
     phases: Phases
     """Told when forward, backward and communication end; the loop tells it the rest."""
 
+    @property
+    def peak_speed(self) -> float | None:
+        """Samples a second that this rank's device could do by its datasheet; None where that is not known."""
+
     def seed(self, number: int) -> None:
         """Begin this rank's random numbers anew, those of a network with dropout, say; ``number`` has 31 bits."""
 

@@ -59,6 +59,7 @@ class GluonEngine:
         weight_decay: float,
     ) -> None:
         self.phases = Phases()
+        self.peak_speed = None
         self._network = network
         self._network.hybridize(static_alloc=True)
         self._loss_of = gluon.loss.SoftmaxCrossEntropyLoss()

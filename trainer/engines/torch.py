@@ -21,6 +21,7 @@ from trainer.data import Images, Labels
 from trainer.engines import NOTHING, Asks, BatchResult, Connection, State, Weights
 from trainer.engines.batch_norm import adapt, place_statistics
 from trainer.engines.device import choose_device, set_threads
+from trainer.engines.flops import find_peak_speed
 from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, connect_ring, join, report_lost_ranks
 from trainer.engines.ring import Ring
 from trainer.errors import TrainerError
@@ -50,6 +51,7 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
     # Before the ranks meet: a network that cannot be built is reported without waiting for them.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
     ring = None
+    peak_speed = find_peak_speed(model, device=device, image_shape=config.input_shape)
     if shard.count > 1:
         join(device, ranks=ranks, timeout=MEETING_TIMEOUT)
         ring = connect_ring(ranks, timeout=MEETING_TIMEOUT) if device.type == "cpu" else None
@@ -62,6 +64,7 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
         momentum=config.mom,
         weight_decay=config.wd,
         sync_bn=config.sync_bn,
+        peak_speed=peak_speed,
     )
 
 
@@ -79,8 +82,10 @@ class TorchEngine:
         weight_decay: float,
         sync_bn: bool = False,
         ring: Ring | None = None,
+        peak_speed: float | None = None,
     ) -> None:
         self.phases = Phases()
+        self.peak_speed = peak_speed
         self._model = model.to(device)
         self._device = device
         self._connected = shard.count > 1

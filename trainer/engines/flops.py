@@ -1,0 +1,103 @@
+"""How many operations a network takes, and how many a device can do: for the model FLOP utilisation.
+
+The utilisation is that of Chowdhery et al. (2022), "PaLM", appendix B: the operations that forward and backward pass
+need, whatever was really computed, over the most that the device can do at its data type.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+from trainer.models import ImageShape
+
+log = logging.getLogger(__name__)
+
+TERA: Final = 1e12
+SAMPLES: Final = 2
+"""Counted on so many: BatchNorm refuses to train on a single value."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Peak:
+    """What a GPU can do, in 10^12 operations a second, multiplication and addition counted apart."""
+
+    float32: float | None = None
+    """Without tensor cores: exactly."""
+    half: float | None = None
+    """In float16 by tensor cores, on dense matrices: datasheets since A100 name twice that, for sparse ones."""
+    bfloat16: bool = True
+    """Whether that holds for bfloat16 too."""
+    source: str
+    """Title of the datasheet."""
+
+
+PEAKS: Final[Mapping[str, Peak]] = {
+    r"Tesla V100-SXM2-(16|32)GB": Peak(
+        float32=15.7, half=125, bfloat16=False, source="NVIDIA V100 Tensor Core GPU Datasheet"
+    ),
+    "Tesla T4": Peak(float32=8.1, half=65, bfloat16=False, source="NVIDIA T4 Tensor Core GPU Datasheet"),
+    r"(NVIDIA )?A100-SXM4-(40|80)GB": Peak(float32=19.5, half=312, source="NVIDIA A100 Tensor Core GPU Datasheet"),
+    "NVIDIA A10G": Peak(float32=35, half=70, source="NVIDIA AWS A10G DataSheet"),
+    "NVIDIA L4": Peak(float32=30.3, half=121, source="NVIDIA L4 Tensor Core GPU Datasheet"),
+    "NVIDIA L40S": Peak(float32=91.6, half=362, source="NVIDIA L40S Datasheet"),
+    "NVIDIA H100 80GB HBM3": Peak(float32=67, half=989, source="NVIDIA H100 Tensor Core GPU Datasheet, column SXM"),
+    "NVIDIA H200": Peak(float32=67, half=989, source="NVIDIA H200 Tensor Core GPU Datasheet, column SXM"),
+    "NVIDIA B200": Peak(half=2250, source="NVIDIA HGX Platform, an eighth of HGX B200"),
+}
+"""By the whole name that torch.cuda.get_device_name() gives, as a pattern: a part of a GPU (MIG) has another one."""
+
+
+def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
+    """Return the operations of forward and backward pass for one sample; None where they cannot be counted.
+
+    Runs both without data (device meta), so that neither weights nor random numbers change.
+    """
+    tensors = dict([*model.named_parameters(), *model.named_buffers()])
+    state = {name: value.detach().to("meta").requires_grad_(value.requires_grad) for name, value in tensors.items()}
+    images = torch.empty((SAMPLES, *image_shape), device="meta")
+    labels = torch.empty(SAMPLES, dtype=torch.int64, device="meta")
+    try:
+        with FlopCounterMode(display=False) as counter:
+            loss = cross_entropy(functional_call(model, state, (images,)), labels)
+            torch.autograd.grad(loss, [value for value in state.values() if value.requires_grad], allow_unused=True)
+    # A user's network may look at its values, of which there are none here, or do what has no formula.
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
+        log.info("operations of the network are not known: %s", str(error).partition("\n")[0])
+        return None
+    return float(counter.get_total_flops()) / SAMPLES
+
+
+def find_peak(device_name: str, dtype: torch.dtype) -> tuple[float, str] | None:
+    """Return the most operations a second of a GPU in this type, and where that stands; None where it is not known."""
+    for pattern, peak in PEAKS.items():
+        if re.fullmatch(pattern, device_name):
+            known = {
+                torch.float32: peak.float32,
+                torch.float16: peak.half,
+                torch.bfloat16: peak.half if peak.bfloat16 else None,
+            }
+            most = known.get(dtype)
+            return None if most is None else (most * TERA, peak.source)
+    return None
+
+
+def find_peak_speed(model: nn.Module, *, device: torch.device, image_shape: ImageShape) -> float | None:
+    """Return the samples a second that the device could train on at most; None where that is not known."""
+    if device.type != "cuda":
+        return None  # Of CPUs no datasheet says it.
+    name, dtype = torch.cuda.get_device_name(device), torch.float32
+    peak, flops = find_peak(name, dtype), count_flops(model, image_shape)
+    if peak is None or not flops:
+        log.info("model FLOP utilisation unknown: %s in %s", name, dtype)
+        return None
+    most, source = peak
+    log.info("%.3g FLOP a sample, at most %.3g a second (%s)", flops, most, source)
+    return most / flops
