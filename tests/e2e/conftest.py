@@ -6,7 +6,7 @@ Expected values come from the EC2 API, never from files that the product wrote.
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "Co
 """One connection a node for all commands of these tests; what a login itself does test_login.py asks without it."""
 STACK = "deeplearning"
 ACCOUNT = "123456789012"
+WITHOUT_VALIDATION = {"CDK_VALIDATION": "false"}
+"""The CDK's check of templates takes two thirds of a synth: tests/stacks/test_validators.py has it, and the demo."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +75,8 @@ def aliases() -> list[str]:
 
 @pytest.fixture(scope="session")
 def user() -> Iterator[User]:
-    with new_user() as user:
+    with new_user() as own:
+        user = replace(own, environment={**own.environment, **WITHOUT_VALIDATION})
         # Named, so that nothing is synthesized for it: `make demo` bootstraps as the README says.
         user.cdk("bootstrap", f"aws://{ACCOUNT}/us-east-1")
         yield user
