@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.trainer import forked
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_S = 120.0
 POLL_S = 0.05
@@ -18,7 +20,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rank:
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | forked.Forked
     out: Path
     log: Path
 
@@ -112,8 +114,11 @@ def _start(
         "WORLD_SIZE": str(count),
         **variables,
     }
+    if forked.can_run(program, variables):
+        process = forked.Forked(program, arguments, environment=environment, cwd=cwd, out=out, log=log)
+        return Rank(process=process, out=out, log=log)
     with out.open("wb") as out_file, log.open("wb") as log_file:
-        process = subprocess.Popen(
+        own = subprocess.Popen(
             [sys.executable, *program, *arguments],
             cwd=cwd,
             env=environment,
@@ -121,7 +126,7 @@ def _start(
             stdout=out_file,
             stderr=log_file,
         )
-    return Rank(process=process, out=out, log=log)
+    return Rank(process=own, out=out, log=log)
 
 
 def free_port() -> int:
