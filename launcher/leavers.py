@@ -25,6 +25,8 @@ class Present:
     """The instance that we are on."""
     instances: Mapping[str, str]
     """By host name and by address."""
+    noticed: frozenset[str] = frozenset()
+    """Instances that are still there, and have notice."""
 
     def has(self, instance: str | None) -> bool:
         """Whether the cluster counts on an instance."""
@@ -35,11 +37,12 @@ def parse_present(text: str) -> Present:
     """What the agent has written."""
     state = json.loads(text)
     instances: dict[str, str] = {}
+    noticed = frozenset(member["instance_id"] for member in state["members"] if member.get("away"))
     for member in state["members"]:
         if not member.get("away"):
             names = (worker_host(member["slot"]), *([MASTER_HOST] if member["slot"] == 1 else []), member["address"])
             instances |= dict.fromkeys(names, member["instance_id"])
-    return Present(own=state["instance_id"], instances=instances)
+    return Present(own=state["instance_id"], instances=instances, noticed=noticed)
 
 
 class Membership:
@@ -71,7 +74,7 @@ def find_leaver(hosts: Mapping[Host, str | None], present: Present) -> Failure |
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine of the user's own
         if not present.has(instance):
-            return Failure(exit_code=LOST, reason=f"{host}: leaves the cluster")
+            return Failure(exit_code=LOST, reason=f"{host}: leaves the cluster", reclaimed=instance in present.noticed)
     return None
 
 

@@ -118,6 +118,7 @@ def working_directory() -> str:
 async def run_until_signal(job: Job, *, journal: Journal, cwd: str, streams: Streams) -> Failure | None:
     """Run `job`; a signal ends its ranks everywhere and is the job's failure."""
     running = asyncio.ensure_future(run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, observer=journal))
+    beating = asyncio.ensure_future(journal.beat())
     received: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:
@@ -136,3 +137,5 @@ async def run_until_signal(job: Job, *, journal: Journal, cwd: str, streams: Str
         return await running
     except asyncio.CancelledError:
         return Failure(exit_code=128 + received[0], reason=f"stopped by {received[0].name}", cancelled=True)
+    finally:
+        beating.cancel()

@@ -26,6 +26,8 @@ class Failure:
     """Where all of it is."""
     final: bool = False
     """Whether no restart can mend it."""
+    reclaimed: bool = False
+    """Whether it is a node's end that somebody had given notice of, and no fault of the job's."""
     cancelled: bool = False
     """Whether somebody ended the job on purpose."""
 

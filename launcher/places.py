@@ -2,6 +2,8 @@
 
 JOBS_DIR = ".local/state/deeplearning/jobs"
 """Logs, below each node's home directory; where, see the XDG Base Directory Specification (XDG_STATE_HOME)."""
+LOCK_FILE = "job.lock"
+"""In a job's directory where its launcher runs; see launcher.jobs.lock."""
 
 
 def log_name(process: str) -> str:

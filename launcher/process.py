@@ -29,9 +29,11 @@ class Process:
     @classmethod
     def start(cls, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> "Process":
         """Run a program in a session of its own; `environment` replaces this process's. Raises OSError."""
-        pipes = [os.pipe() for _ in range(3)]
-        (its_stdin, stdin), (stdout, its_stdout), (stderr, its_stderr) = pipes
+        fds: list[int] = []
         try:
+            for _ in range(3):
+                fds += os.pipe()
+            its_stdin, stdin, stdout, its_stdout, stderr, its_stderr = fds
             pid = os.posix_spawnp(
                 command[0],
                 list(command),
@@ -44,10 +46,10 @@ class Process:
                 setsigdef=IGNORED,
             )
         except OSError:
-            _close(stdin, stdout, stderr)
+            _close(*fds)
             raise
-        finally:
-            _close(its_stdin, its_stdout, its_stderr)
+        # Now there is room for one more.
+        _close(its_stdin, its_stdout, its_stderr)
         return cls((stdin, stdout, stderr, os.pidfd_open(pid)), pid=pid)
 
     def has_ended(self) -> bool:

@@ -33,10 +33,15 @@ MOST_NAMED = 8
 async def run_job(job: Job, *, job_id: str, cwd: str, streams: Streams, observer: Observer) -> Failure | None:
     """Run `job` until it succeeds, or fails for good. Cancelling it ends its processes."""
     attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer)
-    failure = await _first(job, attempt)
-    while failure is not None and not failure.final and attempt.restart < job.restarts.most:
+    failure, counted = await _first(job, attempt), 0
+    while failure is not None and not failure.final and job.restarts.most:
+        # A node that is taken away is no failure of the job's, and there are as many of these as the cloud likes.
+        counted += not failure.reclaimed
+        if counted > job.restarts.most:
+            break
         attempt = replace(attempt, restart=attempt.restart + 1)
-        failure = await _again(job, attempt, failure)
+        which = "restart (not counted)" if failure.reclaimed else f"restart {counted} of {job.restarts.most}"
+        failure = await _again(job, attempt, failure, which=which)
     return failure
 
 
@@ -55,9 +60,9 @@ async def _first(job: Job, attempt: Attempt) -> Failure | None:
     return await run_attempt(job, connections, attempt, reserve)
 
 
-async def _again(job: Job, attempt: Attempt, failure: Failure) -> Failure | None:
+async def _again(job: Job, attempt: Attempt, failure: Failure, *, which: str) -> Failure | None:
     """Start `job` after `failure` on as many of its nodes as are there in time."""
-    stderr, which = attempt.streams[Kind.STDERR], f"restart {attempt.restart} of {job.restarts.most}"
+    stderr = attempt.streams[Kind.STDERR]
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))}"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}"))
     muster = await gather_nodes(job, attempt.streams)
@@ -75,7 +80,7 @@ async def _again(job: Job, attempt: Attempt, failure: Failure) -> Failure | None
         raise
     except LaunchError as error:
         # A node that was lost while it got its files, say: the next restart may do better.
-        return replace(failure, reason=str(error))
+        return replace(failure, reason=str(error), reclaimed=False)
 
 
 def describe(hosts: Sequence[Host], *, asked: Sequence[Host]) -> str:

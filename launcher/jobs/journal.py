@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launcher.jobs.bucket import Upload, start_upload, upload
-from launcher.jobs.lock import boot_id, hold
+from launcher.jobs.lock import BEAT_S, beat, boot_id, hold
 from launcher.jobs.record import Record, Revision, State, now, without_values, write_record
 from launcher.jobs.revision import RevisionQuestion
 from launcher.node import Failure
@@ -78,6 +78,13 @@ class Journal:
         self._question = RevisionQuestion(self._record.cwd)
         self._write()
         clear_away(str(self._directory.parent), keep=KEPT_JOBS)
+
+    async def beat(self) -> None:
+        """Give signs of life to machines that have the same home directory, until it is cancelled."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            with suppress(OSError):
+                beat(self._directory)
 
     def running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
         """The processes start, for the `restart`-th time again; `logs` names each host's logs."""

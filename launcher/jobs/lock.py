@@ -1,4 +1,7 @@
-"""Whether a job's launcher lives: it holds a lock on a file in the job's directory, which ends with it."""
+"""Whether a job's launcher lives: it holds a lock on a file in the job's directory, which ends with it.
+
+Other machines on which the same home directory lies may not see the lock; for them it touches the file now and then.
+"""
 
 import fcntl
 import os
@@ -8,8 +11,11 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 from launcher.jobs.record import Record
+from launcher.places import LOCK_FILE
+from launcher.runner.logs import is_fresh
 
-LOCK_FILE = "job.lock"
+BEAT_S = 60.0
+"""Several times in launcher.runner.logs.STALE_S."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -38,6 +44,21 @@ def is_held(directory: Path) -> bool:
         os.close(fd)
 
 
+def beat(directory: Path) -> None:
+    """Give other machines a sign of life. Raises OSError."""
+    os.utime(directory / LOCK_FILE)
+
+
+def is_alive(directory: Path, record: Record) -> bool:
+    """Whether the job's launcher lives, here or on another machine; LaunchError where nobody can say."""
+    return is_held(directory) or (is_elsewhere(record) and is_fresh(directory))
+
+
+def is_elsewhere(record: Record) -> bool:
+    """Whether the job's launcher is another machine's process."""
+    return record.machine not in (None, os.uname().nodename) and record.boot_id not in (None, boot_id())
+
+
 def boot_id() -> str | None:
     """What tells this machine from all others, and from itself before it started."""
     try:
@@ -48,8 +69,7 @@ def boot_id() -> str | None:
 
 def signal_launcher(directory: Path, record: Record, number: signal.Signals) -> None:
     """Send a signal to the job's launcher, if it lives, and to no other process that has its number."""
-    # A home that machines share shares its locks too.
-    if record.boot_id not in (None, boot_id()) and is_held(directory):
+    if is_elsewhere(record) and is_alive(directory, record):
         raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")
     with suppress(ProcessLookupError):
         launcher = os.pidfd_open(record.pid)

@@ -6,7 +6,7 @@ from pathlib import Path
 from launcher.errors import LaunchError, UsageError
 from launcher.jobs.bucket import upload
 from launcher.jobs.journal import jobs_directory
-from launcher.jobs.lock import is_held
+from launcher.jobs.lock import is_alive
 from launcher.jobs.record import Record, State, read_record, write_record
 
 DIED = "its launcher was killed, or its machine restarted"
@@ -28,13 +28,15 @@ def all_jobs() -> list[Record]:
 
 def current(directory: Path) -> Record | None:
     """A job's record; one whose launcher died without a word is closed first."""
+    record = read_record(directory)
     try:
-        lived = is_held(directory)
+        lives = record is None or is_alive(directory, record)
     except LaunchError:
         # Nobody can tell: it stays what it was when its launcher last wrote.
-        lived = True
-    record = read_record(directory)
-    if record is None or lived or record.state.is_terminal:
+        lives = True
+    # Read again: it may have ended in the meantime, and let go of its lock.
+    record = record if lives else read_record(directory)
+    if record is None or lives or record.state.is_terminal:
         return record
     closed = replace(record, state=State.FAILED, reason=DIED)
     try:

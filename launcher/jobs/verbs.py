@@ -86,6 +86,7 @@ def show_status(options: argparse.Namespace) -> int:
         "hosts": ", ".join(job.hosts),
         "engine": job.engine,
         "user": job.user,
+        "machine": job.machine,
         "start": job.start,
         "end": job.end,
         "restarts": job.restarts,

@@ -3,8 +3,8 @@
 It gives them to the first launch of the same user that asks, each once, and closes what nobody has asked for in time.
 When it is gone, however, so are they: a runner ends with its connection. It reads nothing of them and writes nothing.
 
-Its standard input says what it has (`Errand`). A launch asks with the names of hosts, one a line, or with nothing for
-all of them; it gets for each a message, host and situation, with the connection's descriptors.
+Its standard input says what it has (`Errand`). A launch asks with the names of hosts, one a line, or with an empty line
+for all of them; it gets for each a message, host and situation, with the connection's descriptors.
 """
 
 import _socket as socket  # socket itself takes long to import
@@ -87,8 +87,9 @@ class Keeper:
         client = socket.socket(fileno=fd)
         try:
             client.settimeout(CLIENT_S)
-            if is_ours(client):
-                self._give(client, client.recv(LONGEST).decode(errors="surrogateescape").split())
+            # Who says nothing and goes asks for nothing.
+            if is_ours(client) and (asked := client.recv(LONGEST)):
+                self._give(client, asked.decode(errors="surrogateescape").split())
         except (OSError, ValueError):
             pass
         finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 from launcher.keep.keeper import FDS, LONGEST, Entry, Errand, is_ours
 from launcher.process import Process
 
+SUFFIX = ".sock"
 DIRECTORY = "deeplearning-launch"
 """In the user's runtime directory (pam_systemd(8))."""
 ANSWER_S = 0.5
@@ -41,7 +42,7 @@ def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[Kept]:
     if directory is None:
         return []
     taken: list[Kept] = []
-    for place in sorted(directory.glob("*.sock")):
+    for place in sorted(directory.glob(f"*{SUFFIX}")):
         with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
             taken += _ask(place, hosts)
     return taken
@@ -53,15 +54,19 @@ def leave(environ: Mapping[str, str], kept: Sequence[Kept], *, seconds: float) -
     if directory is None or not 0 < len(kept) <= MOST_KEPT:
         return
     directory.mkdir(mode=0o700, exist_ok=True)
-    place = directory / f"{os.getpid()}-{os.urandom(4).hex()}.sock"
+    place = directory / f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
+    fresh = place.with_suffix(".new")
     entries = [Entry(one.host, one.situation, one.process.fds) for one in kept]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(str(place))
         try:
+            listener.bind(str(fresh))
             listener.listen()
+            # Not before: who finds it refused takes it for what a keeper that was killed has left.
+            fresh.rename(place)
             _start_keeper(Errand(listener.fileno(), seconds, str(place), entries))
         except OSError:
-            place.unlink(missing_ok=True)
+            for name in (fresh, place):
+                name.unlink(missing_ok=True)
             raise
 
 
@@ -118,11 +123,16 @@ def _ask(place: Path, hosts: Sequence[str]) -> list[Kept]:
             return []
         if not is_ours(channel):
             return []
-        channel.send("\n".join(hosts or [""]).encode(errors="surrogateescape"))
+        channel.send("".join(f"{host}\n" for host in hosts or [""]).encode(errors="surrogateescape"))
         taken: list[Kept] = []
-        with suppress(OSError):  # what has come until then is ours
+        try:
             while message := _receive(channel):
                 taken.append(message)
+        except TimeoutError:
+            # It is frozen. What has come until then is ours; the rest it lets go of when its time is up.
+            place.unlink(missing_ok=True)
+        except OSError:
+            pass
         return taken
 
 

@@ -15,6 +15,9 @@ ORPHANS_DEADLINE_S = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 IDLE_NAME, GUARD_NAME = "launch-idle", "launch-guard"
 """By which lists of processes tell what waits for a job, and the guard of such a one, from the part of a job."""
+STOPPED_S = 20.0
+"""So long a child may be stopped (SIGSTOP): as long as the launcher waits for its signs of life."""
+POLL_S = 0.5
 LONGEST_S = 3600.0
 """So old a session gets no further job: what allowed the login, a certificate say, may have ended since."""
 AGAIN = 75
@@ -43,10 +46,30 @@ def guarded(work: Callable[[bool], int]) -> int:
         for number in STOP_SIGNALS:
             # They are for the child, to which they are sent as well: ssh hangs up on all, and so does pkill.
             signal.signal(number, signal.SIG_IGN)
-        _, status = os.waitpid(child, 0)
+        status = await_end(child)
         is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
         if code != AGAIN or not is_clean or time.monotonic() - since > LONGEST_S:
             return code
         is_further = True
         rename(GUARD_NAME)
+
+
+def await_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
+    """Wait for the child, and reap it; returns its status (wait(2)).
+
+    It ends by itself, unless somebody has stopped it: its processes would then run on for ever, so it is killed.
+    """
+    until: float | None = None
+    while True:
+        waiting = os.WUNTRACED | os.WCONTINUED | (0 if until is None else os.WNOHANG)
+        pid, status = os.waitpid(child, waiting)
+        if pid and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+            return status
+        if pid:
+            until = time.monotonic() + stopped_s if os.WIFSTOPPED(status) else None
+        elif until is not None and time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+            until = None
+        else:
+            time.sleep(POLL_S)

@@ -6,8 +6,9 @@ written is no reason to end a job.
 
 import fcntl
 import os
+import time
 
-from launcher.places import JOBS_DIR, log_name
+from launcher.places import JOBS_DIR, LOCK_FILE, log_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 KEPT_JOBS = 20
 LONGEST_LOG = 16 << 20
 """Bytes, after which a log begins anew; the one before is kept too."""
+STALE_S = 600.0
+"""A launcher that has not touched its lock for so long is gone: more than clocks differ and file servers cache."""
 
 
 class JobLogs:
@@ -76,7 +79,7 @@ def clear_away(jobs: str, *, keep: int) -> None:
     try:
         old = [f"{jobs}/{name}" for name in sorted(os.listdir(jobs))[:-keep]]
         for directory in old:
-            if not is_running(directory):
+            if not (is_running(directory) or is_fresh(directory)):
                 _remove(directory)
     except OSError:
         return
@@ -86,6 +89,14 @@ def _remove(directory: str) -> None:
     import shutil  # takes long to import, and is seldom needed
 
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def is_fresh(directory: str | os.PathLike[str]) -> bool:
+    """Whether the job's launcher has given a sign of life lately: home directories may be shared, and locks not."""
+    try:
+        return abs(time.time() - os.stat(f"{os.fspath(directory)}/{LOCK_FILE}").st_mtime) < STALE_S
+    except OSError:
+        return False
 
 
 def is_running(directory: str | os.PathLike[str]) -> bool:

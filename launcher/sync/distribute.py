@@ -5,6 +5,7 @@ first, and every node passes on what the rest lacks while it still receives. See
 """
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -88,12 +89,21 @@ class _Copying:
         without = self._within_source() if self.own else None
         for _ in range(ROUNDS):
             ignore = read_ignore(self.source, excludes=self.excludes)
-            manifest = await asyncio.to_thread(scan, self.source, ignore=ignore, without=without)
+            manifest = await self._scan(ignore, without)
             chain = await self._compare(manifest, ignore)
             changed = await self._send(manifest, chain) if chain else []
             if not changed:
                 return manifest.digest
         raise LaunchError(f"nothing started: {self.source / changed[0]} keeps changing, leave it out (--sync-exclude)")
+
+    async def _scan(self, ignore: Ignore, without: Path | None) -> Manifest:
+        stopped = threading.Event()
+        try:
+            look = partial(scan, self.source, ignore=ignore, without=without, is_stopped=stopped.is_set)
+            return await asyncio.to_thread(look)
+        finally:
+            # Who is cancelled would wait for the thread, of a directory of millions of files for minutes.
+            stopped.set()
 
     def _within_source(self) -> Path | None:
         """The destination on this machine where it lies in the source: no part of what is to be sent."""

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,10 +69,12 @@ class Manifest:
         return json.dumps(self.entries, separators=(",", ":")).encode("ascii")
 
 
-def scan(source: Path, *, ignore: Ignore, without: Path | None = None) -> Manifest:
+def scan(
+    source: Path, *, ignore: Ignore, without: Path | None = None, is_stopped: Callable[[], bool] = lambda: False
+) -> Manifest:
     """What is in `source`, links as links; not what `ignore` leaves out, nor the directory `without`.
 
-    Sockets, devices and pipes are no data and are passed over.
+    Sockets, devices and pipes are no data and are passed over. LaunchError when `is_stopped` says so on the way.
     """
     entries: list[Entry] = []
     left_out = str(without.relative_to(source)) if without else None
@@ -80,6 +82,8 @@ def scan(source: Path, *, ignore: Ignore, without: Path | None = None) -> Manife
     while above:
         parent = above.pop()
         for item in _children(source / parent):
+            if is_stopped():
+                raise LaunchError(f"{source} was not looked through")
             path = f"{parent}{item.name}"
             is_directory = item.is_dir(follow_symlinks=False)
             if path == left_out or ignore.leaves_out(path, is_directory=is_directory):

@@ -10,10 +10,12 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from local.errors import LocalError
 from local.faults.harness import Faults
 from local.faults.job_rounds import ANSWER_S, MOMENTS, Round, Strike, Told, draw, judge
-from local.faults.jobs import Job, left_behind
+from local.faults.jobs import Job, kept_connections, leave_connections, left_behind
 from local.faults.nodes import NodeHandle, await_true
 from local.faults.observer import Observer
 from local.user import User, deploy_arguments, new_user
@@ -34,13 +36,15 @@ def run_rounds(cluster: str, *, user: User, seed: int, rounds: int, say: Callabl
     """Play `rounds` rounds on a whole cluster; returns what was wrong, a line each."""
     faults, observer = Faults.here(), Observer.here(cluster, environment=user.environment)
     wrong: list[str] = []
+    taken = 0
     for strike in draw(seed, rounds=rounds, slots=range(1, NODES + 1)):
         observer.await_agreement(WHOLE_S)
         say(str(strike))
-        found = Scene(strike, cluster=cluster, user=user, faults=faults, observer=observer, say=say).play()
-        wrong += [f"{strike}: {line}" for line in found]
+        scene = Scene(strike, cluster=cluster, user=user, faults=faults, observer=observer, say=say)
+        wrong += [f"{strike}: {line}" for line in scene.play()]
+        taken += scene.taken
     observer.await_agreement(WHOLE_S)
-    return wrong
+    return wrong if taken else [*wrong, "no job took a connection that an earlier one had left"]
 
 
 class Scene:
@@ -63,10 +67,16 @@ class Scene:
         self._say = say
         self._token = uuid.uuid4().hex
         self._cluster = cluster
+        self.taken = 0
+        """Connections that the first of the jobs had from one before it."""
 
     def play(self) -> list[str]:
-        """Start the jobs, strike, heal, and look at what became of all."""
-        jobs = self._start_jobs()
+        """Start the jobs, strike, heal, and look at what became of all, and of a job after it."""
+        self._leave_connections()
+        kept = kept_connections()
+        jobs = self._start_jobs(kept)
+        waiting = len(kept_connections())
+        self._say(f"  {self.taken} of {len(kept)} kept connections taken, {waiting} struck while they wait")
         node = self._faults.node(self._faults.slots(self._cluster)[self._strike.slot])
         struck = time.monotonic()
         whole_s = self._strike_and_heal(node) - struck
@@ -75,13 +85,23 @@ class Scene:
         told = [(job.round, job.told(since=struck)) for job in jobs]
         for job in jobs:
             job.leave()
-        found = [line for one, said in told for line in self._judge(one, said, whole_s=whole_s)]
+        again = leave_connections(self._user)
+        found = [f"the next job: {again}"] if again else []
+        found += [line for one, said in told for line in self._judge(one, said, whole_s=whole_s)]
         return found + self._strays(until=max(struck + whole_s + ANSWER_S, time.monotonic() + 5))
 
-    def _start_jobs(self) -> list[Job]:
+    def _leave_connections(self) -> None:
+        if wrong := leave_connections(self._user):
+            raise LocalError(wrong)
+
+    def _start_jobs(self, kept: set[str]) -> list[Job]:
         """So that the fault finds each in its moment."""
         jobs = []
         for one in sorted(self._strike.rounds, key=lambda one: MOMENTS.index(one.moment), reverse=True):
+            if one.moment == "connecting":
+                still, waiting = {pid for pid in kept if Path("/proc", pid).exists()}, kept_connections()
+                self.taken = len(still - waiting)
+                self._leave_connections()
             job = Job(self._user, one, token=self._token)
             jobs.append(job)
             if one.moment == "stepping":

@@ -46,6 +46,11 @@ class Round:
     """How far into that moment the fault comes, of its length."""
     wish: Wish
 
+    @property
+    def takes_kept(self) -> bool:
+        """Whether it takes the connections that wait for it. Beside the others these wait, and are struck with it."""
+        return round(100 * self.fraction) % 2 == 0
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strike:

@@ -8,9 +8,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from bootstrap.contract import MASTER_HOST
+from bootstrap.contract import KEEP_VARIABLE, MASTER_HOST
+from launcher.runner.idle import IDLE_S
 from local.faults import job_script
-from local.faults.job_rounds import OPTIONS, Round, Told
+from local.faults.job_rounds import ANSWER_S, OPTIONS, Round, Told
 from local.user import User
 
 MEETING_S, STEPS, STEP_S = 4.0, 60, 0.3
@@ -21,6 +22,9 @@ PROGRAM = b"deeplearning/current/launcher"
 KEEPER = PROGRAM + b"/keep/keeper.py"
 """In that of one that keeps connections for the next launch (docs/decisions/018)."""
 IDLE = b"launch-idle"
+WAITS_S = IDLE_S + 15.0
+"""So long may wait what waits for the next launch; the keeper less, and some time is for a busy machine."""
+TICKS = os.sysconf("SC_CLK_TCK")
 READ_S = 10.0
 SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0")
 
@@ -31,6 +35,8 @@ class Job:
     def __init__(self, user: User, one: Round, *, token: str) -> None:
         words = ["python", "-c", SCRIPT, str(MEETING_S), str(STEPS), str(STEP_S)]
         launch = shlex.join(["launch", *OPTIONS[one.wish], "--env", f"{TOKEN}:{token}", *words])
+        if not one.takes_kept:
+            launch = f"{KEEP_VARIABLE}=0 {launch}"
         self.round = one
         self._lines: list[tuple[float, str]] = []
         self._ended: float | None = None
@@ -88,9 +94,28 @@ class Job:
             )
 
 
+def leave_connections(user: User) -> str | None:
+    """A job that ends well, and whose connections then wait for the next one; returns what was wrong, or None."""
+    command = user.ssh_command(MASTER_HOST, "launch true 2>&1", options=SESSION)
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(user.environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"launch true did not end in {ANSWER_S:g} s"
+    return f"launch true ended with {done.returncode}: {done.stdout}{done.stderr}" if done.returncode else None
+
+
 def left_behind(token: str) -> list[str]:
     """Processes of these jobs on any node, the launcher's own too, as they are seen from outside."""
-    kept = set().union(*(_pipes(process) for process in _processes() if KEEPER in _read(process / "cmdline")))
+    kept = _kept_pipes()
     found = []
     for process in _processes():
         command = _read(process / "cmdline")
@@ -101,13 +126,36 @@ def left_behind(token: str) -> list[str]:
 
 
 def _waits(process: Path, command: bytes, *, kept: set[str]) -> bool:
-    """Whether it belongs to no job: a runner between two and its guard, a keeper, or a connection that one holds."""
+    """Whether it belongs to no job: a runner between two and its guard, a keeper, or a connection that one holds.
+
+    None of them for longer than it should: a runner begins its wait, and a keeper its work, with its process.
+    """
     name = _read(process / "comm").strip()
     if KEEPER in command or name == IDLE:
-        return True
+        return age_s(process) < WAITS_S
     if name == b"launch-guard":
         return [_read(child / "comm").strip() for child in _children(process)] == [IDLE]
     return command.startswith(b"ssh\0") and bool(_pipes(process) & kept)
+
+
+def age_s(process: Path) -> float:
+    """Seconds since a process started; 0 when it has ended. See proc(5) for the field."""
+    fields = _read(process / "stat").rpartition(b")")[2].split()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / TICKS if fields else 0.0
+
+
+def kept_connections() -> set[str]:
+    """Processes of ssh that lead to runners which wait for the next launch, on any node."""
+    kept = _kept_pipes()
+    return {
+        process.name
+        for process in _processes()
+        if _read(process / "cmdline").startswith(b"ssh\0") and _pipes(process) & kept
+    }
+
+
+def _kept_pipes() -> set[str]:
+    return set().union(*(_pipes(process) for process in _processes() if KEEPER in _read(process / "cmdline")))
 
 
 def _children(process: Path) -> list[Path]:

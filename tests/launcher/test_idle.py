@@ -28,10 +28,31 @@ def test_the_wait_has_an_end() -> None:
     assert not await_call(Link(source=source, sink=sink), seconds=0.01)
 
 
-def test_a_changed_file_of_the_login_is_another_situation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [".bashrc", ".profile", ".pam_environment", ".ssh/rc", ".ssh/environment"])
+def test_a_changed_file_of_the_login_is_another_situation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    place = tmp_path / name
+    place.parent.mkdir(exist_ok=True)
     before = situation()
     (tmp_path / "checkpoint").touch()
     assert situation() == before
-    (tmp_path / ".bashrc").touch()
+    place.touch()
+    there = situation()
+    assert there != before
+    place.write_text("export A=1\n")
+    assert situation() != there
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "/etc/environment", "/etc/profile.d", "/etc/security", "/etc/ssh"])
+def test_the_machines_own_files_count_too(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    before = situation()
+    stat = os.stat
+
+    def changed(place: str) -> os.stat_result:
+        found = stat(place)
+        return os.stat_result((found.st_mode ^ 0o1, *found[1:])) if place.startswith(name) else found
+
+    monkeypatch.setattr(os, "stat", changed)
     assert situation() != before

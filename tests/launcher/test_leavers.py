@@ -52,6 +52,13 @@ def test_a_node_leaves_when_the_membership_no_longer_counts_on_it(text: str, rea
     assert leaver(text) == reason
 
 
+@pytest.mark.parametrize(("text", "reclaimed"), [(state(away=[3]), True), (state(slots=[1, 2]), False)])
+def test_a_node_with_notice_is_taken_away_and_one_that_is_gone_has_failed(text: str, reclaimed: bool) -> None:
+    found = find_leaver(HOSTS, parse_present(text))
+    assert found is not None
+    assert found.reclaimed is reclaimed
+
+
 def test_only_the_launchers_own_end_is_the_end_of_the_job() -> None:
     own, other = (find_leaver(HOSTS, parse_present(state(away=[slot]))) for slot in (1, 2))
     assert own is not None

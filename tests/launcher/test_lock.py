@@ -1,22 +1,25 @@
 """Whether a job's launcher lives, where that is hard to say."""
 
+import asyncio
 import errno
 import fcntl
 import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.jobs import verbs
+from launcher.jobs import store, verbs
 from launcher.jobs.journal import Journal
-from launcher.jobs.lock import LOCK_FILE, boot_id
+from launcher.jobs.lock import boot_id
 from launcher.jobs.record import Record, State, read_record, write_record
-from launcher.spec import JOBS_DIR
+from launcher.places import JOBS_DIR, LOCK_FILE
+from launcher.runner.logs import STALE_S, clear_away, is_fresh
 from tests.launcher.records import JOB, RECORD
 
 
@@ -73,6 +76,45 @@ def test_fails_to_stop_a_job_of_another_machine_and_signals_nobody_here(director
         finally:
             bystander.kill()
     assert str(caught.value) == f"job {RECORD.id} runs on elsewhere: stop it there"
+
+
+ELSEWHERE = replace(RECORD, machine="elsewhere", boot_id="x")
+
+
+def test_a_job_of_another_machine_that_has_the_same_home_runs_as_long_as_its_launcher_says_so(directory: Path) -> None:
+    write_record(directory, ELSEWHERE)
+    assert store.current(directory) == ELSEWHERE
+    with pytest.raises(LaunchError, match="runs on elsewhere: stop it there"):
+        verbs.main(["stop"])
+    long_ago = time.time() - 2 * STALE_S
+    os.utime(directory / LOCK_FILE, (long_ago, long_ago))
+    closed = store.current(directory)
+    assert closed is not None
+    assert (closed.state, closed.reason) == (State.FAILED, store.DIED)
+
+
+def test_a_running_job_of_another_machine_is_not_cleared_away(directory: Path) -> None:
+    jobs = directory.parent
+    for job in ("1", "2", "3"):
+        (jobs / job).mkdir()
+    (jobs / "1" / LOCK_FILE).touch()
+    clear_away(str(jobs), keep=1)
+    # The newest one stays; of the others the one that lives, and the fixture's, which is fresh too.
+    assert {entry.name for entry in jobs.iterdir()} == {"1", "3", directory.name}
+
+
+def test_a_launcher_gives_signs_of_life_to_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launcher.jobs.journal.BEAT_S", 0.0)
+    os.utime(directory / LOCK_FILE, (0.0, 0.0))
+    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+
+    async def live() -> None:
+        beating = asyncio.ensure_future(journal.beat())
+        while not is_fresh(directory):
+            await asyncio.sleep(0)
+        beating.cancel()
+
+    asyncio.run(asyncio.wait_for(live(), 20))
 
 
 def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> None:

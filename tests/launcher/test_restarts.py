@@ -1,13 +1,21 @@
 """A failed job starts again: on which nodes, with which ranks, and when it does not."""
 
+import asyncio
 import shlex
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from launcher import restarts
+from launcher.job import Attempt
+from launcher.jobs.journal import Journal
+from launcher.node import Failure
+from launcher.spec import Job, Restarts
 from tests.launcher.conftest import ADDRESSES, Cluster, read_lines, said
+from tests.launcher.records import JOB
 
 FIRST, SECOND, THIRD = ADDRESSES
 ONCE = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "
@@ -180,3 +188,23 @@ def test_the_grace_is_what_was_asked_for(cluster: Cluster) -> None:
             launcher.communicate(timeout=8)
         except subprocess.TimeoutExpired:
             pytest.fail("the grace was longer than the second that was asked for")
+
+
+def test_nodes_that_are_taken_away_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, failed = (Failure(exit_code=1, reason="r", reclaimed=reclaimed) for reclaimed in (True, False))
+    ends, said = [taken, taken, failed, taken, failed, failed], []
+
+    async def attempt(_job: Job, attempt: Attempt, *_: object, which: str = "start") -> Failure:
+        said.append((attempt.restart, which))
+        return ends[len(said) - 1]
+
+    monkeypatch.setattr(restarts, "_first", attempt)
+    monkeypatch.setattr(restarts, "_again", attempt)
+    journal = Journal(JOB, job_id="j", cwd="/")
+    job = replace(JOB, restarts=Restarts(most=1))
+    assert asyncio.run(restarts.run_job(job, job_id="j", cwd="/", streams={}, observer=journal)) is failed
+    uncounted = "restart (not counted)"
+    assert said == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
+    said.clear()
+    assert asyncio.run(restarts.run_job(JOB, job_id="j", cwd="/", streams={}, observer=journal)) is taken
+    assert said == [(0, "start")]

@@ -1,13 +1,19 @@
 """The process that keeps connections, and whom it gives them to."""
 
+import os
+import signal
+import socket
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from launcher.keep.keeper import Entry, Errand
+from launcher.keep import keeper
+from launcher.keep import kept as on_their_way
+from launcher.keep.keeper import Entry, Errand, Keeper, is_ours
 from launcher.keep.kept import DIRECTORY, Kept, leave, take
 from launcher.process import Process
 
@@ -63,14 +69,106 @@ def test_fails_to_keep_anything_where_others_could_reach_it(runtime: Path, mode:
     process.discard()
 
 
-def test_a_keeper_that_was_killed_leaves_nothing_in_the_way(runtime: Path) -> None:
-    environ = {"XDG_RUNTIME_DIR": str(runtime)}
+def keeper_of(place: Path) -> int:
+    """The process that listens there."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"keep/keeper.py" in (entry / "cmdline").read_bytes() and str(place) in (entry / "fd/0").read_text():
+                return int(entry.name)
+        except OSError:
+            continue
+    raise AssertionError(f"nobody listens at {place}")
+
+
+@contextmanager
+def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
+    """Where a keeper listened that got a signal."""
     entry, process = kept("one")
-    leave(environ, [entry], seconds=30)
+    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     (place,) = (runtime / DIRECTORY).iterdir()
-    (other,) = take(environ)  # with its last connection the keeper has gone
-    place.parent.joinpath("stale.sock").write_bytes(b"")
-    assert take(environ) == []
-    assert [*place.parent.iterdir()] in ([], [place])
-    for one in (process, other.process):
+    pid = keeper_of(place)
+    listens = os.pidfd_open(pid)
+    try:
+        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            signal_seen = os.waitid(os.P_PIDFD, listens, os.WEXITED)
+            assert signal_seen is not None
+        yield place
+    finally:
+        os.close(listens)
+        if number != signal.SIGKILL:
+            os.kill(pid, signal.SIGKILL)
+        process.discard()
+
+
+def test_a_keeper_that_was_killed_leaves_nothing_in_the_way(runtime: Path) -> None:
+    with struck(runtime, signal.SIGKILL) as place:
+        assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
+        assert not place.exists()
+
+
+def test_a_frozen_keeper_holds_up_one_launch_and_no_other(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_their_way, "ANSWER_S", 0.05)
+    with struck(runtime, signal.SIGSTOP) as place:
+        assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
+        assert not place.exists()
+
+
+def test_what_is_no_keeper_is_passed_over(runtime: Path) -> None:
+    entry, process = kept("one")
+    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    (runtime / DIRECTORY / "0.sock").write_bytes(b"")
+    (taken,) = take({"XDG_RUNTIME_DIR": str(runtime)})
+    for one in (process, taken.process):
         one.discard()
+
+
+def test_nobody_finds_a_keeper_before_it_listens(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[str]] = []
+    monkeypatch.setattr(
+        socket.socket, "listen", lambda _: found.append([one.name for one in (runtime / DIRECTORY).glob("*.sock")])
+    )
+    monkeypatch.setattr(on_their_way, "_start_keeper", lambda errand: found.append([Path(errand.place).name]))
+    entry, process = kept("one")
+    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    process.discard()
+    assert found == [[], [one.name for one in (runtime / DIRECTORY).iterdir()]]
+
+
+def test_the_other_end_is_ours_when_it_is_this_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        assert is_ours(one)
+        monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+        assert not is_ours(one)
+
+
+def test_fails_to_take_from_another_users_keeper(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, process = kept("one")
+    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    with monkeypatch.context() as patch:
+        patch.setattr(on_their_way, "is_ours", lambda _: False)
+        assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
+    (taken,) = take({"XDG_RUNTIME_DIR": str(runtime)})
+    for one in (process, taken.process):
+        one.discard()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_keeper_gives_to_its_own_user_alone(runtime: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
+    monkeypatch.setattr(keeper, "is_ours", lambda _: ours)
+    fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(4))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(runtime / "s"))
+        listener.listen()
+        keeps = Keeper(listener, [Entry("one", "abc", fds)])
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(str(runtime / "s"))
+            client.send(b"one")
+            keeps._answer()
+            if ours:
+                assert client.recv(64) == b"one abc"
+    if not ours:
+        # It still has them.
+        for fd in fds:
+            os.close(fd)

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -184,10 +183,7 @@ def test_a_next_job_succeeds_whatever_befell_the_last_ones_connections(
     parts = {"guard": first[SECOND], "runner": child(first[SECOND]), "ssh": ssh_to(keeping, SECOND), "keeper": keeper}
     os.kill(parts[victim], number)
     try:
-        start = time.monotonic()
         second = guards(keeping.run(WHO))
-        # A second for the one that does not answer, and some for a machine that is busy.
-        assert time.monotonic() - start < 15
         assert set(second) == set(ADDRESSES)
         assert second[SECOND] != first[SECOND]
         assert (second[THIRD] == first[THIRD]) == (victim != "keeper")

@@ -1,21 +1,28 @@
 """Files on their way through a node."""
 
+import asyncio
 import io
 import os
 import socket
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from launcher.errors import LaunchError
+from launcher.jobs.log import LogSink
 from launcher.runner import relay as relaying
 from launcher.runner.copies import Copy
 from launcher.runner.inlet import NeighbourLostError
 from launcher.runner.relay import Onward, relay
+from launcher.sync import distribute
+from launcher.sync.distribute import sync
 from launcher.sync.identity import client_context, new_identity, server_context
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest, scan
+from launcher.sync.request import SyncRequest
 from launcher.sync.stream import Kind, Record, SourceStream, read_records
 
 NOTHING = Ignore([])
@@ -124,3 +131,41 @@ def test_a_file_that_is_no_longer_what_it_was_is_called_off(source: Path) -> Non
     records = b"".join(iter(stream.next_block, b""))
     assert stream.changed == ["a", "b"]
     assert records.endswith(Record(Kind.CALLED_OFF).encode() + Record(Kind.DONE).encode())
+
+
+def test_a_look_through_a_directory_can_be_called_off(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        (tmp_path / name).touch()
+    asked: list[str] = []
+
+    def is_stopped() -> bool:
+        asked.append("?")
+        return len(asked) == 2
+
+    with pytest.raises(LaunchError, match="was not looked through"):
+        scan(tmp_path, ignore=NOTHING, is_stopped=is_stopped)
+    assert len(asked) == 2
+
+
+def test_who_ends_a_launch_need_not_wait_for_the_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking, called_off = threading.Event(), threading.Event()
+
+    def endless(_source: Path, *, ignore: Ignore, without: Path | None, is_stopped: Callable[[], bool]) -> Manifest:
+        looking.set()
+        while not is_stopped():
+            time.sleep(0.01)
+        called_off.set()
+        raise LaunchError("called off")
+
+    monkeypatch.setattr(distribute, "scan", endless)
+    wanted = SyncRequest(directory="x")
+
+    async def interrupted() -> None:
+        running = asyncio.ensure_future(sync([], [], wanted, source=tmp_path, here=False, notes=LogSink(tmp_path)))
+        await asyncio.to_thread(looking.wait)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(interrupted())
+    assert called_off.is_set()

@@ -4,8 +4,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
-from local.faults.jobs import KEEPER, PROGRAM, TOKEN, left_behind
+import pytest
+
+from local.faults import jobs
+from local.faults.jobs import KEEPER, PROGRAM, TOKEN, WAITS_S, age_s, kept_connections, left_behind
 
 RUNNER = f"/opt/{PROGRAM.decode()}/runner/__main__.py"
 NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); print(flush=True); sys.stdin.read()"
@@ -38,6 +42,13 @@ def test_a_runner_that_waits_is_no_jobs_and_one_that_works_is() -> None:
         assert found(works)
 
 
+def test_what_waits_for_too_long_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(*named("launch-idle", RUNNER)) as waits:
+        assert 0 <= age_s(Path("/proc", str(waits.pid))) < WAITS_S
+        monkeypatch.setattr(jobs, "WAITS_S", 0.0)
+        assert found(waits)
+
+
 def test_what_has_a_jobs_mark_is_found_whatever_it_is_called() -> None:
     with running(*named("python3"), environment={TOKEN: "abc"}) as rank:
         assert found(rank, "abc")
@@ -57,6 +68,7 @@ def test_a_connection_counts_unless_a_keeper_holds_it() -> None:
             holder.stdout.readline()
             assert not found(connection)
             assert not found(holder)
+            assert str(connection.pid) in kept_connections()
             holder.kill()
             holder.wait()
             assert found(connection)

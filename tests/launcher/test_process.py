@@ -1,0 +1,34 @@
+"""Programs that the launcher starts, where they cannot be started."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher.process import Process
+
+
+def open_descriptors() -> set[str]:
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_program_that_is_not_there_leaves_nothing_open() -> None:
+    before = open_descriptors()
+    with pytest.raises(FileNotFoundError):
+        Process.start(["/nowhere/ssh"])
+    assert open_descriptors() == before
+
+
+def test_a_lack_of_descriptors_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, pipe, left = open_descriptors(), os.pipe, [1, 1]
+
+    def scarce() -> tuple[int, int]:
+        if not left:
+            raise OSError(24, "Too many open files")
+        left.pop()
+        return pipe()
+
+    monkeypatch.setattr(os, "pipe", scarce)
+    with pytest.raises(OSError, match="Too many open files"):
+        Process.start(["true"])
+    assert open_descriptors() == before
