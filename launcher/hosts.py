@@ -65,5 +65,6 @@ def read_hosts(path: Path) -> tuple[Host, ...]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise UsageError(f"cannot read the hosts file {path}: {reason}") from error
+        hint = "; -H names a file, one host a line" if "," in str(path) else ""
+        raise UsageError(f"cannot read the hosts file {path}: {reason}{hint}") from error
     return parse_hosts(text, source=str(path))

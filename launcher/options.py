@@ -109,9 +109,19 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 def _known_options(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        known = {action.option_strings[-1] for action in parser._actions if action.option_strings}
-        raise UsageError(f"unknown option {unknown[0]}, supported: {', '.join(sorted(known))}")
+        known = sorted(action.option_strings[-1] for action in parser._actions if action.option_strings)
+        raise UsageError(f"unknown option {unknown[0]}, {_meant(unknown[0], known)}supported: {', '.join(known)}")
+    if options.num_workers == "p":
+        raise UsageError("unknown option -np (of mpirun): -n is for nodes, --nproc-per-node for ranks on each")
     return options
+
+
+def _meant(option: str, known: Sequence[str]) -> str:
+    # Most never need it.
+    import difflib
+
+    nearest = difflib.get_close_matches(option.partition("=")[0].replace("_", "-"), known, n=1, cutoff=0.9)
+    return f"did you mean {nearest[0]}? " if nearest else ""
 
 
 def _engine(options: argparse.Namespace) -> str:

@@ -23,7 +23,7 @@ from launcher.keep.kept import take
 KILL_DEADLINE_S = 5.0
 POLL_S = 0.05
 LONGEST_COMMAND = 60
-COLUMNS = "{:22} {:9} {:20} {:>8} {:>5}  {}"
+COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {}"
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
 

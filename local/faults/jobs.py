@@ -26,7 +26,8 @@ WAITS_S = IDLE_S + 15.0
 """So long may wait what waits for the next launch; the keeper less, and some time is for a busy machine."""
 TICKS = os.sysconf("SC_CLK_TCK")
 READ_S = 10.0
-SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0")
+SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0", "-a")
+"""Without an agent, which is another in each session: connections are kept for who has the same."""
 
 
 class Job:

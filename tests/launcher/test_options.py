@@ -148,6 +148,10 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         ("--bogus python x", "unknown option --bogus, supported: --"),
         ("--p3 python x", "unknown option --p3, supported: --"),
         ("--env-worker A:1 x y", "unknown option --env-worker, supported: --"),
+        ("--max-restart 3 x y", "unknown option --max-restart, did you mean --max-restarts? supported: --"),
+        ("--nproc_per_node=2 x y", "unknown option --nproc_per_node=2, did you mean --nproc-per-node? supported: --"),
+        ("-np 3 x y", "unknown option -np (of mpirun): -n is for nodes, --nproc-per-node for ranks on each"),
+        ("-H a,b x y", "cannot read the hosts file a,b: No such file or directory; -H names a file, one host a line"),
         ("-SH x python x", "unknown option -SH, supported: --"),
         ("--sync-exclude *.pt python x", "--sync-exclude is for --sync-dst-dir, which is not given"),
         (
