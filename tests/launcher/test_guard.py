@@ -3,12 +3,21 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
-from launcher.runner.guard import await_end
+import pytest
 
+from launcher.runner.guard import AGAIN, await_end
+
+AGAIN_ONCE = """
+import os
+from launcher.runner import guard
+guard.LONGEST_S = {longest_s}
+os._exit(guard.guarded(lambda is_further: 7 if is_further else guard.AGAIN))
+"""
 STOPS_ITSELF = "kill -STOP $$; exit 7"
 
 
@@ -33,3 +42,9 @@ def test_one_that_goes_on_in_time_ends_as_it_would() -> None:
         helper.join()
         child.returncode = 0
     assert os.waitstatus_to_exitcode(status) == 7
+
+
+@pytest.mark.parametrize(("longest_s", "code"), [(60, 7), (0, AGAIN)], ids=["young", "old"])
+def test_a_session_that_is_too_old_gets_no_further_job(longest_s: int, code: int) -> None:
+    program = AGAIN_ONCE.format(longest_s=longest_s)
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == code

@@ -50,9 +50,9 @@ def test_the_machines_own_files_count_too(monkeypatch: pytest.MonkeyPatch, name:
     before = situation()
     stat = os.stat
 
-    def changed(place: str) -> os.stat_result:
-        found = stat(place)
-        return os.stat_result((found.st_mode ^ 0o1, *found[1:])) if place.startswith(name) else found
+    def changed(place: str, **options: bool) -> os.stat_result:
+        found = stat(place, **options)
+        return os.stat_result((found.st_mode ^ 0o1, *found[1:])) if str(place).startswith(name) else found
 
     monkeypatch.setattr(os, "stat", changed)
     assert situation() != before

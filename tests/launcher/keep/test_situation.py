@@ -1,9 +1,11 @@
 """What a connection depends on at the launcher's end."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from bootstrap.contract import CLUSTER_KEY_FILE, HOSTS_FILE
 from launcher.hosts import Host
 from launcher.keep.situation import fixed_names, situation, situation_of
 
@@ -47,6 +49,20 @@ def test_a_changed_file_of_sshs_is_another_situation(tmp_path: Path, name: str) 
     before = situation({}, home=str(tmp_path))
     assert situation({}, home=str(tmp_path)) == before
     place.write_text("another")
+    assert situation({}, home=str(tmp_path)) != before
+
+
+@pytest.mark.parametrize(
+    "name", [HOSTS_FILE, CLUSTER_KEY_FILE, "/etc/passwd", "/etc/group", "/etc/resolv.conf", "/etc/environment"]
+)
+def test_the_machines_own_files_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    before, stat = situation({}, home=str(tmp_path)), os.stat
+
+    def changed(place: str, **options: bool) -> os.stat_result:
+        # Another file than the one that is or is not there.
+        return stat(tmp_path if place == name else place, **options)
+
+    monkeypatch.setattr(os, "stat", changed)
     assert situation({}, home=str(tmp_path)) != before
 
 
