@@ -4,9 +4,6 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import numpy as np
-
-from trainer.data import Labels
 from trainer.data.samples import DataSet
 from trainer.errors import TrainerError
 from trainer.sampling import Shard
@@ -23,17 +20,14 @@ class AddsUp(Protocol):
 
 
 def check_agreement(engine: AddsUp, data: DataSet, *, shard: Shard, source: str) -> None:
-    """Raise TrainerError, on every rank, unless all have equally many samples with the same labels."""
-    own = [float(_fingerprint(samples.labels)) for samples in (data.train, data.held_out)]
+    """Raise TrainerError, on every rank, unless all have equally many samples with the same labels and class names."""
+    contents = [data.train.labels.tobytes(), data.held_out.labels.tobytes(), "/".join(data.names).encode()]
+    own = [float(zlib.crc32(content) % VALUES) for content in contents]
     sums = engine.sum_over_ranks([*own, *(value * value for value in own)])
     # By Cauchy and Schwarz both sides are equal only where all values are.
-    if any(shard.count * int(squares) != int(total) ** 2 for total, squares in zip(sums[:2], sums[2:], strict=True)):
+    totals, squares = sums[: len(own)], sums[len(own) :]
+    if any(shard.count * int(square) != int(total) ** 2 for total, square in zip(totals, squares, strict=True)):
         raise TrainerError(
             f"{source} is not the same on all ranks, here it has {len(data.train.labels)} and "
-            f"{len(data.held_out.labels)} samples: bring the same files to every node"
+            f"{len(data.held_out.labels)} samples of {data.classes} classes: bring the same files to every node"
         )
-
-
-def _fingerprint(labels: Labels) -> int:
-    """Return a number that mostly differs where the number of samples or a label does."""
-    return zlib.crc32(np.ascontiguousarray(labels).tobytes()) % VALUES

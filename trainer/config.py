@@ -25,6 +25,7 @@ DEFAULT_RATE: Final = (0.05, 64)
 HIGHEST_DEFAULT: Final = 0.1
 """Without a warm-up: above it LeNet with momentum may diverge."""
 RESUME: Final = ("auto", "never")
+S3_FOLDER: Final = re.compile(r"s3://[^/\s]+(/(?!\.\.?(/|$))[^/\s]+)*/?")
 S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 IDENTITY: Final = (
     *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
@@ -75,7 +76,8 @@ class TrainConfig:
     dataset: str = "digits"
     """One of DATA_SETS. Left out: the digits, which come with the trainer."""
     data_dir: str = "data"
-    """Where the data set's files are. Left out: data in the working directory; digits and synthetic need none."""
+    """Where the data set's files are, a directory or s3://BUCKET/FOLDER. Left out: data in the working directory;
+    digits and synthetic need none."""
     image_shape: ImageShape | None = None
     """Channels, height and width. Left out: the data set's, or what the network was made for; see input_shape."""
     num_classes: int | None = None
@@ -119,6 +121,8 @@ class TrainConfig:
             raise UsageError(f"checkpoint_seconds must be a number above 0, got {self.checkpoint_seconds}")
         if self.s3_folder is not None and not S3_PREFIX.fullmatch(self.model_prefix or ""):
             raise UsageError(f"model_prefix must be a path or s3://BUCKET/FOLDER/NAME, got {self.model_prefix}")
+        if self.data_dir.startswith(SCHEME) and not S3_FOLDER.fullmatch(self.data_dir):
+            raise UsageError(f"data_dir must be a directory or s3://BUCKET/FOLDER, got {self.data_dir}")
         if not 0 <= self.mom < 1:
             raise UsageError(f"mom must be at least 0 and below 1, got {self.mom}")
         if not (math.isfinite(self.wd) and self.wd >= 0):

@@ -90,8 +90,11 @@ class Keeper:
             self._mirror.leave(max(self._paths(), default=None))
 
     def publish(self, path: Path) -> str:
-        """Bring the end of the training to where it is wanted; returns where that is."""
-        return str(path) if self._mirror is None else self._mirror.publish(path)
+        """Bring the end of the training, and the best of it, to where they are wanted; returns where the end is."""
+        if self._mirror is None:
+            return str(path)
+        self._mirror.publish(self._best)
+        return self._mirror.publish(path)
 
     def finish(self, started: float) -> None:
         """Note that the training that began at `started` is over, and remove its checkpoints but the best."""

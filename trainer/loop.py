@@ -139,10 +139,11 @@ class _Epoch:
                     raise StoppedError("with a checkpoint")
                 phases.start()
         seconds = self.clock() - started
-        own_valid = self._count_correct(engine)
-        rows = gather(engine, [own_correct, own_valid, *phases.take().values()], shard=self.shard)
-        correct, valid = sum(row[0] for row in rows), sum(row[1] for row in rows)
-        ranks = [dict(zip(PHASES, row[2:], strict=True)) for row in rows]
+        # Before the validation: with dist_async it is here that all ranks have done their steps, and get equal weights.
+        rows = gather(engine, [own_correct, *phases.take().values()], shard=self.shard)
+        correct = sum(row[0] for row in rows)
+        ranks = [dict(zip(PHASES, row[1:], strict=True)) for row in rows]
+        [valid] = engine.sum_over_ranks([self._count_correct(engine)])
         peak = engine.peak_speed
         utilisation = None if peak is None else (train - begin.samples) / seconds / (self.shard.count * peak)
         return EpochResult(

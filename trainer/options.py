@@ -121,7 +121,7 @@ def _add_data_options(parser: _Parser) -> None:
     add = parser.add_argument_group("data").add_argument
     default = TrainConfig()
     add("--dataset", help=f"one of {', '.join(DATA_SETS)} (default {default.dataset})")
-    add("--data-dir", metavar="DIR", help=f"where its files are (default {default.data_dir})")
+    add("--data-dir", metavar="DIR", help=f"where its files are, also s3://BUCKET/FOLDER (default {default.data_dir})")
     add("--benchmark", type=_parse_switch, metavar="0|1", help="1: --dataset synthetic, made-up images (default 0)")
     add(
         "--image-shape",

@@ -1,4 +1,4 @@
-"""Copies of files in S3, by the AWS command line; of AWS the trainer knows nothing else."""
+"""Files in S3, by the AWS command line; of AWS the trainer knows nothing else."""
 
 import subprocess
 from collections.abc import Sequence
@@ -43,6 +43,13 @@ class S3Folder:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def fetch_all(self, directory: Path, *, deadline_s: float) -> None:
+        """Have the directory hold what the folder holds, and nothing else; what is the same is not fetched again."""
+        _aws(
+            ["sync", "--only-show-errors", "--delete", "--exact-timestamps", f"{self._url}/", str(directory)],
+            deadline_s=deadline_s,
+        )
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,5 +46,14 @@ def test_ranks_with_the_same_data_agree(ranks: int) -> None:
 def test_fails_when_one_of_them_has_other_samples(other: tuple[int, ...], ranks: int) -> None:
     same = [sent_by(data(1, 2, 3))] * (ranks - 2)
     engine = Noting(*same, sent_by(data(*other)))
-    with pytest.raises(TrainerError, match="folder is not the same on all ranks, here it has 3 and 2 samples: bring"):
+    with pytest.raises(
+        TrainerError, match="folder is not the same on all ranks, here it has 3 and 2 samples of 10 classes"
+    ):
         check_agreement(engine, data(1, 2, 3), shard=Shard(count=ranks), source="folder")
+
+
+def test_fails_when_one_of_them_calls_a_class_by_another_name() -> None:
+    own = data(0, 1, 0)
+    engine = Noting(sent_by(replace(own, names=("cat", "dog"))))
+    with pytest.raises(TrainerError, match="folder is not the same on all ranks"):
+        check_agreement(engine, replace(own, names=("cat", "fox")), shard=Shard(count=2), source="folder")

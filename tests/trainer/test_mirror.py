@@ -3,14 +3,13 @@
 import logging
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
 import numpy as np
 import pytest
-from moto.server import ThreadedMotoServer
 
+from tests.trainer.conftest import BUCKET
 from tests.trainer.processes import run, running
 from trainer.checkpoint import Checkpoint, Description
 from trainer.engines import State
@@ -20,30 +19,10 @@ from trainer.mirror import Mirror
 from trainer.progress import Progress
 from trainer.s3 import S3Folder
 
-BUCKET = "trainings"
 FOLDER = f"s3://{BUCKET}/digits"
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def _aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    s3 = boto3.resource("s3")
-    s3.create_bucket(Bucket=BUCKET)
-    s3.Bucket(BUCKET).objects.delete()
+pytestmark = pytest.mark.usefixtures("aws")
 
 
 def names() -> list[str]:
@@ -136,7 +115,7 @@ def test_a_training_goes_on_where_no_machine_of_it_is_left(tmp_path: Path, endpo
     [again] = run(*options, directory=tmp_path / "new", variables=aws)
     assert "going on at epoch 0" in again.log.read_text()
     assert f"checkpoint={FOLDER}/net-0002.npz" in again.out.read_text()
-    assert names() == ["net-0002.npz"]
+    assert names() == ["net-0002.npz", "net-best.npz"]
     assert {path.name for path in (tmp_path / "new/checkpoints").iterdir()} == {
         *(".net-finished", "net-0002.npz", "net-best.npz")
     }
@@ -162,4 +141,4 @@ def test_a_training_goes_on_from_a_copy_where_its_machine_was_killed_beside_the_
     [again] = run(*copied, directory=tmp_path / "new", variables=aws)
     assert "going on at epoch" in again.log.read_text()
     assert again.digests[-1] == undisturbed.digests[-1]
-    assert names() == ["net-0002.npz"]
+    assert names() == ["net-0002.npz", "net-best.npz"]

@@ -46,6 +46,7 @@ def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
         held_out=_list(directory / "val", names, image_shape),
         image_shape=image_shape,
         classes=len(names),
+        names=tuple(names),
         mean=MEAN if colour else (sum(MEAN) / len(MEAN),),
         deviation=DEVIATION if colour else (sum(DEVIATION) / len(DEVIATION),),
     )

@@ -7,6 +7,7 @@ from typing import Final
 from trainer.config import TrainConfig
 from trainer.data.cifar import load_cifar10
 from trainer.data.digits import load_digits
+from trainer.data.fetching import local_directory
 from trainer.data.folder import load_folder
 from trainer.data.mnist import load_mnist
 from trainer.data.samples import DataSet
@@ -26,8 +27,8 @@ OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
 
 
 def open_data(config: TrainConfig) -> DataSet:
-    """Open it; UsageError when the network is to tell fewer classes apart than it has."""
-    data = OPEN[config.dataset](config, Path(config.data_dir).expanduser())
+    """Open it, from S3 too; UsageError when the network is to tell fewer classes apart than it has."""
+    data = OPEN[config.dataset](config, local_directory(config.data_dir))
     if config.num_classes is not None and config.num_classes < data.classes:
         raise UsageError(
             f"num_classes must be at least the {data.classes} of {config.dataset}, got {config.num_classes}"

@@ -45,6 +45,8 @@ class DataSet:
     held_out: Samples
     image_shape: ImageShape
     classes: int
+    names: tuple[str, ...] = ()
+    """Of the classes, where the files say them."""
     mean: tuple[float, ...] = (0.0,)
     """Of each channel, or of all; in units of pixel values."""
     deviation: tuple[float, ...] = (1.0,)

@@ -36,10 +36,8 @@ def create(
     learning_rate: float,
 ) -> "AsyncEngine":
     """Give the servers their optimizer, and all ranks the weights of rank 0."""
-    # Each rank's push is an update of its own: together they decay the weights once.
-    optimizer = ServerSGD(
-        learning_rate=learning_rate, momentum=config.mom, wd=config.wd / ranks.world_size, rows_from=VECTORS
-    )
+    # Not the weight decay: it follows the learning rate, of which the servers hear nothing after this.
+    optimizer = ServerSGD(learning_rate=learning_rate, momentum=config.mom, wd=0, rows_from=VECTORS)
     communication = AsyncStore(store, optimizer, ranks=ranks, watchdog=watchdog)
     return AsyncEngine(
         network,
@@ -149,10 +147,12 @@ class AsyncEngine(GluonEngine):
             # Not before a checkpoint can have been restored.
             self._servers.begin(self._trained_weights())
             self._begun = True
-        gradients = self._gradients()
-        for gradient in gradients:
+        gradients, weights = self._gradients(), self._trained_weights()
+        for gradient, weight in zip(gradients, weights, strict=True):
             gradient *= self._rate_share / samples
-        self._servers.exchange(gradients, self._trained_weights())
+            # Each rank's push is an update of its own: together they decay the weights once.
+            gradient += self._rate_share * self._settings["wd"] / self._ranks * weight
+        self._servers.exchange(gradients, weights)
 
     def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
         """Add up each value over all ranks, which then have the same weights."""

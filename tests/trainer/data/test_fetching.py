@@ -1,0 +1,54 @@
+"""Data sets in S3, by the real command line and a server that speaks S3."""
+
+from pathlib import Path
+
+import boto3
+import pytest
+
+from tests.trainer.conftest import BUCKET
+from trainer.config import TrainConfig
+from trainer.data.fetching import local_directory
+from trainer.errors import TrainerError, UsageError
+
+PLACE = f"s3://{BUCKET}/sets/animals"
+pytestmark = pytest.mark.usefixtures("aws")
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def put(**contents: str) -> None:
+    for name, content in contents.items():
+        boto3.client("s3").put_object(Bucket=BUCKET, Key=f"sets/animals/train/{name}", Body=content.encode())
+
+
+def held(directory: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in (directory / "train").iterdir()}
+
+
+def test_holds_what_the_folder_in_s3_holds_now(tmp_path: Path) -> None:
+    put(cat="small", dog="large")
+    boto3.client("s3").put_object(Bucket=BUCKET, Key="sets/animals-too/train/eel", Body=b"long")
+    directory = local_directory(PLACE)
+    assert directory == tmp_path / f"deeplearning/data/{BUCKET}/sets/animals"
+    assert held(directory) == {"cat": "small", "dog": "large"}
+    put(cat="grown")
+    boto3.client("s3").delete_object(Bucket=BUCKET, Key="sets/animals/train/dog")
+    assert held(local_directory(f"{PLACE}/")) == {"cat": "grown"}
+
+
+def test_fails_when_s3_does_not_give_it() -> None:
+    with pytest.raises(TrainerError, match=r"aws s3 sync s3://no-such-bucket/x/: .*NoSuchBucket"):
+        local_directory("s3://no-such-bucket/x")
+
+
+@pytest.mark.parametrize("place", ["s3://", "s3:///x", "s3://bucket/../x", "s3://bucket/x/..", "s3://bucket//x"])
+def test_fails_when_the_place_is_none(place: str) -> None:
+    with pytest.raises(UsageError, match="data_dir must be a directory or s3://BUCKET/FOLDER, got s3://"):
+        TrainConfig(data_dir=place)
+
+
+def test_a_directory_is_taken_as_it_is(tmp_path: Path) -> None:
+    assert local_directory(str(tmp_path)) == tmp_path
