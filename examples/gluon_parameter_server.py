@@ -17,9 +17,9 @@ from mxnet import autograd, gluon, nd
 class SplitSampler(gluon.data.sampler.Sampler):
     """One of equal parts of the samples, shuffled; each worker takes another."""
 
-    def __init__(self, length, *, parts, part):
-        self._length = length // parts
-        self._start = self._length * part
+    def __init__(self, length, num_parts=1, part_index=0):
+        self._length = length // num_parts
+        self._start = self._length * part_index
 
     def __iter__(self):
         order = list(range(self._start, self._start + self._length))
@@ -40,6 +40,18 @@ def network():
     return net
 
 
+def train_batch(batch, devices, net, trainer, *, global_batch_size):
+    """Each device computes its share of this worker's batch; the servers add up the gradients of all workers."""
+    inputs = gluon.utils.split_and_load(batch[0], devices, even_split=False)
+    targets = gluon.utils.split_and_load(batch[1], devices, even_split=False)
+    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+    with autograd.record():
+        losses = [loss_of(net(x), y) for x, y in zip(inputs, targets, strict=True)]
+    for loss in losses:
+        loss.backward()
+    trainer.step(global_batch_size)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=8)
@@ -49,28 +61,17 @@ def main():
     devices = [mx.gpu(index) for index in range(mx.context.num_gpus())] or [mx.cpu()]
     store = mx.kv.create("dist_sync")
     (images, labels), (held_out, answers) = load()
-    part = SplitSampler(len(labels), parts=store.num_workers, part=store.rank)
+    part = SplitSampler(len(labels), store.num_workers, store.rank)
     samples = gluon.data.ArrayDataset(images, labels.astype("float32"))
     batches = gluon.data.DataLoader(samples, options.batch_size, sampler=part, last_batch="discard")
 
     net = network()
     net.initialize(mx.init.Xavier(), ctx=devices)
-    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
     settings = {"learning_rate": 0.1, "momentum": 0.9}
     trainer = gluon.Trainer(net.collect_params(), "sgd", settings, kvstore=store)
     for _ in range(options.epochs):
-        for inputs, targets in batches:
-            shares = zip(
-                gluon.utils.split_and_load(inputs, devices, even_split=False),
-                gluon.utils.split_and_load(targets, devices, even_split=False),
-                strict=True,
-            )
-            with autograd.record():
-                losses = [loss_of(net(x), y) for x, y in shares]
-            for loss in losses:
-                loss.backward()
-            # The servers add up the gradients of all workers.
-            trainer.step(options.batch_size * store.num_workers)
+        for batch in batches:
+            train_batch(batch, devices, net, trainer, global_batch_size=options.batch_size * store.num_workers)
 
     found = net(nd.array(held_out, ctx=devices[0])).argmax(axis=1).asnumpy()
     print(f"worker {store.rank}/{store.num_workers} accuracy={(found == answers).mean():.3f}", flush=True)

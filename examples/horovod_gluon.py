@@ -3,7 +3,8 @@
     launch --engine horovod python horovod_gluon.py    every node, over Gloo
     launch --launcher mpi python horovod_gluon.py      the same over Open MPI
 
-One process a GPU. Marked are the lines that make a script for one GPU one for all of them.
+One process a GPU. Marked are the lines that make a script for one GPU one for all of them. The learning rate grows
+with their number, from that of one GPU on, over the first epochs.
 """
 
 import argparse
@@ -29,6 +30,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32, help="of each process")
+    parser.add_argument("--lr", type=float, default=0.05, help="of one process")
+    parser.add_argument("--warmup-epochs", type=int, default=2)
+    parser.add_argument("--distributed-optimizer", action="store_true", help="as Horovod's first releases had it")
     options = parser.parse_args()
 
     hvd.init()  # Horovod
@@ -43,8 +47,18 @@ def main():
     net.initialize(mx.init.Xavier(), ctx=device)
     parameters = net.collect_params()
     hvd.broadcast_parameters(parameters, root_rank=0)  # Horovod: all begin with the same weights
-    optimizer = mx.optimizer.create("sgd", learning_rate=0.05 * hvd.size(), momentum=0.9)
-    trainer = hvd.DistributedTrainer(parameters, optimizer)  # Horovod: averages the gradients
+    steps = len(batches)
+    rate = mx.lr_scheduler.MultiFactorScheduler(
+        step=[options.epochs * steps * 3 // 4], factor=0.1,
+        base_lr=options.lr * hvd.size(),  # Horovod: the batch of all processes is so many times larger
+        warmup_begin_lr=options.lr, warmup_steps=options.warmup_epochs * steps,
+    )  # fmt: skip
+    optimizer = mx.optimizer.create("sgd", lr_scheduler=rate, momentum=0.9, wd=0.0001)
+    if options.distributed_optimizer:
+        optimizer.rescale_grad = 1 / options.batch_size  # Horovod: what step() says does not reach it
+        trainer = gluon.Trainer(parameters, hvd.DistributedOptimizer(optimizer), kvstore=None)  # Horovod: averages
+    else:
+        trainer = hvd.DistributedTrainer(parameters, optimizer)  # Horovod: averages the gradients
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
     for _ in range(options.epochs):
         for inputs, targets in batches:

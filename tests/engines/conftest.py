@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.user import User, deploy_arguments, new_user
+from tests.engines.training import SHORT, TWO_SERVERS, Training, train
 
 NODES = 3
 MASTER = "deeplearning-master"
@@ -55,3 +56,21 @@ def cluster() -> Iterator[Cluster]:
         for alias in WORKERS:
             cluster.before[alias] = cluster.processes(alias)
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def all_reduce(cluster: Cluster) -> Training:
+    """PyTorch, with the name that the first article's command does not have."""
+    return train(cluster, "-n 2", "--kv-store dist_device_sync --model-prefix torch")
+
+
+@pytest.fixture(scope="session")
+def dist_sync(cluster: Cluster) -> Training:
+    """Parameter servers, undisturbed."""
+    return train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store dist_sync {SHORT} --model-prefix dist_sync")
+
+
+@pytest.fixture(scope="session")
+def horovod(cluster: Cluster) -> Training:
+    """Horovod over Gloo, undisturbed."""
+    return train(cluster, "--engine horovod -n 2", f"--engine horovod {SHORT} --batch-size 32 --model-prefix horovod")

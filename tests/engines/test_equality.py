@@ -1,0 +1,87 @@
+"""What equals what: n workers and one, our networks and the literature's, MXNet's momentum and torch's."""
+
+import pytest
+
+from tests.engines.conftest import NODES, Cluster
+from tests.engines.training import ALONE, PYTHON, train
+
+TOLERANCE = 1e-5
+# 2,000 made-up images: the last of 19 steps has 2, and the first of three ranks none of them. A low rate, as
+# max-pooling takes one of two nearly equal values: with larger steps rounding alone may lead two correct runs apart.
+EQUAL = "--benchmark 1 --num-epochs 2 --lr 0.001"
+
+
+@pytest.fixture(scope="module")
+def one_worker(cluster: Cluster) -> str:
+    """The checkpoint of one that has the batches of three."""
+    train(cluster, ALONE, f"--engine mxnet {EQUAL} --batch-size 111 --model-prefix one")
+    return "one-0002.npz"
+
+
+@pytest.mark.parametrize(
+    ("launch", "engine"),
+    [(f"--engine mxnet -s {NODES}", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")],
+)
+def test_three_workers_learn_what_one_with_their_batches_learns(
+    cluster: Cluster, one_worker: str, launch: str, engine: str
+) -> None:
+    name = engine.split()[0]
+    found = train(cluster, launch, f"--engine {engine} {EQUAL} --batch-size 37 --model-prefix three-{name}")
+    found.assert_equal_weights(ranks=NODES, epochs=2)
+    compare = f"""
+import numpy
+one, three = numpy.load("{one_worker}"), numpy.load("three-{name}-0002.npz")
+names = [name for name in one.files if name.startswith("weight/")]
+assert names == [name for name in three.files if name.startswith("weight/")]
+one, three = (numpy.concatenate([each[name].ravel() for name in names]) for each in (one, three))
+print(len(one), numpy.linalg.norm(one - three) / numpy.linalg.norm(one))
+"""
+    weights, distance = cluster.on_master(f"cd trainer; {PYTHON} - <<'PY'\n{compare}\nPY").split()
+    assert weights == "431080"
+    # Measured: see docs/trainer.md.
+    assert float(distance) < TOLERANCE
+
+
+NETWORKS = """
+import numpy
+from trainer.engines.gluon import named_parameters
+from trainer.models.gluon import build
+from mxnet import nd
+for network, shape in ("lenet", (1, 28, 28)), ("resnet20", (3, 32, 32)), ("resnet110", (3, 32, 32)):
+    model = build(network, classes=10, image_shape=shape)
+    trained = [each for each in named_parameters(model).values() if each.grad_req != "null"]
+    scores = model(nd.zeros((2, *shape))).asnumpy()
+    assert scores.shape == (2, 10) and numpy.isfinite(scores).all()
+    print(network, sum(each.data().size for each in trained))
+"""
+
+
+def test_networks_have_the_sizes_known_from_the_literature(cluster: Cluster) -> None:
+    output = cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{NETWORKS}\nPY")
+    assert output.splitlines() == ["lenet 431080", "resnet20 269722", "resnet110 1727962"]
+
+
+RATES = """
+import numpy
+from trainer.config import TrainConfig
+from trainer.data.batches import prepare
+from trainer.data.opening import open_data
+from trainer.engines.mxnet import connect
+from trainer.sampling import Shard
+config = TrainConfig(engine="mxnet", wd=0, num_classes=10)
+data = open_data(config)
+connection = connect(config, {})
+engine = connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
+def step(samples):
+    before = engine.weights()["9.weight"]
+    engine.compute_gradients(*prepare(data, data.train, numpy.arange(samples)))
+    engine.update(samples=8)
+    return engine.weights()["9.weight"] - before
+first = step(8)
+engine.set_learning_rate(0.05)
+print(numpy.allclose(step(0), 0.5 * 0.9 * first, rtol=1e-3, atol=1e-7))
+"""
+
+
+def test_a_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: Cluster) -> None:
+    assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{RATES}\nPY") == "True"

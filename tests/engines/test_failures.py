@@ -1,0 +1,87 @@
+"""What a lost or failing rank costs, and what is refused."""
+
+import re
+import time
+
+import pytest
+
+from tests.engines.conftest import WORKERS, Cluster
+from tests.engines.training import (
+    DEADLINE_S,
+    PYTHON,
+    SHORT,
+    TRAINER,
+    TWO_SERVERS,
+    Training,
+    wait_for,
+    wait_for_end,
+)
+
+
+@pytest.mark.parametrize(
+    ("engine", "launch", "options"),
+    [
+        ("mxnet", TWO_SERVERS, f"--kv-store dist_sync {SHORT}"),
+        ("horovod", "--engine horovod -n 2", f"{SHORT} --batch-size 32"),
+    ],
+)
+def test_a_killed_rank_costs_nothing_but_time(
+    cluster: Cluster, request: pytest.FixtureRequest, engine: str, launch: str, options: str
+) -> None:
+    undisturbed: Training = request.getfixturevalue("dist_sync" if engine == "mxnet" else "horovod")
+    job = cluster.on_master(
+        "mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --detach --max-restarts 1"
+        f" {launch} python {TRAINER} --engine {engine} {options} --model-prefix killed-{engine}"
+        " --checkpoint-seconds 0.5 --disp-batches 1 2>/dev/null"
+    )
+    log = wait_for(cluster, job, r"Epoch\[1\] Batch \[2\]")
+    [pid, *_] = re.findall(r"rank 1/2 host=\S+ instance=\S+ pid=(\d+)", log)
+    cluster.on_master(f"ssh {WORKERS[1]} kill -KILL {pid}")
+
+    log = wait_for(cluster, job, r"Validation-accuracy=\S+ images/s")
+    assert re.search(r"rank 0/2 going on at epoch [12345] sample \d+, from the checkpoint of rank", log), log
+    last = max(undisturbed.digests)
+    assert Training(output=log).digests[last] == undisturbed.digests[last], log
+    wait_for_end(cluster, job)
+
+
+@pytest.mark.parametrize(
+    ("launch", "engine"), [("--engine mxnet -s 1", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")]
+)
+def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -> None:
+    # A file where the directory should be: MXNet would wait for the others before it ends this process.
+    cluster.on(WORKERS[2], "touch blocked")
+    prefix = "--model-prefix /home/ubuntu/blocked/net"
+    started = time.monotonic()
+    output = cluster.on_master(f"launch {launch} python {TRAINER} --engine {engine} {prefix}; echo code $?")
+    assert time.monotonic() - started < DEADLINE_S / 2
+    assert re.search(r"rank 2/3 trainer: cannot write checkpoints to /home/ubuntu/blocked, File exists", output), output
+    assert output.splitlines()[-1] == "code 1", output
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (
+            f"launch -s 1 python {TRAINER}",
+            "--engine torch needs `launch --engine torch`, got processes of the engine mxnet (DMLC_ROLE is worker)",
+        ),
+        (
+            f"launch python {TRAINER} --engine mxnet",
+            "--engine mxnet needs `launch --engine mxnet`, got processes of the engine torch (WORLD_SIZE is 3)",
+        ),
+        (
+            f"launch -s 1 python {TRAINER} --engine mxnet",
+            "kv_store device is for one worker, got 3: dist_sync is for all",
+        ),
+        (
+            f"{PYTHON} {TRAINER} --engine mxnet --kv-store dist_sync",
+            "kv_store dist_sync needs MXNet's servers, which `launch --engine mxnet` starts",
+        ),
+    ],
+)
+def test_fails_when_launcher_and_trainer_do_not_go_together(cluster: Cluster, command: str, reason: str) -> None:
+    output = cluster.on_master(f"{command}; echo code $?")
+    assert f"trainer: {reason}\n" in output
+    assert "Traceback" not in output
+    assert output.splitlines()[-1] == "code 2", output

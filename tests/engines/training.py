@@ -1,0 +1,69 @@
+"""Trainings on a cluster, and what they said."""
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.engines.conftest import Cluster
+
+TRAINER = "/opt/deeplearning/trainer"
+PYTHON = "/opt/deeplearning/engines/current/bin/python"
+PYTORCH = "/opt/pytorch/bin/python"
+KNOWN = 0.98
+DEADLINE_S = 120
+SHORT = "--num-epochs 6"
+TWO_SERVERS = "--engine mxnet -n 2 -s 2"
+ALONE = f"-n 1 {PYTHON}"
+"""One worker needs no servers, and so no processes of MXNet's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """One that has ended."""
+
+    output: str
+
+    @property
+    def accuracy(self) -> float:
+        """Of the held-out digits, as rank 0 says it once."""
+        [said] = re.findall(r"rank 0/\d Validation-accuracy=(\S+)", self.output)
+        return float(said)
+
+    @property
+    def digests(self) -> dict[int, dict[int, str]]:
+        """Digest of the weights, by epoch and rank."""
+        found: dict[int, dict[int, str]] = {}
+        for rank, epoch, digest in re.findall(r"rank (\d)/\d Epoch\[(\d+)\] weights=(\S+)", self.output):
+            found.setdefault(int(epoch), {})[int(rank)] = digest
+        return found
+
+    def assert_equal_weights(self, *, ranks: int, epochs: int) -> None:
+        assert sorted(self.digests) == list(range(epochs)), self.output
+        for of_ranks in self.digests.values():
+            assert sorted(of_ranks) == list(range(ranks)), self.output
+            assert len(set(of_ranks.values())) == 1, self.output
+
+
+def train(cluster: "Cluster", launch: str, options: str) -> Training:
+    python = "" if launch == ALONE else "python"
+    command = f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch {launch} {python} {TRAINER} {options}"
+    return Training(output=cluster.on_master(command))
+
+
+def wait_for(cluster: "Cluster", job: str, pattern: str) -> str:
+    until = time.monotonic() + DEADLINE_S
+    while not re.search(pattern, log := cluster.on_master(f"launch logs {job}")):
+        assert time.monotonic() < until, log
+        time.sleep(0.5)
+    return log
+
+
+def wait_for_end(cluster: "Cluster", job: str) -> None:
+    until = time.monotonic() + DEADLINE_S
+    while (status := json.loads(cluster.on_master(f"launch status --json {job}")))["state"] == "RUNNING":
+        assert time.monotonic() < until, status
+        time.sleep(0.5)
+    assert status["state"] == "SUCCEEDED", status
