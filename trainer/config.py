@@ -2,34 +2,38 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
+from trainer.choices import (
+    COMPILE,
+    DTYPES,
+    ENGINES,
+    FAST,
+    FOR_TORCH,
+    GC_TYPES,
+    KV_STORES_OF,
+    RESUME,
+    check_choice,
+    check_kv_store,
+)
 from trainer.data.catalogue import DATA_SETS
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 from trainer.s3 import SCHEME
 from trainer.schedule import Schedule
 
-KV_STORES_OF: Final = {
-    "torch": ("device", "local", "dist_sync", "dist_device_sync"),
-    "mxnet": ("device", "local", "dist_sync", "dist_device_sync", "dist_async"),
-    "horovod": ("horovod",),
-}
-"""Each engine's kv-stores by MXNet's names, its default first."""
-ENGINES: Final = tuple(KV_STORES_OF)
-KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_async", "horovod")
 NOT_DISTRIBUTED: Final = ("local", "device")
 DEFAULT_RATE: Final = (0.05, 64)
 """Learning rate, and the global batch that it is for."""
 HIGHEST_DEFAULT: Final = 0.1
 """Without a warm-up: above it LeNet with momentum may diverge."""
-RESUME: Final = ("auto", "never")
 S3_FOLDER: Final = re.compile(r"s3://[^/\s]+(/(?!\.\.?(/|$))[^/\s]+)*/?")
 S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 IDENTITY: Final = (
     *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
+    *("data_type", "gradient_accumulation", "gc_type"),
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs"),
 )
 
@@ -66,6 +70,16 @@ class TrainConfig:
     """Left out: device, as in MXNet, so that processes train apart from each other; of Horovod its own."""
     sync_bn: bool = False
     """Whether BatchNorm normalises by the samples of all ranks. Left out: each rank by its own."""
+    dtype: str | None = None
+    """One of DTYPES, of what a network computes with. Left out: float32, or what ``fast`` picks."""
+    gradient_accumulation: int = 1
+    """Batches whose gradients make one step. Left out: 1."""
+    gc_type: str = "none"
+    """One of GC_TYPES, how gradients travel. Left out: as they are."""
+    compile: str | None = None
+    """One of COMPILE. Left out: 0, or what ``fast`` picks."""
+    fast: str = "off"
+    """One of FAST. Left out: off, nothing is measured and all is float32."""
     seed: int = 0
     """Of the first weights and of the order of the samples. Left out: 0."""
     model_prefix: str | None = None
@@ -103,15 +117,14 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_network(self.network)
-        _check_choice("dataset", self.dataset, tuple(DATA_SETS))
+        check_choice("dataset", self.dataset, tuple(DATA_SETS))
         self._check_images()
-        _check_choice("engine", self.engine, ENGINES)
-        _check_kv_store(self.store, engine=self.engine)
-        if self.sync_bn and self.engine != "torch":
-            raise UsageError(f"sync_bn is for the engine torch, got engine {self.engine}")
-        _check_choice("resume", self.resume, RESUME)
+        check_choice("engine", self.engine, ENGINES)
+        check_kv_store(self.store, engine=self.engine)
+        self._check_speed()
+        check_choice("resume", self.resume, RESUME)
         self._check_profile()
-        for name in ("batch_size_per_machine", "num_epochs", "disp_batches"):
+        for name in ("batch_size_per_machine", "num_epochs", "disp_batches", "gradient_accumulation"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
@@ -143,6 +156,21 @@ class TrainConfig:
     def distributed(self) -> bool:
         """Whether all processes train one model together."""
         return self.store not in NOT_DISTRIBUTED
+
+    @property
+    def data_type(self) -> str:
+        """The data type, or that it is to be found by measuring."""
+        return self.dtype or ("auto" if self.fast == "auto" else "float32")
+
+    @property
+    def measures(self) -> bool:
+        """Whether something is to be found by measuring."""
+        return self.fast == "auto" or self.compile == "auto"
+
+    @property
+    def samples_per_step(self) -> int:
+        """Of one machine."""
+        return self.batch_size_per_machine * self.gradient_accumulation
 
     @property
     def identity(self) -> dict[str, object]:
@@ -209,8 +237,25 @@ class TrainConfig:
         first, last = self.profile_steps
         if not 1 <= first <= last:
             raise UsageError(f"profile_steps must be the first and the last step, from 1, got {first}-{last}")
+
+    def _check_speed(self) -> None:
+        """Raise UsageError unless the engine can compute so."""
         if self.engine != "torch":
-            raise UsageError(f"profile_steps is for the engine torch, got engine {self.engine}")
+            given = [
+                each.name
+                for each in fields(self)
+                if each.name in FOR_TORCH and getattr(self, each.name) != each.default
+            ]
+            if given:
+                raise UsageError(f"{given[0]} is for the engine torch, got engine {self.engine}")
+        if self.dtype is not None:
+            check_choice("dtype", self.dtype, DTYPES)
+        check_choice("gc_type", self.gc_type, GC_TYPES)
+        if self.compile is not None:
+            check_choice("compile", self.compile, COMPILE)
+        check_choice("fast", self.fast, FAST)
+        if self.sync_bn and self.compile not in (None, "0"):
+            raise UsageError(f"compile must be 0 with sync_bn, whose sums torch.compile cannot see, got {self.compile}")
 
     def _check_rate(self) -> None:
         """Raise UsageError unless learning rate and schedule can be used."""
@@ -248,18 +293,3 @@ class TrainConfig:
 
 def _join(shape: tuple[int, ...]) -> str:
     return ",".join(map(str, shape))
-
-
-def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"unknown {name} {value!r}, must be one of: {', '.join(allowed)}")
-
-
-def _check_kv_store(name: str, *, engine: str) -> None:
-    """MXNet itself takes an unknown name for a local store."""
-    _check_choice("kv_store", name, KV_STORES)
-    if name not in KV_STORES_OF[engine]:
-        others = " or ".join(f"--engine {other}" for other in ENGINES if name in KV_STORES_OF[other])
-        raise UsageError(
-            f"kv_store {name} is not of engine {engine}, which has {', '.join(KV_STORES_OF[engine])}; it takes {others}"
-        )

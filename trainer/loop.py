@@ -6,16 +6,16 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from trainer.bar import Bar
 from trainer.config import TrainConfig
-from trainer.data import Images, Labels
-from trainer.data.batches import Augmentation, ahead, prepare
+from trainer.data import Labels
+from trainer.data.batches import Augmentation, ahead
 from trainer.data.samples import DataSet
-from trainer.engines import NOTHING, Asks, Engine
+from trainer.engines import NOTHING, Asks, BatchResult, Engine, Reader
 from trainer.errors import StoppedError, TrainerError
 from trainer.gather import gather
 from trainer.metrics import Clock, EpochResult, Pace, Speedometer, digest
@@ -63,6 +63,7 @@ def train(
     results = []
     progress = begin
     rates = Rates(config.schedule(global_batch_size=global_batch_size))
+    read = engine.reader(data)
     for epoch in range(begin.epoch, config.num_epochs):
         job = _Epoch(
             data=data,
@@ -74,7 +75,7 @@ def train(
             profiling=profiling,
             clock=clock,
         )
-        result = job.run(engine, progress, keeping, rates)
+        result = job.run(engine, read, progress, keeping, rates)
         results.append(result)
         if shard.index == 0:
             log.info("Epoch[%d] %s", epoch, result)
@@ -102,7 +103,7 @@ class _Epoch:
     profiling: Profiling
     clock: Clock
 
-    def run(self, engine: Engine, begin: Progress, keeping: Keeping, rates: Rates) -> EpochResult:
+    def run(self, engine: Engine, read: Reader, begin: Progress, keeping: Keeping, rates: Rates) -> EpochResult:
         """Train on what is left of the epoch, and validate."""
         train, held_out = len(self.data.train.labels), len(self.data.held_out.labels)
         speedometer = Speedometer(every=self.config.disp_batches, clock=self.clock)
@@ -112,44 +113,46 @@ class _Epoch:
         phases = engine.phases
         phases.take()
         phases.start()
-        with closing(self._batches(begin)) as batches:
+        with closing(self._batches(begin, read)) as batches:
             for step, samples, images, labels in batches:
                 phases.end("data")
                 self.profiling.begin_step()
                 engine.seed(step_seed(self.config.seed, epoch=begin.epoch, samples=progress.samples, shard=self.shard))
                 result = engine.compute_gradients(images, labels, asks=keeping.asks())
-                if not math.isfinite(result.loss_sum):
-                    place = f"epoch {begin.epoch} batch {step}"
-                    raise TrainerError(f"loss is {result.loss_sum} at {place}, try a lower --lr")
-                progress = replace(
-                    progress, samples=progress.samples + samples, loss_sum=progress.loss_sum + result.loss_sum
-                )
+                progress = _counted(result, replace(progress, samples=progress.samples + samples), step=step)
                 rates.set(engine, epoch=begin.epoch, trained=progress.samples / train)
                 engine.update(samples=samples)
                 phases.end("optimizer")
-                own_correct += result.correct
+                wanted = speedometer.due or result.asks != NOTHING or progress.samples == train
+                correct = result.correct
+                if wanted and (late := engine.settle()):
+                    progress = _counted(late, progress, step=step)
+                    correct += late.correct
+                    # What ranks asked for in this step they ask for again.
+                    result = replace(late, asks=result.asks)
+                own_correct += correct
                 self.bar.show(progress, total=train)
-                if pace := speedometer.add(samples=len(labels), correct=result.correct):
+                if pace := speedometer.add(samples=len(labels), correct=correct):
                     log.info("Epoch[%d] Batch [%d] %s", begin.epoch, step, pace)
                     self._record(pace, progress, loss=result.loss_sum / samples)
                 if result.asks != NOTHING:
-                    [correct] = engine.sum_over_ranks([own_correct])
-                    keeping.keep(engine, replace(progress, correct=int(correct)))
+                    [counted] = engine.sum_over_ranks([own_correct])
+                    keeping.keep(engine, replace(progress, correct=int(counted)))
                 if result.asks.stop:
                     raise StoppedError("with a checkpoint")
                 phases.start()
         seconds = self.clock() - started
         # Before the validation: with dist_async it is here that all ranks have done their steps, and get equal weights.
         rows = gather(engine, [own_correct, *phases.take().values()], shard=self.shard)
-        correct = sum(row[0] for row in rows)
+        all_correct = sum(row[0] for row in rows)
         ranks = [dict(zip(PHASES, row[1:], strict=True)) for row in rows]
-        [valid] = engine.sum_over_ranks([self._count_correct(engine)])
+        [valid] = engine.sum_over_ranks([self._count_correct(engine, read)])
         peak = engine.peak_speed
         utilisation = None if peak is None else (train - begin.samples) / seconds / (self.shard.count * peak)
         return EpochResult(
             samples=train - begin.samples,
             loss=progress.loss_sum / train,
-            train_accuracy=correct / train,
+            train_accuracy=all_correct / train,
             validation_accuracy=valid / held_out,
             seconds=seconds,
             utilisation=utilisation,
@@ -162,7 +165,7 @@ class _Epoch:
         samples = progress.epoch * len(self.data.train.labels) + progress.samples
         self.records.write(figures, epoch=progress.epoch, samples=samples)
 
-    def _batches(self, begin: Progress) -> Generator[tuple[int, int, Images, Labels], None, None]:
+    def _batches(self, begin: Progress, read: Reader) -> Generator[tuple[int, int, Any, Labels], None, None]:
         """Yield the number of each step, the samples of all ranks in it, and this rank's."""
         train, config = self.data.train, self.config
         total = len(train.labels)
@@ -175,16 +178,24 @@ class _Epoch:
             total, global_batch_size=size, seed=config.seed, epoch=begin.epoch, begin=begin.samples
         )
 
-        def ready(numbered: tuple[int, Indices]) -> tuple[int, int, Images, Labels]:
+        def ready(numbered: tuple[int, Indices]) -> tuple[int, int, Any, Labels]:
             step, batch = numbered
-            return step, len(batch), *prepare(self.data, train, self.shard.of(batch), draws)
+            return step, len(batch), *read(train, self.shard.of(batch), draws)
 
         return ahead(enumerate(batches, start=begin.samples // size + 1), ready)
 
-    def _count_correct(self, engine: Engine) -> int:
+    def _count_correct(self, engine: Engine, read: Reader) -> int:
         """Return how many of this rank's part of the held-out images the network recognises."""
         held_out = self.data.held_out
         own = self.shard.of(np.arange(len(held_out.labels)))
         parts = (own[start : start + VALIDATION_BATCH] for start in range(0, len(own), VALIDATION_BATCH))
-        with closing(ahead(parts, lambda part: prepare(self.data, held_out, part))) as batches:
+        with closing(ahead(parts, lambda part: read(held_out, part))) as batches:
             return sum(engine.count_correct(images, labels) for images, labels in batches)
+
+
+def _counted(result: BatchResult, progress: Progress, *, step: int) -> Progress:
+    """Count a step's loss; TrainerError when it is not finite, before a checkpoint can hold what it has spoilt."""
+    if not math.isfinite(result.loss_sum):
+        place = f"epoch {progress.epoch} batch {step}"
+        raise TrainerError(f"loss is {result.loss_sum} at {place}, try a lower --lr")
+    return replace(progress, loss_sum=progress.loss_sum + result.loss_sum)

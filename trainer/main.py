@@ -174,13 +174,13 @@ def divide_work(config: TrainConfig, ranks: Ranks) -> tuple[Shard, int]:
                 config.store,
                 ranks.world_size,
             )
-        return Shard(), config.batch_size_per_machine
+        return Shard(), config.samples_per_step
     if config.batch_size_per_machine < ranks.local_world_size:
         raise UsageError(
             f"--batch-size must be at least {ranks.local_world_size}, one sample for each process "
             f"of a machine, got {config.batch_size_per_machine}"
         )
-    return Shard(index=ranks.rank, count=ranks.world_size), config.batch_size_per_machine * ranks.machines
+    return Shard(index=ranks.rank, count=ranks.world_size), config.samples_per_step * ranks.machines
 
 
 def summarize(results: Sequence[EpochResult]) -> str:

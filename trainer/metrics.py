@@ -74,6 +74,11 @@ class Speedometer:
         self._clock = clock
         self._restart()
 
+    @property
+    def due(self) -> bool:
+        """Whether it will speak after the next batch."""
+        return self._batches + 1 >= self._every
+
     def add(self, *, samples: int, correct: int) -> Pace | None:
         """Count a batch; return what to say when it is due."""
         self._batches += 1

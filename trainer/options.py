@@ -5,7 +5,8 @@ import difflib
 from collections.abc import Sequence
 from typing import NoReturn
 
-from trainer.config import ENGINES, KV_STORES_OF, TrainConfig
+from trainer.choices import DTYPES, ENGINES, GC_TYPES, KV_STORES_OF
+from trainer.config import TrainConfig
 from trainer.data.catalogue import DATA_SETS
 from trainer.errors import UsageError
 from trainer.models import NETWORKS
@@ -74,6 +75,7 @@ def _build_parser() -> _Parser:
         action="store_true",
         help="BatchNorm over the samples of all ranks (default: each rank normalises by its own)",
     )
+    _add_speed_options(parser)
     add("--seed", type=int, help=f"of weights and sample order (default {default.seed})")
     add(
         "--model-prefix",
@@ -100,6 +102,21 @@ def _build_parser() -> _Parser:
     add("--profile-dir", metavar="DIR", help=f"where the traces go (default {default.profile_dir})")
     _add_data_options(parser)
     return parser
+
+
+def _add_speed_options(parser: _Parser) -> None:
+    add = parser.add_argument_group("speed (engine torch)").add_argument
+    default = TrainConfig()
+    add("--dtype", help=f"of what is computed, one of {', '.join(DTYPES)} (default {default.data_type})")
+    add(
+        "--gradient-accumulation",
+        type=int,
+        metavar="N",
+        help=f"batches to a step: as a batch N times as large (default {default.gradient_accumulation})",
+    )
+    add("--gc-type", help=f"gradients on the network, one of {', '.join(GC_TYPES)} (default {default.gc_type})")
+    add("--compile", help="torch.compile: 0, 1, or auto where it pays (default 0)")
+    add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
 
 
 def _add_rate_options(parser: _Parser) -> None:

@@ -4,21 +4,21 @@ from unittest.mock import patch
 
 import torch
 
-from trainer.engines.torch import TorchEngine
+from trainer.engines.collective import Collective
 from trainer.main import main_and_leave
 
 DROPPED_CALL = 5
 
 
-class DroppingEngine(TorchEngine):
+class Dropping(Collective):
     calls = 0
 
-    def _all_reduce(self, sums: torch.Tensor) -> None:
+    def all_reduce(self, sums: torch.Tensor) -> None:
         self.calls += 1
         if self.calls != DROPPED_CALL:
-            super()._all_reduce(sums)
+            super().all_reduce(sums)
 
 
 if __name__ == "__main__":
-    with patch("trainer.engines.torch.TorchEngine", DroppingEngine):
+    with patch("trainer.engines.torch.Collective", Dropping):
         main_and_leave()

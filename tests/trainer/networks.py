@@ -26,6 +26,12 @@ def resnet8(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     return cifar_resnet.build(8, classes=classes, image_shape=image_shape)
 
 
+def perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """What is quick in any data type."""
+    channels, height, width = image_shape
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, classes))
+
+
 def lazy(classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
 

@@ -1,12 +1,15 @@
+import logging
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
 
 from trainer.config import TrainConfig
 from trainer.data import Images, Labels
+from trainer.data.batches import prepare
 from trainer.data.samples import DataSet, InMemory
-from trainer.engines import NOTHING, Asks, BatchResult, Engine, State, Weights
+from trainer.engines import NOTHING, NOTHING_YET, Asks, BatchResult, Engine, Reader, State, Weights
 from trainer.errors import StoppedError, TrainerError
 from trainer.loop import train
 from trainer.phases import Phases
@@ -28,7 +31,13 @@ class RecordingEngine:
         self.rates: list[float] = []
         self.seeds: list[int] = []
 
-    def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
+    def reader(self, data: DataSet) -> Reader:
+        return partial(prepare, data)
+
+    def settle(self) -> BatchResult | None:
+        return None
+
+    def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
         self.seen.append(images.ravel().tolist())
         return BatchResult(loss_sum=next(self._losses), correct=len(labels), asks=asks)
 
@@ -61,6 +70,20 @@ class RecordingEngine:
 
     def close(self) -> None:
         pass
+
+
+class LateEngine(RecordingEngine):
+    """Returns a step's result in the next one, as an engine on a GPU does."""
+
+    _late: BatchResult | None = None
+
+    def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
+        before, self._late = self._late, super().compute_gradients(images, labels, asks=asks)
+        return before or NOTHING_YET
+
+    def settle(self) -> BatchResult | None:
+        late, self._late = self._late, None
+        return late
 
 
 class Notes:
@@ -180,3 +203,56 @@ def test_the_rate_follows_the_schedule_also_after_an_interruption(data: DataSet)
     begin = Progress(epoch=2, samples=4)
     train(rest, data, config=config, shard=Shard(), global_batch_size=4, keeping=Notes(), begin=begin)
     assert rest.rates == whole.rates[-1:]
+
+
+def test_late_results_are_counted_once_and_known_where_they_are_said(
+    data: DataSet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        results = train(
+            LateEngine(losses=[4, 2, 1] * 2),
+            data,
+            config=TrainConfig(num_epochs=2, disp_batches=2),
+            shard=Shard(),
+            global_batch_size=4,
+            keeping=Notes(),
+        )
+    assert [(result.loss, result.train_accuracy) for result in results] == [(0.7, 1), (0.7, 1)]
+    said = [message for message in caplog.messages if "Batch" in message]
+    assert len(said) == 2
+    assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in said)
+
+
+def test_late_wishes_are_heard_a_step_later_with_all_that_a_checkpoint_counts(data: DataSet) -> None:
+    notes = Notes(Asks(save=True), Asks(save=True))
+    train(
+        LateEngine(losses=[4, 2, 1]),
+        data,
+        config=TrainConfig(num_epochs=1),
+        shard=Shard(),
+        global_batch_size=4,
+        keeping=notes,
+    )
+    assert notes.kept == [Progress(samples=8, loss_sum=6, correct=8)]
+    notes = Notes(*[Asks(stop=True)] * 3)
+    with pytest.raises(StoppedError):
+        train(
+            LateEngine(losses=[4, 2, 1]),
+            data,
+            config=TrainConfig(num_epochs=1),
+            shard=Shard(),
+            global_batch_size=4,
+            keeping=notes,
+        )
+    assert notes.kept == [Progress(samples=8, loss_sum=6, correct=8)]
+
+
+@pytest.mark.parametrize(("losses", "updates"), [([1, float("nan"), 1], [4, 4]), ([1, 1, float("nan")], [4, 4, 2])])
+def test_fails_when_a_late_loss_is_not_finite_before_a_checkpoint(
+    data: DataSet, losses: list[float], updates: list[int]
+) -> None:
+    engine, notes = LateEngine(losses=losses), Notes()
+    with pytest.raises(TrainerError, match="loss is nan at epoch 0 batch 3"):
+        train(engine, data, config=TrainConfig(), shard=Shard(), global_batch_size=4, keeping=notes)
+    assert engine.updates == updates
+    assert not notes.kept

@@ -2,8 +2,10 @@ import pytest
 
 from trainer.config import TrainConfig
 from trainer.errors import UsageError
-from trainer.main import main
+from trainer.main import divide_work, main
 from trainer.options import parse
+from trainer.ranks import Ranks
+from trainer.sampling import Shard
 
 
 def test_nothing_given_is_every_default() -> None:
@@ -118,6 +120,15 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
         ("--profile-steps 3", "argument --profile-steps: must be the first and the last step such as 10-12, got '3'"),
         ("--profile-steps 5-3", "profile_steps must be the first and the last step, from 1, got 5-3"),
         ("--profile-steps 1-2 --engine mxnet", "profile_steps is for the engine torch, got engine mxnet"),
+        ("--dtype half", "unknown dtype 'half', must be one of: float32, bfloat16, float16"),
+        ("--gc-type 2bit", "unknown gc_type '2bit', must be one of: none, fp16, bf16"),
+        ("--compile yes", "unknown compile 'yes', must be one of: 0, 1, auto"),
+        ("--fast on", "unknown fast 'on', must be one of: off, auto"),
+        ("--gradient-accumulation 0", "gradient_accumulation must be at least 1, got 0"),
+        ("--compile 1 --sync-bn", "compile must be 0 with sync_bn, whose sums torch.compile cannot see, got 1"),
+        ("--dtype bfloat16 --engine mxnet", "dtype is for the engine torch, got engine mxnet"),
+        ("--gc-type fp16 --engine horovod", "gc_type is for the engine torch, got engine horovod"),
+        ("--fast auto --engine mxnet", "fast is for the engine torch, got engine mxnet"),
         ("--lr 0", "lr must be a number above 0, got 0.0"),
         ("--lr nan", "lr must be a number above 0, got nan"),
         ("--lr-batch-size 256", "lr_batch_size must be at least 1 and needs lr, got 256 and None"),
@@ -176,6 +187,23 @@ def test_the_learning_rate_scales_as_the_fifth_articles_does() -> None:
     assert all_64.start == 0.1
     assert all_64.peak == pytest.approx(6.4)
     assert all_64.rate(epoch=59, trained=0.5) == pytest.approx(0.64)
+
+
+def test_accumulated_batches_count_as_one() -> None:
+    config = parse(["--batch-size", "32", "--gradient-accumulation", "4", "--kv-store", "dist_sync"])
+    ranks = Ranks(rank=1, world_size=4, local_rank=1, local_world_size=2)
+    assert divide_work(config, ranks) == (Shard(index=1, count=4), 2 * 4 * 32)
+    assert divide_work(parse(["--gradient-accumulation", "3"]), Ranks()) == (Shard(), 3 * 64)
+
+
+def test_a_training_keeps_to_its_data_type_whether_given_or_picked() -> None:
+    assert [TrainConfig(dtype=dtype).data_type for dtype in (None, "float32", "float16")] == [
+        "float32",
+        "float32",
+        "float16",
+    ]
+    assert TrainConfig(fast="auto").data_type == "auto"
+    assert TrainConfig(fast="auto", dtype="bfloat16").data_type == "bfloat16"
 
 
 def test_settings_are_checked_also_without_a_command_line() -> None:

@@ -8,17 +8,19 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.config import TrainConfig
-from trainer.data import Images, Labels
+from trainer.data import Labels
+from trainer.data.batches import Draws
+from trainer.data.samples import DataSet, Samples
 from trainer.errors import TrainerError
 from trainer.phases import Phases
 from trainer.ranks import Ranks
-from trainer.sampling import Shard
+from trainer.sampling import Indices, Shard
 
 Weights = Mapping[str, NDArray[np.generic]]
 """The network's weights by name."""
@@ -60,6 +62,16 @@ class BatchResult:
     """Of all ranks."""
 
 
+NOTHING_YET: Final = BatchResult(loss_sum=0.0, correct=0)
+
+
+class Reader(Protocol):
+    """Makes batches ready for an engine, in the thread that is one ahead of the training."""
+
+    def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[Any, Labels]:
+        """Return these samples as the engine takes them, and their labels."""
+
+
 class Engine(Protocol):
     """A network on this rank's device, and its connection to the other ranks.
 
@@ -76,8 +88,18 @@ class Engine(Protocol):
     def seed(self, number: int) -> None:
         """Begin this rank's random numbers anew, those of a network with dropout, say; ``number`` has 31 bits."""
 
-    def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks) -> BatchResult:
-        """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
+    def reader(self, data: DataSet) -> Reader:
+        """Return what reads samples of this data set for compute_gradients and count_correct."""
+
+    def compute_gradients(self, images: Any, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
+        """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for.
+
+        An engine that must not wait for its device returns the result of the step before, on all ranks alike, and
+        NOTHING_YET at first. A loss that is not finite changes no weights there either.
+        """
+
+    def settle(self) -> BatchResult | None:
+        """Return the result that compute_gradients has not returned yet, if there is one."""
 
     def set_learning_rate(self, rate: float) -> None:
         """Use it from the next update on."""
@@ -85,7 +107,7 @@ class Engine(Protocol):
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
 
-    def count_correct(self, images: Images, labels: Labels) -> int:
+    def count_correct(self, images: Any, labels: Labels) -> int:
         """Return how many of these images the network recognises."""
 
     def sum_over_ranks(self, values: Sequence[float]) -> list[float]:

@@ -1,12 +1,28 @@
 """Which device a process computes on, and with how many threads."""
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 
 import torch
 
+from trainer.config import TrainConfig
 from trainer.errors import UsageError
-from trainer.ranks import Ranks
+from trainer.ranks import Ranks, describe_process
+
+log = logging.getLogger(__name__)
+
+
+def prepare_device(config: TrainConfig, ranks: Ranks, environment: Mapping[str, str]) -> torch.device:
+    """Choose this process's device and threads, say so, and let it compute in float32 where it is told to."""
+    set_threads(ranks, environment)
+    device = torch.device(choose_device(config.gpus, ranks=ranks, available=torch.cuda.device_count()))
+    log.info("%s device=%s threads=%d", describe_process(environment), device, torch.get_num_threads())
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        # By default cuDNN rounds the factors of convolutions to 10 bits (TF32): that is not float32.
+        torch.backends.cudnn.allow_tf32 = False
+    return device
 
 
 def set_threads(ranks: Ranks, environment: Mapping[str, str]) -> None:

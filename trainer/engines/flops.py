@@ -89,14 +89,14 @@ def find_peak(device_name: str, dtype: torch.dtype) -> tuple[float, str] | None:
     return None
 
 
-def find_peak_speed(model: nn.Module, *, device: torch.device, image_shape: ImageShape) -> float | None:
-    """Return the samples a second that the device could train on at most; None where that is not known."""
-    if device.type != "cuda":
+def find_peak_speed(flops: float | None, dtype: torch.dtype, *, device: torch.device) -> float | None:
+    """Return how many samples a second, each of so many ``flops``, the device could do; None where it is not known."""
+    if flops is None or device.type != "cuda":
         return None  # Of CPUs no datasheet says it.
-    name, dtype = torch.cuda.get_device_name(device), torch.float32
-    peak, flops = find_peak(name, dtype), count_flops(model, image_shape)
-    if peak is None or not flops:
-        log.info("model FLOP utilisation unknown: %s in %s", name, dtype)
+    name = torch.cuda.get_device_name(device)
+    peak = find_peak(name, dtype)
+    if peak is None:
+        log.info("model FLOP utilisation unknown: no datasheet of %s in %s", name, dtype)
         return None
     most, source = peak
     log.info("%.3g FLOP a sample, at most %.3g a second (%s)", flops, most, source)

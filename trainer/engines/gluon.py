@@ -6,6 +6,7 @@ rank has no samples. The sums are the same calls that they make, the update is t
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import mxnet as mx
@@ -14,7 +15,9 @@ from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
 from trainer.data import Images, Labels
-from trainer.engines import NOTHING, Asks, BatchResult, State, Weights
+from trainer.data.batches import prepare
+from trainer.data.samples import DataSet
+from trainer.engines import NOTHING, Asks, BatchResult, Reader, State, Weights
 from trainer.phases import COMMUNICATION, Phases
 
 RATE: Final = "mxnet_rate"
@@ -72,6 +75,10 @@ class GluonEngine:
         """A BatchNorm's running means and variances."""
         self._statistics_sums: list[nd.NDArray] = []
 
+    def reader(self, data: DataSet) -> Reader:
+        """Return what reads samples of this data set."""
+        return partial(prepare, data)
+
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
         """Sum the gradients of the loss over the samples of all ranks, and what the ranks ask for."""
         scores, loss = self._own_gradients(images, labels)
@@ -85,6 +92,9 @@ class GluonEngine:
         return BatchResult(
             loss_sum=loss_sum, correct=count_matches(scores, labels), asks=Asks(save=save > 0, stop=stop > 0)
         )
+
+    def settle(self) -> None:
+        """Nothing is outstanding."""
 
     def seed(self, number: int) -> None:
         """Begin this rank's random numbers anew."""

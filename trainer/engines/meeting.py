@@ -83,5 +83,11 @@ def report_lost_ranks(action: str, *, timeout: timedelta) -> Iterator[None]:
 
 
 def shorten(message: str) -> str:
-    """Return the first sentence of a message of torch's, without the source file it may start with."""
-    return re.sub(r"^\[\S+:\d+\] ", "", message.strip()).partition("\n")[0].partition(". ")[0]
+    """Return the first sentence of a message of torch's, without the source file it may start with.
+
+    NCCL's has its reason below: "Last error:" and a line.
+    """
+    without_file = re.sub(r"^(\[\S+:\d+\] |NCCL error in: \S+:\d+, )", "", message.strip())
+    first = without_file.partition("\n")[0].partition(". ")[0]
+    reason = re.search(r"^Last error:\n(.+)", message, flags=re.MULTILINE)
+    return f"{first}: {reason[1]}" if reason else first

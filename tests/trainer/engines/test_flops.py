@@ -5,8 +5,6 @@ from torch import nn
 from trainer.engines.flops import count_flops, find_peak, find_peak_speed
 from trainer.models import ImageShape, build
 
-CPU = torch.device("cpu")
-
 
 @pytest.mark.parametrize(
     ("network", "shape", "classes", "forward"),
@@ -70,11 +68,13 @@ def test_what_no_datasheet_here_says_is_not_guessed(name: str, dtype: torch.dtyp
 
 
 def test_the_peak_of_a_gpu_in_samples_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    assert find_peak_speed(model, device=CPU, image_shape=(1, 2, 2)) is None
-    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H200")
+    flops = count_flops(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2))
     # 4 times 2 multiplications and additions forward, as many for the weights' gradients.
+    assert flops == 2 * 2 * 8
+    assert find_peak_speed(flops, torch.float32, device=torch.device("cpu")) is None
     gpu = torch.device("cuda:0")
-    assert find_peak_speed(model, device=gpu, image_shape=(1, 2, 2)) == pytest.approx(67e12 / (2 * 2 * 8))
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H200")
+    assert find_peak_speed(flops, torch.bfloat16, device=gpu) == pytest.approx(989e12 / flops)
+    assert find_peak_speed(None, torch.bfloat16, device=gpu) is None
     monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "Voodoo 2")
-    assert find_peak_speed(model, device=gpu, image_shape=(1, 2, 2)) is None
+    assert find_peak_speed(flops, torch.bfloat16, device=gpu) is None

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.trainer.processes import free_port
-from trainer.engines.meeting import join, shorten
+from trainer.engines.meeting import join, report_lost_ranks, shorten
 from trainer.errors import TrainerError
 from trainer.ranks import Ranks
 
@@ -30,3 +30,19 @@ def test_fails_when_rank_0_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None
 def test_torchs_messages_are_cut_to_what_happened() -> None:
     message = "[/build/gloo/pair.cc:553] Connection closed by peer [10.0.0.1]:4. This is typically\ncaused by"
     assert shorten(message) == "Connection closed by peer [10.0.0.1]:4"
+
+
+def test_an_error_of_nccls_is_one_line_with_its_reason() -> None:
+    message = (
+        "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:77, remote process exited or there was a "
+        "network error, NCCL version 2.27.5\nncclRemoteError: A call failed possibly due to a network error.\n"
+        "Last error:\nsocketProgress: Connection closed by remote peer ip-10-0-0-7<42310>\n"
+    )
+    lost = report_lost_ranks("adding up over all ranks", timeout=timedelta(seconds=60))
+    with pytest.raises(TrainerError) as caught, lost:
+        raise torch.distributed.DistBackendError(message)
+    assert str(caught.value) == (
+        "adding up over all ranks failed, another rank ended or was not heard from for 60 s: remote process exited or "
+        "there was a network error, NCCL version 2.27.5: "
+        "socketProgress: Connection closed by remote peer ip-10-0-0-7<42310>"
+    )

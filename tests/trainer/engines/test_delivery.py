@@ -1,0 +1,55 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from trainer.data.batches import Augmentation, prepare
+from trainer.data.samples import DataSet
+from trainer.data.synthetic import make_synthetic
+from trainer.engines.delivery import DeviceReader, Placed, place_batch, split
+
+CPU = torch.device("cpu")
+DATA = make_synthetic((3, 12, 10), samples=40)
+PLENTY = 2**30
+INDICES = np.array([3, 39, 3, 0, 17])
+NOTHING = Augmentation()
+ALL = Augmentation(random_crop=True, random_mirror=True, seed=1)
+
+
+def read(data: DataSet, augmentation: Augmentation, *, memory: int, channels_last: bool) -> tuple[Placed, list[int]]:
+    reader = DeviceReader(data, device=CPU, channels_last=channels_last, memory=memory)
+    assert reader.is_resident is bool(memory)
+    placed, labels = reader(data.train, INDICES, augmentation.draw(epoch=2, samples=40))
+    return placed, labels.tolist()
+
+
+@pytest.mark.parametrize("memory", [0, PLENTY])
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("augmentation", [NOTHING, ALL, replace(ALL, random_crop=False), replace(ALL, seed=5)])
+@pytest.mark.parametrize("shape", [(3, 12, 10), (3, 9, 8)])
+def test_a_batch_has_the_bits_that_it_has_without(
+    shape: tuple[int, int, int], augmentation: Augmentation, channels_last: bool, memory: int
+) -> None:
+    data = replace(DATA, image_shape=shape)
+    images, labels = prepare(data, data.train, INDICES, augmentation.draw(epoch=2, samples=40))
+    placed, found = read(data, augmentation, memory=memory, channels_last=channels_last)
+    assert np.array_equal(placed.images.numpy(), images)
+    assert placed.targets.tolist() == found == labels.tolist()
+    if channels_last:
+        assert placed.images.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_data_set_that_does_not_fit_stays_where_it_is() -> None:
+    size = sum(part.pixels.nbytes for part in (DATA.train, DATA.held_out))  # type: ignore[attr-defined]
+    for memory, fits in ((size - 1, False), (size, True)):
+        assert DeviceReader(DATA, device=CPU, channels_last=False, memory=memory).is_resident is fits
+
+
+def test_a_batch_is_split_evenly_also_where_there_is_too_little() -> None:
+    images, labels = prepare(DATA, DATA.train, INDICES)
+    placed = place_batch(images, labels, CPU)
+    assert place_batch(placed, labels, CPU) is placed
+    assert [len(part.targets) for part in split(placed, 3)] == [2, 2, 1]
+    assert [len(part.targets) for part in split(placed, 7)] == [1, 1, 1, 1, 1, 0, 0]
+    assert torch.equal(torch.cat([part.images for part in split(placed, 3)]), placed.images)

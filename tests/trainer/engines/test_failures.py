@@ -1,0 +1,29 @@
+import pytest
+import torch
+
+from trainer.engines.failures import report_failed_step
+from trainer.errors import TrainerError
+
+
+def test_a_full_gpu_is_one_line_that_says_what_to_do() -> None:
+    message = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity\nof 16 GiB"
+    with pytest.raises(TrainerError) as caught, report_failed_step(samples=512):
+        raise torch.OutOfMemoryError(message)
+    assert str(caught.value) == (
+        "the GPU's memory is too small for a step of 512 samples, try a smaller --batch-size or a greater "
+        "--gradient-accumulation: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity"
+    )
+
+
+def test_a_network_that_cannot_be_compiled_is_one_line() -> None:
+    error = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+    with (
+        pytest.raises(TrainerError, match=r"^torch.compile failed, try --compile 0: raised: no g\+\+$"),
+        report_failed_step(samples=1),
+    ):
+        raise error("raised:\nno g++\n\nSet TORCHDYNAMO_VERBOSE=1")
+
+
+def test_an_error_in_the_network_itself_stays_what_it_is() -> None:
+    with pytest.raises(RuntimeError, match="shapes"), report_failed_step(samples=1):
+        raise RuntimeError("shapes")

@@ -1,0 +1,120 @@
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trainer.config import TrainConfig
+from trainer.engines.fast import METHOD, Candidates, candidates_of, decode, encode, pick
+from trainer.engines.method import EXACT, Method
+from trainer.engines.torch import TorchEngine, create
+from trainer.models import build
+from trainer.ranks import Ranks
+from trainer.sampling import Shard
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
+CONVOLUTIONS = nn.Sequential(nn.Conv2d(1, 1, 1))
+BOTH = [False, True]
+ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=BOTH)
+
+
+def test_what_pays_is_kept_one_thing_after_the_other_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    def seconds(method: Method) -> float:
+        # float16 is hardly quicker than bfloat16, and channels_last slower.
+        of_type = {"float32": 4.0, "bfloat16": 2.0, "float16": 1.99}[method.dtype]
+        return of_type * (1.5 if method.channels_last else 1) * (0.5 if method.compiled else 1) / 1000
+
+    with caplog.at_level(logging.INFO):
+        assert pick(ALL, seconds) == Method(dtype="bfloat16", compiled=True)
+    assert caplog.messages == [
+        "picked bfloat16 compiled, a step took: float32 4.00 ms; bfloat16 2.00 ms; float16 1.99 ms; "
+        "bfloat16 channels_last 3.00 ms; bfloat16 compiled 1.00 ms"
+    ]
+
+
+def test_what_does_not_work_is_not_picked(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        assert pick(ALL, lambda method: math.inf if method.compiled else 1.0) == EXACT
+    assert "float32 compiled fails" in caplog.messages[0]
+
+
+def candidates(device: torch.device, **settings: str) -> Candidates:
+    return candidates_of(TrainConfig(**settings), EXACT, CONVOLUTIONS, device=device)  # type: ignore[arg-type]
+
+
+def test_only_what_the_user_leaves_open_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: True)
+    assert candidates(GPU, fast="auto") == ALL
+    assert candidates(GPU, fast="auto", compile="0").compiled == [False]
+    assert candidates(GPU, compile="auto") == Candidates(dtypes=["float32"], channels_last=[False], compiled=BOTH)
+    assert candidates(CPU, fast="auto") == Candidates(
+        dtypes=["float32", "bfloat16"], channels_last=BOTH, compiled=[False]
+    )
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: False)
+    assert candidates(GPU, fast="auto").dtypes == ["float32", "float16"]
+
+
+def test_a_method_survives_the_way_to_another_rank() -> None:
+    method = Method(dtype="float16", compiled=True)
+    assert decode(encode(method)) == method
+    assert decode(encode(EXACT)) == EXACT
+
+
+def test_measuring_changes_nothing_of_the_training(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    network = "tests.trainer.networks:normalised"
+    config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_machine=4)
+    with caplog.at_level(logging.INFO):
+        engine = create(config, ranks=Ranks(), shard=Shard(), learning_rate=0.1)
+        engine.restore(None, source=0)
+    said = next(message for message in caplog.messages if message.startswith("picked "))
+    assert all(name in said for name in ("float32 ", "bfloat16 ", "channels_last "))
+    torch.manual_seed(0)
+    model = build(network, classes=10, image_shape=(1, 12, 12))
+    assert all(np.array_equal(value, model.state_dict()[name].numpy()) for name, value in engine.weights().items())
+
+
+def test_a_training_that_goes_on_keeps_what_was_picked_without_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    picked = Method(dtype="bfloat16", channels_last=True)
+    first, second = (
+        TorchEngine(
+            build("tests.trainer.networks:normalised", classes=10, image_shape=(3, 12, 12)),
+            device=CPU,
+            shard=Shard(),
+            learning_rate=0.1,
+            momentum=0.9,
+            weight_decay=0,
+            choose=choose,
+        )
+        for choose in (lambda: picked, lambda: pytest.fail("measured"))
+    )
+    first.restore(None, source=0)
+    state = first.state()
+    assert decode(state.optimizer[METHOD].tolist()) == picked
+    second.restore(state, source=0)
+    assert np.array_equal(second.state().optimizer[METHOD], state.optimizer[METHOD])
+
+
+def test_all_ranks_take_what_one_has_picked(monkeypatch: pytest.MonkeyPatch) -> None:
+    picked = Method(dtype="bfloat16")
+
+    def receive(tensor: torch.Tensor, *, src: int) -> None:
+        if tensor.dtype == torch.int64:
+            tensor.copy_(torch.tensor(encode(picked)))
+
+    monkeypatch.setattr("torch.distributed.broadcast", receive)
+    engine = TorchEngine(
+        build("lenet", classes=10, image_shape=(1, 28, 28)),
+        device=CPU,
+        shard=Shard(index=1, count=2),
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=0,
+        choose=lambda: pytest.fail("measured"),
+    )
+    engine.restore(None, source=0)
+    assert decode(engine.state().optimizer[METHOD].tolist()) == picked

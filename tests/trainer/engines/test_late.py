@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from trainer.engines import Asks, BatchResult
+from trainer.engines.late import Figures
+from trainer.errors import TrainerError
+
+FIRST = torch.tensor([1.5, 0.0, 1.0, 3.0])
+SECOND = torch.tensor([2.5, 0.0, 0.0, 4.0])
+FIRST_RESULT = BatchResult(loss_sum=1.5, correct=3, asks=Asks(stop=True))
+SECOND_RESULT = BatchResult(loss_sum=2.5, correct=4)
+
+
+def test_what_is_not_late_is_read_at_once() -> None:
+    figures = Figures(late=False)
+    assert figures.push(FIRST, timeout_s=1) == FIRST_RESULT
+    assert figures.settle(timeout_s=1) is None
+
+
+def test_late_results_come_a_step_later_or_when_they_are_asked_for_once_each() -> None:
+    figures = Figures(late=True)
+    own = FIRST.clone()
+    assert figures.push(own, timeout_s=1) is None
+    own.zero_()
+    assert figures.push(SECOND, timeout_s=1) == FIRST_RESULT
+    assert figures.settle(timeout_s=1) == SECOND_RESULT
+    assert figures.settle(timeout_s=1) is None
+    assert figures.push(FIRST, timeout_s=1) is None
+
+
+def test_fails_when_the_device_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging:
+        def query(self) -> bool:
+            return False
+
+    times = iter([0.0, 59.0, 60.0])
+    figures = Figures(late=True, clock=lambda: next(times))
+    monkeypatch.setattr("trainer.engines.late._send", lambda values: (values, Hanging()))
+    figures.push(FIRST, timeout_s=60)
+    with pytest.raises(TrainerError, match="the GPU has not ended a step for 60 s, another rank may be lost"):
+        figures.settle(timeout_s=60)

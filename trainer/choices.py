@@ -1,0 +1,36 @@
+"""What a setting may be called, and which engine knows what."""
+
+from typing import Final
+
+from trainer.errors import UsageError
+
+KV_STORES_OF: Final = {
+    "torch": ("device", "local", "dist_sync", "dist_device_sync"),
+    "mxnet": ("device", "local", "dist_sync", "dist_device_sync", "dist_async"),
+    "horovod": ("horovod",),
+}
+"""Each engine's kv-stores by MXNet's names, its default first."""
+ENGINES: Final = tuple(KV_STORES_OF)
+KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_async", "horovod")
+RESUME: Final = ("auto", "never")
+DTYPES: Final = ("float32", "bfloat16", "float16")
+GC_TYPES: Final = ("none", "fp16", "bf16")
+COMPILE: Final = ("0", "1", "auto")
+FAST: Final = ("off", "auto")
+FOR_TORCH: Final = ("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "profile_steps")
+"""Settings that the other engines do not have."""
+
+
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"unknown {name} {value!r}, must be one of: {', '.join(allowed)}")
+
+
+def check_kv_store(name: str, *, engine: str) -> None:
+    """MXNet itself takes an unknown name for a local store."""
+    check_choice("kv_store", name, KV_STORES)
+    if name not in KV_STORES_OF[engine]:
+        others = " or ".join(f"--engine {other}" for other in ENGINES if name in KV_STORES_OF[other])
+        raise UsageError(
+            f"kv_store {name} is not of engine {engine}, which has {', '.join(KV_STORES_OF[engine])}; it takes {others}"
+        )

@@ -1,0 +1,75 @@
+"""What PyTorch's ranks do together, and how long they wait for each other: gloo between CPUs, NCCL between GPUs.
+
+The sums of every step go around a ring of our own between CPUs (trainer.engines.ring).
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import torch
+import torch.distributed
+from torch.distributed.distributed_c10d import _set_pg_timeout
+
+from trainer.engines.compression import all_reduce_compressed
+from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, report_lost_ranks
+from trainer.engines.ring import Ring
+
+
+class Collective:
+    """The ranks of a training, which have met; with only one there is nothing to do.
+
+    Every call raises TrainerError when a rank is lost.
+    """
+
+    def __init__(self, *, count: int, ring: Ring | None = None) -> None:
+        self.connected = count > 1
+        self._ring = ring
+        self._timeout = MEETING_TIMEOUT
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a rank may be silent now."""
+        return self._timeout.total_seconds()
+
+    def all_reduce(self, sums: torch.Tensor) -> None:
+        """Replace a vector by its sum over all ranks."""
+        if not self.connected:
+            return
+        with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
+            if self._ring is None:
+                torch.distributed.all_reduce(sums)
+            else:
+                self._ring.all_reduce(sums.view(-1).numpy(), timeout_s=self.timeout_s)
+
+    def all_reduce_compressed(self, sums: torch.Tensor, dtype: torch.dtype) -> None:
+        """Replace a vector by its sum over all ranks, as 16-bit numbers on the way."""
+        if not self.connected:
+            return
+        with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
+            all_reduce_compressed(sums, dtype)
+
+    def broadcast(self, tensors: Iterable[torch.Tensor], *, what: str, source: int) -> None:
+        """Give all ranks what one has."""
+        if not self.connected:
+            return
+        with report_lost_ranks(f"sending {what} to all ranks", timeout=self._timeout):
+            for tensor in tensors:
+                torch.distributed.broadcast(tensor, src=source)
+
+    def expect_steps(self) -> None:
+        """All ranks have made a step: from now on none has a reason to be slow."""
+        self.be_patient(RANKS_TIMEOUT)
+
+    def be_patient(self, timeout: timedelta) -> None:
+        """Let the other ranks be silent for so long from now on."""
+        if self.connected and self._timeout != timeout:
+            self._timeout = timeout
+            # Torch has no public name for it; the group was made with the timeout of the start.
+            _set_pg_timeout(timeout)
+
+    def close(self) -> None:
+        """Leave the other ranks."""
+        if self._ring is not None:
+            self._ring.close()
+        if self.connected:
+            torch.distributed.destroy_process_group()

@@ -1,0 +1,35 @@
+"""What PyTorch raises in a step, as one line that says what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import torch
+
+from trainer.errors import TrainerError
+
+COMPILERS: Final = ("torch._dynamo", "torch._inductor")
+"""Where torch.compile's errors come from; to import them would take seconds."""
+
+
+@contextmanager
+def report_failed_step(*, samples: int) -> Iterator[None]:
+    """Turn what a step of so many samples on this device fails with into one line, where that is enough."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise TrainerError(
+            f"the GPU's memory is too small for a step of {samples} samples, try a smaller --batch-size "
+            f"or a greater --gradient-accumulation: {first_line(error)}"
+        ) from error
+    except RuntimeError as error:
+        if not type(error).__module__.startswith(COMPILERS):
+            raise
+        # Its first line only says which part has failed.
+        said = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+        raise TrainerError(f"torch.compile failed, try --compile 0: {said}") from error
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, without the advice below it."""
+    return str(error).strip().partition("\n")[0]

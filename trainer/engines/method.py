@@ -1,0 +1,49 @@
+"""How PyTorch computes a step: what is chosen for speed, and changes the result by rounding alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import nn
+
+from trainer.config import TrainConfig
+
+DTYPES: Final[Mapping[str, torch.dtype]] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Method:
+    """One way to compute a step."""
+
+    dtype: str = "float32"
+    """Of convolutions and products of matrices, by autocast; weights, sums and statistics stay float32."""
+    channels_last: bool = False
+    """Whether the values of a pixel lie side by side, as tensor cores want them."""
+    compiled: bool = False
+    """By torch.compile."""
+
+    def __str__(self) -> str:
+        extras = ("channels_last",) * self.channels_last + ("compiled",) * self.compiled
+        return " ".join((self.dtype, *extras))
+
+
+EXACT: Final = Method()
+
+
+def given_method(config: TrainConfig, model: nn.Module, *, device: torch.device) -> Method:
+    """Return the method that the settings name, and for what they leave open what never does harm."""
+    return Method(
+        dtype=config.dtype or EXACT.dtype,
+        channels_last=device.type == "cuda" and has_convolutions(model),
+        compiled=config.compile == "1",
+    )
+
+
+def has_convolutions(model: nn.Module) -> bool:
+    """Whether a network's images may have their channels last: it has convolutions of two dimensions."""
+    return any(isinstance(module, nn.Conv2d) for module in model.modules())
