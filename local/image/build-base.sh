@@ -3,6 +3,9 @@
 # systemd, cloud-init with the EC2 data source, sshd, the AWS command line, the user "ubuntu".
 # ENDPOINT is where its AWS clients find AWS: a property of the image, so that user data stays as it is on AWS.
 set -euo pipefail
+# Byte code belongs beside its sources here, also for make, which keeps that of its own programs elsewhere: users of a
+# node cannot write it, and every start of aws and every rank of every job would compile its modules anew.
+unset PYTHONPYCACHEPREFIX PYTHONDONTWRITEBYTECODE
 root=$1 endpoint=$2
 here=$(dirname "$(readlink -f "$0")")
 packages=systemd,systemd-sysv,dbus,libpam-systemd,libnss-myhostname,openssh-server,openssh-client,sudo,cloud-init
@@ -41,4 +44,6 @@ for unit in apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer e2scrub_re
             dpkg-db-backup.timer getty@tty1.service console-getty.service systemd-pstore.service; do
     ln -sf /dev/null "$root/etc/systemd/system/$unit"
 done
+# Some files are for other versions of Python.
 chroot "$root" python3 -m compileall -q /usr/local/lib/aws-cli /usr/lib/python3 >/dev/null || true
+[ -d "$root/usr/local/lib/aws-cli/awscli/__pycache__" ]

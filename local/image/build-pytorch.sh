@@ -2,6 +2,9 @@
 # build-pytorch.sh LAYER BASE: the second image layer, /opt/pytorch as on the PyTorch Deep Learning AMIs.
 # LAYER becomes an overlay over BASE, whose Python it uses.
 set -euo pipefail
+# Byte code belongs beside its sources here, also for make, which keeps that of its own programs elsewhere: users of a
+# node cannot write it, and every start of aws and every rank of every job would compile its modules anew.
+unset PYTHONPYCACHEPREFIX PYTHONDONTWRITEBYTECODE
 layer=$1 base=$2
 here=$(dirname "$(readlink -f "$0")")
 mkdir -p "$layer/opt/pytorch/bin" "$layer/opt/pytorch/lib/python3.11/site-packages"
@@ -10,6 +13,7 @@ ln -sfn python3 "$layer/opt/pytorch/bin/python"
 printf 'home = /usr/bin\ninclude-system-site-packages = false\n' > "$layer/opt/pytorch/pyvenv.cfg"
 pip install --quiet --quiet --disable-pip-version-check --target "$layer/opt/pytorch/lib/python3.11/site-packages" \
     --only-binary=:all: --no-compile --cache-dir "${XDG_CACHE_HOME:-$HOME/.cache}/deeplearning-cdk/pip" -r "$here/pytorch.txt"
-# Users of a node cannot write byte code there: every rank of every job would compile torch anew, for two seconds.
+# Some files are for other versions of Python.
 python3 -m compileall -q -j 0 -s "$layer" -p / "$layer/opt/pytorch/lib/python3.11/site-packages" >/dev/null || true
+[ -d "$layer/opt/pytorch/lib/python3.11/site-packages/torch/__pycache__" ]
 [ -x "$base/usr/bin/python3" ]
