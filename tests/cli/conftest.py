@@ -55,12 +55,14 @@ def aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, st
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": "/dev/null",
         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        # A thousand images, read at every reset and told of at every question.
+        "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
     }
     for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    moto_api_backend.reset()  # tests of other rooms may have left it without its images
+    moto_api_backend.reset()
     yield variables
     moto_api_backend.reset()
 
@@ -105,7 +107,7 @@ def deploy(aws: dict[str, str]) -> Deploy:
 
 def _run_instances(count: int, public: str) -> tuple[str, ...]:
     ec2 = boto3.client("ec2", region_name=REGION)
-    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    image = ec2.register_image(Name="node")["ImageId"]
     found = ec2.run_instances(ImageId=image, MinCount=count, MaxCount=count, InstanceType="c5.large")
     ids = tuple(instance["InstanceId"] for instance in found["Instances"])
     backend = ec2_backends[DEFAULT_ACCOUNT_ID][REGION]

@@ -11,7 +11,8 @@ from trainer.checkpoint import load
 
 OPTIONS = (
     *("--kv-store", "dist_sync", "--num-epochs", "3", "--batch-size", "16", "--benchmark", "1"),
-    *("--model-prefix", "net", "--disp-batches", "1"),
+    # An epoch of 30 steps.
+    *("--num-examples", "960", "--model-prefix", "net", "--disp-batches", "1"),
 )
 RANKS = 2
 
