@@ -7,6 +7,9 @@ import sys
 if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120  (pathlib is slow to import)
 
+INTERRUPTED = 130
+"""128 + SIGINT; signal itself takes a while to import, which may be interrupted too."""
+
 
 def start() -> int:
     """Import the launcher, sparing what takes a quarter of that time and serves nothing, and run it."""
@@ -23,7 +26,10 @@ def start() -> int:
 
 
 if __name__ == "__main__":
-    code = start()
+    try:
+        code = start()
+    except KeyboardInterrupt:  # before there was anything to end
+        code = INTERRUPTED
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

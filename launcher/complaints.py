@@ -20,8 +20,7 @@ class Complaints:
 
     def last(self) -> str:
         """The last line that says something; an empty one when none does."""
-        lines = (line.strip() for line in self._said.decode(errors="replace").splitlines())
-        return next((line for line in reversed([*lines]) if line), "")
+        return last_line(self._said)
 
     def stop(self) -> None:
         """Read no more."""
@@ -39,3 +38,9 @@ class Complaints:
         self._said = (self._said + data)[-KEPT:]
         if not data:
             self.stop()
+
+
+def last_line(said: bytes) -> str:
+    """The last line that says something; an empty one when none does."""
+    lines = (line.strip() for line in said[-KEPT:].decode(errors="replace").splitlines())
+    return next((line for line in reversed([*lines]) if line), "")

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from launcher.complaints import Complaints
+from launcher.complaints import Complaints, last_line
 from launcher.errors import LaunchError
 from launcher.frames import (
     CALL,
@@ -99,7 +99,7 @@ class Connection:
 
     async def _become_ready(self) -> None:
         try:
-            await self._stdout.readuntil(GREETING)
+            await self._greeted()
             version = (await self._stdout.readline()).decode(errors="replace").strip()
             if version != VERSION:
                 # Nodes that came before and after a deploy of new code may have different releases.
@@ -107,6 +107,13 @@ class Connection:
             await self._take_ready()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+
+    async def _greeted(self) -> None:
+        try:
+            await self._stdout.readuntil(GREETING)
+        except asyncio.IncompleteReadError as error:
+            # Something else than a runner has spoken, as AWS's images do to who logs in as root.
+            raise LaunchError(f"{self.host}: {await self.complaint(said=error.partial)}") from error
 
     async def _become_ready_again(self) -> None:
         try:
@@ -208,14 +215,14 @@ class Connection:
         in_order = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
         return self._process if in_order and not self._stdout.at_eof() else None
 
-    async def complaint(self) -> str:
-        """Why the connection ended, in ssh's or the runner's own last words."""
+    async def complaint(self, *, said: bytes = b"") -> str:
+        """Why the connection ended, in ssh's or the runner's own last words, or in those of who `said` this instead."""
         if self._silent:
             return f"silent for {SILENCE_S:g} s"
         # A program that ssh has started may hold its standard error open.
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.gather(self._process.wait(), self._complaints.over.wait()), LAST_WORDS_S)
-        if last := self._complaints.last():
+        if last := self._complaints.last() or last_line(said):
             return last
         code = self._process.returncode
         return "connection ended" if code is None else f"connection ended with code {code}"

@@ -63,6 +63,8 @@ def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams) -> int:
         failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams))
     except LaunchError as error:
         failure = Failure(exit_code=error.exit_code, reason=str(error))
+    except KeyboardInterrupt:  # before it was heeded otherwise
+        failure = stopped_by(signal.SIGINT)
     journal.ended(failure)
     stderr = streams[Kind.STDERR]
     if journal.trouble is not None:
@@ -136,6 +138,11 @@ async def run_until_signal(job: Job, *, journal: Journal, cwd: str, streams: Str
     try:
         return await running
     except asyncio.CancelledError:
-        return Failure(exit_code=128 + received[0], reason=f"stopped by {received[0].name}", cancelled=True)
+        return stopped_by(received[0])
     finally:
         beating.cancel()
+
+
+def stopped_by(number: signal.Signals) -> Failure:
+    """The end of a job that somebody has asked for."""
+    return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cancelled=True)

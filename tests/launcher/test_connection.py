@@ -9,6 +9,7 @@ import time
 import pytest
 
 from launcher.connection import Connection
+from launcher.errors import LaunchError
 from launcher.frames import HEADER, PREAMBLE, Kind
 from launcher.hosts import Host
 
@@ -30,3 +31,10 @@ def test_a_runner_that_has_just_ended_is_killed_without_a_word(caplog: pytest.Lo
     with caplog.at_level(logging.WARNING):
         assert asyncio.run(end()) == 3
     assert caplog.records == []
+
+
+def test_what_speaks_in_place_of_a_runner_is_why_there_is_none() -> None:
+    spoken = """echo 'Please login as the user "ubuntu".'; echo; exit 142"""
+    with pytest.raises(LaunchError) as caught:
+        asyncio.run(Connection.open(Host(name="node"), ["bash", "-c", spoken], deadline_s=20))
+    assert str(caught.value) == 'node: Please login as the user "ubuntu".'
