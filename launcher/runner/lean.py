@@ -27,6 +27,9 @@ class _Strict:
     object_hook = object_pairs_hook = None
     parse_float, parse_int, parse_constant = float, int, float
 
+    def __getattr__(self, name: str) -> None:
+        """No further hooks, of which later versions of Python have some."""
+
 
 _scan = _json.make_scanner(_Strict())  # type: ignore[arg-type]  # it has all that a JSONDecoder has to have
 
