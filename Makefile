@@ -6,6 +6,7 @@
 # make status     the instances of every local AWS that is up
 # make test       everything that must hold before a merge: lint, types, unit tests, end to end
 # make test-engines   MXNet, Horovod and Open MPI on real nodes: the articles' lines (the first time 10 minutes more)
+# make test-gpu   the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not part of make test
 # make soak       long runs: faults drawn from SEED on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); 10,000 settings
 # make lint       (unit, e2e) a part of it
 # make clean      remove everything that was set up; refused while a local AWS is up
@@ -15,7 +16,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test gate lint unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines soak bench clean local-aws enter end status
+.PHONY: root help setup demo test gate lint unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines test-gpu soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -28,6 +29,7 @@ FAULTS ?= 65
 ROUNDS ?= 50
 SEED ?= 1
 KILLS ?= 20
+PYTHON ?= $(firstword $(wildcard /opt/pytorch/bin/python) python3)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
 # Caches of the tools belong into the cache, not into the checkout.
 export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
@@ -104,6 +106,10 @@ e2e-failing:
 
 test-engines: root
 	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines
+
+# Asks for nothing but a checkout and a Python with torch and numpy.
+test-gpu:
+	@exec $(PYTHON) -B -m tests.gpu
 
 soak: root
 	@$(ENTER) python -m local run -- python -m local.faults.chaos --faults $(FAULTS) --seed $(SEED)

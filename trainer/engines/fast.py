@@ -123,7 +123,7 @@ def measure_step(
 ) -> float:
     """Return the seconds that a step of so many made-up samples takes on the device."""
     try:
-        step = _stepper(make(method), samples=samples, image_shape=image_shape, device=device)
+        step = _stepper(make(method), method, samples=samples, image_shape=image_shape, device=device)
         for _ in range(WARM_UP):
             step()
         return min(_seconds(step, device) for _ in range(ROUNDS)) / STEPS
@@ -135,9 +135,12 @@ def measure_step(
             torch.cuda.empty_cache()
 
 
-def _stepper(engine: Engine, *, samples: int, image_shape: ImageShape, device: torch.device) -> Callable[[], None]:
+def _stepper(
+    engine: Engine, method: Method, *, samples: int, image_shape: ImageShape, device: torch.device
+) -> Callable[[], None]:
     generator = torch.Generator().manual_seed(0)
-    images = torch.randn((samples, *image_shape), generator=generator).to(device)
+    layout = torch.channels_last if method.channels_last else torch.contiguous_format
+    images = torch.randn((samples, *image_shape), generator=generator).to(device, memory_format=layout)
     targets = torch.zeros(samples, dtype=torch.int64)
     batch = Placed(images=images, targets=targets.to(device))
 

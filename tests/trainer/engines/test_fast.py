@@ -1,5 +1,6 @@
 import logging
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -62,10 +63,17 @@ def test_a_method_survives_the_way_to_another_rank() -> None:
     assert decode(encode(EXACT)) == EXACT
 
 
-def test_measuring_changes_nothing_of_the_training(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_measuring_changes_nothing_of_the_training(caplog: pytest.LogCaptureFixture) -> None:
     network = "tests.trainer.networks:normalised"
     config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_machine=4)
     with caplog.at_level(logging.INFO):

@@ -1,0 +1,194 @@
+"""The trainer on one GPU: it computes what a CPU computes, never waits, and says what is wrong in one line."""
+
+import re
+import signal
+import tempfile
+import unittest
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from tests.gpu import deterministic_trainer
+from tests.trainer.processes import REPOSITORY, Rank, run, running
+from trainer.config import TrainConfig
+from trainer.data.batches import Augmentation, prepare
+from trainer.data.synthetic import make_synthetic
+from trainer.engines import Weights
+from trainer.engines.delivery import DeviceReader
+from trainer.engines.method import EXACT, Method
+from trainer.engines.torch import TorchEngine, create
+from trainer.metrics import digest
+from trainer.models import build
+from trainer.ranks import Ranks
+from trainer.sampling import Shard
+
+GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
+SHAPE = (3, 32, 32)
+DATA = make_synthetic(SHAPE, samples=64)
+IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(64))
+HALF = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
+DIGITS = ("--num-epochs", "12", "--model-prefix", "net")
+
+
+def engine(device: torch.device, *, method: Method = EXACT, network: str = "resnet20") -> TorchEngine:
+    torch.manual_seed(0)
+    torch.backends.cudnn.allow_tf32 = False
+    model = build(network, classes=10, image_shape=SHAPE)
+    return TorchEngine(
+        model,
+        device=device,
+        shard=Shard(),
+        learning_rate=0.05,
+        momentum=0.9,
+        weight_decay=0.0001,
+        method=method,
+        late=device == GPU,
+    )
+
+
+def learned(ours: TorchEngine, steps: int = 3) -> Weights:
+    for _ in range(steps):
+        ours.compute_gradients(IMAGES, LABELS)
+        ours.update(samples=len(LABELS))
+    return ours.weights()
+
+
+def distance(weights: Weights, others: Weights) -> float:
+    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+
+
+class OneGpu(unittest.TestCase):
+    """In this process."""
+
+    def test_float32_learns_what_a_cpu_learns(self) -> None:
+        assert distance(learned(engine(GPU)), learned(engine(CPU))) < 0.0001
+
+    def test_every_method_learns_nearly_the_same(self) -> None:
+        exact = learned(engine(GPU))
+        for method, tolerance in (
+            (Method(channels_last=True), 1e-4),
+            (Method(dtype=HALF, channels_last=True), 3e-2),
+            (Method(dtype="float16"), 3e-2),
+            (Method(compiled=True), 1e-4),
+            (Method(dtype=HALF, channels_last=True, compiled=True), 3e-2),
+        ):
+            with self.subTest(str(method)):
+                assert distance(learned(engine(GPU, method=method)), exact) < tolerance
+
+    def test_a_step_never_waits_for_the_gpu(self) -> None:
+        for method in (EXACT, Method(dtype=HALF, channels_last=True), Method(dtype="float16")):
+            ours = engine(GPU, method=method)
+            read = ours.reader(DATA)
+            placed, labels = read(DATA.train, np.arange(64))
+            for _ in range(3):
+                ours.compute_gradients(placed, labels)
+                ours.update(samples=64)
+            torch.cuda.synchronize()
+            with self.subTest(str(method)):
+                torch.cuda.set_sync_debug_mode("error")
+                try:
+                    for _ in range(3):
+                        ours.compute_gradients(placed, labels)
+                        ours.update(samples=64)
+                finally:
+                    torch.cuda.set_sync_debug_mode("default")
+
+    def test_results_come_a_step_later_and_are_those_of_a_cpu(self) -> None:
+        ours, other = engine(GPU), engine(CPU)
+        assert ours.compute_gradients(IMAGES, LABELS).loss_sum == 0
+        late, result = ours.settle(), other.compute_gradients(IMAGES, LABELS)
+        assert late is not None
+        assert abs(late.loss_sum / result.loss_sum - 1) < 1e-4
+        assert abs(late.correct - result.correct) <= 2
+
+    def test_a_loss_that_is_not_finite_changes_no_weights(self) -> None:
+        for method in (EXACT, Method(dtype="float16")):
+            ours = engine(GPU, method=method, network="lenet")
+            learned(ours)
+            before = digest(ours.weights())
+            ours.compute_gradients(np.full_like(IMAGES, np.nan), LABELS)
+            ours.update(samples=len(LABELS))
+            assert digest(ours.weights()) == before
+
+    def test_a_training_that_goes_on_has_the_same_state(self) -> None:
+        method = Method(dtype="float16", channels_last=True)
+        first, second = engine(GPU, method=method), engine(CPU)
+        learned(first)
+        second.restore(first.state(), source=0)
+        assert digest(first.weights()) == digest(second.weights())
+
+    def test_batches_have_the_bits_of_the_cpus(self) -> None:
+        draws = Augmentation(random_crop=True, random_mirror=True).draw(epoch=1, samples=64)
+        indices = np.array([5, 1, 63, 5])
+        for memory in (0, 2**30):
+            for wanted in (draws, None):
+                reader = DeviceReader(DATA, device=GPU, channels_last=True, memory=memory)
+                placed, labels = reader(DATA.train, indices, wanted)
+                images, same = prepare(DATA, DATA.train, indices, wanted)
+                np.testing.assert_array_equal(placed.images.cpu().numpy(), images)
+                np.testing.assert_array_equal(placed.targets.cpu().numpy(), same)
+                np.testing.assert_array_equal(labels, same)
+
+    def test_a_data_set_that_stays_and_one_that_travels_are_the_same(self) -> None:
+        with patch("trainer.engines.delivery.RESIDENT_SHARE", 0.0):
+            travelling = engine(GPU).reader(DATA)
+        staying = engine(GPU).reader(DATA)
+        for part in (np.arange(16), np.arange(16, 64)):
+            one, other = (read(DATA.train, part)[0] for read in (travelling, staying))
+            assert torch.equal(one.images, other.images)
+
+    def test_fast_measures_and_picks(self) -> None:
+        config = TrainConfig(fast="auto", network="resnet20", dataset="synthetic", image_shape=SHAPE)
+        ours = create(config, ranks=Ranks(), shard=Shard(), learning_rate=0.1)
+        with self.assertLogs("trainer.engines.fast", "INFO") as said:
+            ours.restore(None, source=0)
+        assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(said.output))
+
+
+class CommandLine(unittest.TestCase):
+    """As its users start it."""
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = Path(directory.name)
+
+    def test_digits_are_learned_in_half_precision(self) -> None:
+        [rank] = run(*DIGITS, "--dtype", HALF, "--gradient-accumulation", "2", directory=self.directory)
+        assert "device=cuda:0" in rank.log.read_text()
+        found = re.search(r"Validation-accuracy=([\d.]+)", rank.out.read_text())
+        assert found is not None
+        assert float(found[1]) >= 0.98
+
+    def test_an_interrupted_training_ends_with_the_same_bits(self) -> None:
+        program = (str(Path(deterministic_trainer.__file__)),)
+        options = (*DIGITS, "--disp-batches", "1", "--num-epochs", "4", "--dtype", "float16")
+        variables = {"PYTHONPATH": str(REPOSITORY)}
+        (self.directory / "whole").mkdir()
+        [whole] = run(*options, directory=self.directory / "whole", program=program, variables=variables)
+        with running(*options, directory=self.directory, program=program, variables=variables) as [interrupted]:
+            interrupted.wait_for_log("Epoch[1] Batch [7]")
+            interrupted.process.send_signal(signal.SIGTERM)
+            assert interrupted.wait() == 128 + signal.SIGTERM
+        [resumed] = run(*options, directory=self.directory, program=program, variables=variables)
+        assert "going on at epoch 1" in resumed.log.read_text()
+        assert resumed.digests[-1] == whole.digests[-1]
+
+    def test_a_full_gpu_is_one_line(self) -> None:
+        options = ("--network", "resnet50", "--benchmark", "1", "--num-examples", "8192", "--batch-size", "8192")
+        with running(*options, directory=self.directory) as [rank]:
+            assert rank.wait() == 1
+        self.assert_one_line(rank, "the GPU's memory is too small for a step of 8192 samples")
+
+    def test_a_gpu_that_is_not_there_is_one_line(self) -> None:
+        with running("--gpus", "99", directory=self.directory) as [rank]:
+            assert rank.wait() == 2
+        self.assert_one_line(rank, "no GPU 99 on this machine")
+
+    def assert_one_line(self, rank: Rank, text: str) -> None:
+        said = rank.log.read_text()
+        assert text in said.splitlines()[-1]
+        assert "Traceback" not in said
