@@ -1,6 +1,6 @@
 """Runs benchmarks and keeps their figures in RESULTS.md.
 
-    python -m benchmarks          all of them, one after the other
+    python -m benchmarks          all of them but gpu, one after the other
     python -m benchmarks synth    one of them
 
 A benchmark is a module of this folder; its last lines are its figures: ``NAME VALUE UNIT``.
@@ -16,7 +16,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
-FIGURE = re.compile(r"([a-z]\w*) ([\d.]+) (ratio|s|per_min)")
+FIGURE = re.compile(r"([a-z]\w*) ([\d.]+) (ratio|s|per_min|per_s)")
+ELSEWHERE = {"gpu"}
+"""Only by name: they need another machine than the rest."""
 TIMEOUT_S = 1800
 HEADING = """# Results
 
@@ -60,7 +62,7 @@ def main(wanted: list[str]) -> int:
     if unknown:
         sys.stderr.write(f"error: no benchmark {unknown[0]}, there are {', '.join(names())}\n")
         return 2
-    for name in wanted or names():
+    for name in wanted or [name for name in names() if name not in ELSEWHERE]:
         figures = run(name)
         RESULTS.write_text(update(RESULTS.read_text() if RESULTS.exists() else "", figures))
     return 0

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +22,11 @@ def test_a_figure_replaces_its_older_self_and_leaves_the_others() -> None:
     assert "9.99" not in after
     assert row("synth_default", "1.05", "ratio") in after
     assert row("rejoin_worker", "5", "s") in after
+
+
+def test_what_needs_a_gpu_says_so_in_one_line_where_there_is_none() -> None:
+    refused = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 1
+    assert re.fullmatch(r"error: no GPU on this machine that torch \S+ can use\n", refused.stderr)

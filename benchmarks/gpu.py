@@ -1,0 +1,215 @@
+"""How fast is the trainer on one GPU, against timm's benchmark script, its own data path, and the GPU's limits?
+
+    python -m benchmarks.gpu [--rounds N] [--timm PATH/benchmark.py] [--batch-size N]
+
+Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without one. Prints ``gpu_resnet50`` (bfloat16,
+synthetic 3x224x224) and ``gpu_resnext110`` (3x32x32) in images a second; ``gpu_loop_resident`` and ``gpu_loop_memory``,
+the whole loop's speed over that of the bare steps, with the data set on the GPU and in the host's memory; and where
+timm lies in a checkout, ``gpu_vs_timm``, the quotient of the best of several rounds, taken in turns. Beside each, on
+stderr, operations, bytes and the floor (benchmarks/_roofline.py). Not part of ``make bench``: ``make bench B=gpu``.
+"""
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import numpy as np
+
+STEPS: Final = 30
+WARM_UP: Final = 15
+TIMM_TIMEOUT_S: Final = 600
+
+
+def main() -> int:
+    """Measure everything; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--timm", type=Path, default=find_timm())
+    parser.add_argument("--batch-size", type=int, default=256)
+    options = parser.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        say(f"error: no torch in {sys.executable}")
+        return 1
+    import torch
+
+    if not torch.cuda.is_available():
+        say(f"error: no GPU on this machine that torch {torch.__version__} can use")
+        return 1
+    say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, best of {options.rounds} rounds")
+    resnet50 = settings("resnet50", (3, 224, 224), classes=1000, batch=options.batch_size)
+    resnext110 = settings("resnext110", (3, 32, 32), classes=10, batch=4 * options.batch_size)
+    ours, theirs = Steps(resnet50), None
+    best, best_of_timm = 0.0, 0.0
+    for _ in range(options.rounds):
+        best = max(best, ours.speed())
+        if options.timm is not None:
+            theirs = timm_speed(options.timm, batch=options.batch_size)
+            best_of_timm = max(best_of_timm, theirs)
+    print_floor(resnet50, speed=best)
+    if options.timm is None:
+        say("no timm checkout, name its benchmark.py: --timm PATH")
+    loops = [loop_speed(resnet50, share=share) for share in (0.25, 0.0)]
+    del ours
+    small = Steps(resnext110)
+    best_small = max(small.speed() for _ in range(options.rounds))
+    print_floor(resnext110, speed=best_small)
+    print(f"gpu_resnet50 {best:.0f} per_s")
+    print(f"gpu_resnext110 {best_small:.0f} per_s")
+    for name, speed in zip(("gpu_loop_resident", "gpu_loop_memory"), loops, strict=True):
+        print(f"{name} {speed / best:.3f} ratio")
+    if theirs is not None:
+        print(f"gpu_vs_timm {best / best_of_timm:.3f} ratio")
+    return 0
+
+
+def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: int) -> Any:
+    """Settings of one training; torch.compile and bfloat16, as --fast auto picks them where they pay."""
+    from trainer.config import TrainConfig
+
+    return TrainConfig(
+        network=network,
+        dataset="synthetic",
+        image_shape=shape,
+        num_classes=classes,
+        batch_size_per_machine=batch,
+        num_epochs=2,
+        dtype="bfloat16",
+        compile="1",
+        lr=0.01,
+        resume="never",
+    )
+
+
+class Steps:
+    """Steps on one batch that is on the GPU."""
+
+    def __init__(self, config: Any) -> None:
+        import torch
+
+        from trainer.engines.delivery import Placed
+
+        self._engine = new_engine(config)
+        self._batch: int = config.batch_size_per_machine
+        images = torch.randn((self._batch, *config.input_shape), device="cuda").to(memory_format=torch.channels_last)
+        targets = torch.randint(config.classes, (self._batch,), device="cuda")
+        self._placed = Placed(images=images, targets=targets)
+        self._labels = targets.cpu().numpy()
+        self._run(WARM_UP)
+
+    def speed(self) -> float:
+        """Images a second."""
+        return self._batch * STEPS / timed(lambda: self._run(STEPS))
+
+    def _run(self, steps: int) -> None:
+        for _ in range(steps):
+            self._engine.compute_gradients(self._placed, self._labels)
+            self._engine.update(samples=self._batch)
+
+
+def timed(work: Callable[[], None]) -> float:
+    """Return the seconds until the GPU has done it."""
+    import torch
+
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def new_engine(config: Any) -> Any:
+    from trainer.engines.torch import create
+    from trainer.ranks import Ranks
+    from trainer.sampling import Shard
+
+    return create(config, ranks=Ranks(), shard=Shard(), learning_rate=0.01)
+
+
+def loop_speed(config: Any, *, share: float) -> float:
+    """Images a second of the whole training loop in its second epoch; ``share``: of the GPU's memory, for the data."""
+    from trainer.checkpoints import Checkpoints
+    from trainer.data.samples import DataSet, InMemory
+    from trainer.loop import train
+    from trainer.sampling import Shard
+
+    generator = np.random.default_rng(0)
+    count = STEPS * config.batch_size_per_machine
+    train_part, held_out = (
+        InMemory(
+            pixels=generator.integers(256, size=(size, *config.input_shape), dtype=np.uint8),
+            labels=generator.integers(config.classes, size=size),
+        )
+        for size in (count, config.batch_size_per_machine)
+    )
+    data = DataSet(
+        train=train_part, held_out=held_out, image_shape=config.input_shape, classes=config.classes, deviation=(64.0,)
+    )
+    config = replace(config, random_crop=True, random_mirror=True)
+    with patch("trainer.engines.delivery.RESIDENT_SHARE", share):
+        results = train(
+            new_engine(config),
+            data,
+            config=config,
+            shard=Shard(),
+            global_batch_size=config.batch_size_per_machine,
+            keeping=Checkpoints(config, shard=Shard(), keeper=None),
+        )
+    return float(results[-1].speed)
+
+
+def print_floor(config: Any, *, speed: float) -> None:
+    """Say what the GPU's limits allow."""
+    import torch
+
+    from benchmarks._roofline import BANDWIDTHS, work_of_step
+    from trainer.engines.flops import find_peak
+    from trainer.models import build
+
+    model = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    batch, device = config.batch_size_per_machine, torch.cuda.get_device_name()
+    work = work_of_step(model, (batch, *config.input_shape), width=2)
+    said = f"{config.network}: {work.operations / batch:.3g} operations, {work.bytes / batch:.3g} bytes an image"
+    peak, bandwidth = find_peak(device, torch.bfloat16), BANDWIDTHS.get(device)
+    if peak is None or bandwidth is None:
+        say(f"{said}; floor unknown, no datasheet of {device}")
+        return
+    floor = work.floor(operations_s=peak[0], bytes_s=bandwidth)
+    say(f"{said}; floor {1000 * floor:.2f} ms a step ({batch / floor:.0f}/s), took {1000 * batch / speed:.2f} ms")
+
+
+def find_timm() -> Path | None:
+    """Return timm's benchmark script, where the package lies in its checkout."""
+    found = importlib.util.find_spec("timm")
+    script = Path(found.origin).parents[1] / "benchmark.py" if found and found.origin else None
+    return script if script and script.exists() else None
+
+
+def timm_speed(script: Path, *, batch: int) -> float:
+    """Images a second of timm's script, with the settings that make it quick."""
+    shape = ("--model", "resnet50", "--img-size", "224", "--batch-size", str(batch), "--bench", "train")
+    quick = ("--amp", "--amp-dtype", "bfloat16", "--channels-last", "--torchcompile", "inductor")
+    said = subprocess.run(
+        [sys.executable, str(script), *shape, *quick],
+        check=True,
+        timeout=TIMM_TIMEOUT_S,
+        capture_output=True,
+        text=True,
+    ).stdout
+    result = json.loads(said.partition("--result")[2])
+    return float((result[0] if isinstance(result, list) else result)["train_samples_per_sec"])
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
