@@ -96,7 +96,8 @@ class Checkpoints:
         self._kept_at = self._clock()
         if self._keeper is not None:
             is_best = validation_accuracy is not None and self._is_best(validation_accuracy)
-            self._keeper.keep(self._checkpoint(engine, progress, validation_accuracy), is_best=is_best)
+            description, snapshot = self._describe(progress, validation_accuracy), engine.snapshot()
+            self._keeper.keep(lambda: Checkpoint(description=description, state=snapshot()), is_best=is_best)
 
     def end(self, engine: Engine, *, validation_accuracy: float) -> str:
         """Write the checkpoint that the training was for, on a rank 0; returns where it is."""
@@ -105,7 +106,7 @@ class Checkpoints:
         epochs = self._config.num_epochs
         path = checkpoint_path(self._keeper.prefix, epochs=epochs)
         progress = Progress(started=self._started, epoch=epochs)
-        save(path, self._checkpoint(engine, progress, validation_accuracy))
+        save(path, Checkpoint(description=self._describe(progress, validation_accuracy), state=engine.state()))
         if self._is_best(validation_accuracy):
             self._keeper.wait()
             self._keeper.keep_best(path)
@@ -118,9 +119,8 @@ class Checkpoints:
             self._best = accuracy
         return is_best
 
-    def _checkpoint(self, engine: Engine, progress: Progress, accuracy: float | None) -> Checkpoint:
-        description = Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)
-        return Checkpoint(description=description, state=engine.state())
+    def _describe(self, progress: Progress, accuracy: float | None) -> Description:
+        return Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)
 
 
 def _progress(values: Sequence[float]) -> Progress:

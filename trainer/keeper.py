@@ -1,14 +1,14 @@
 """The checkpoints that a training goes on from after it was interrupted.
 
 Every machine keeps its own, so that none of them is needed in particular, nor a disk that they share.
-They are written beside the training, which only waits for a copy of its state, and they are gone
+They are copied and written beside the training, which goes on meanwhile, and they are gone
 when the training has come to its end. A machine that is cut off then still has its own, so that the
 others note which training that was. One machine can have its newest in S3 too (trainer.mirror).
 """
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -67,10 +67,10 @@ class Keeper:
                 return describe(self._best)
         return None
 
-    def keep(self, checkpoint: Checkpoint, *, is_best: bool = False) -> None:
-        """Write `checkpoint` beside the training; waits for the one before to be written."""
+    def keep(self, take: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
+        """Write the checkpoint that ``take`` returns, both beside the training; waits for the one before."""
         self.wait()
-        self._writing = self._writer.submit(self._write, checkpoint, is_best)
+        self._writing = self._writer.submit(self._write, take, is_best)
 
     def keep_best(self, path: Path) -> None:
         """Let the checkpoint in this file be the best."""
@@ -118,7 +118,8 @@ class Keeper:
             with _failing_is_a_warning():
                 self._mirror.forget(self._begin)
 
-    def _write(self, checkpoint: Checkpoint, is_best: bool) -> None:
+    def _write(self, take: Callable[[], Checkpoint], is_best: bool) -> None:
+        checkpoint = take()
         path = self._directory / f"{self._begin}{_name(checkpoint.description.progress)}.npz"
         save(path, checkpoint)
         if is_best:

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import numpy as np
@@ -29,10 +29,10 @@ class Drawer:
     def newest(self) -> Checkpoint | None:
         return self.kept[-1] if self.kept else None
 
-    def keep(self, checkpoint: Checkpoint, *, is_best: bool) -> None:
-        self.kept.append(checkpoint)
+    def keep(self, take: Callable[[], Checkpoint], *, is_best: bool) -> None:
+        self.kept.append(take())
         if is_best:
-            self._best = checkpoint.description
+            self._best = self.kept[-1].description
             self.bests.append(self._best.validation_accuracy)
 
     def best(self) -> Description | None:
@@ -62,8 +62,8 @@ class Others:
     def restore(self, state: State | None, *, source: int) -> None:
         self.restored.append((state, source))
 
-    def state(self) -> State:
-        return STATE
+    def snapshot(self) -> Callable[[], State]:
+        return lambda: STATE
 
 
 def checkpoint(progress: Progress) -> Checkpoint:
@@ -156,7 +156,7 @@ def test_the_best_epoch_of_this_training_stays(of_training: float, bests: list[f
     drawer = Drawer(Progress(started=5, epoch=1))
     ours = checkpoints(drawer)
     engine = cast(Engine, Others((0,) * 8, (0,) * 12))
-    drawer.keep(Checkpoint(description=before, state=STATE), is_best=True)
+    drawer.keep(lambda: Checkpoint(description=before, state=STATE), is_best=True)
     ours.begin(engine)
     for epoch, accuracy in enumerate((0.8, 0.7, 0.95), start=2):
         ours.keep(engine, Progress(started=5, epoch=epoch), validation_accuracy=accuracy)

@@ -1,11 +1,13 @@
 import logging
 import os
+import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from trainer.checkpoint import Checkpoint, Description, load
+from trainer.checkpoint import Checkpoint, Description, load, save
 from trainer.engines import State
 from trainer.keeper import KEPT, Keeper
 from trainer.progress import Progress
@@ -31,7 +33,7 @@ def newest(keeper: Keeper) -> Progress:
 def test_the_newest_is_that_of_the_latest_training_and_its_last_place(keeper: Keeper) -> None:
     assert keeper.newest() is None
     for started, epoch, samples in ((1, 9, 0), (2, 0, 64), (2, 0, 128)):
-        keeper.keep(checkpoint(started=started, epoch=epoch, samples=samples))
+        keeper.keep(partial(checkpoint, started=started, epoch=epoch, samples=samples))
     keeper.wait()
     assert newest(keeper) == Progress(started=2, samples=128)
 
@@ -39,7 +41,7 @@ def test_the_newest_is_that_of_the_latest_training_and_its_last_place(keeper: Ke
 def test_only_the_last_ones_stay_and_none_after_the_end(keeper: Keeper, tmp_path: Path) -> None:
     (tmp_path / "net-0012.npz").write_text("a user's")
     for epoch in range(5):
-        keeper.keep(checkpoint(epoch=epoch))
+        keeper.keep(partial(checkpoint, epoch=epoch))
     keeper.wait()
     names = {f"net-resume-0000000000.000000-{epoch:04d}-000000000.npz" for epoch in range(5 - KEPT, 5)}
     assert {path.name for path in tmp_path.iterdir()} == names | {"net-0012.npz"}
@@ -49,7 +51,7 @@ def test_only_the_last_ones_stay_and_none_after_the_end(keeper: Keeper, tmp_path
 
 def test_a_finished_training_leaves_a_mark_and_nothing_else(keeper: Keeper, tmp_path: Path) -> None:
     assert keeper.finished() == 0
-    keeper.keep(checkpoint(started=0.1))
+    keeper.keep(partial(checkpoint, started=0.1))
     keeper.finish(0.1)
     assert keeper.finished() == 0.1
     assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
@@ -68,7 +70,7 @@ def test_only_the_newest_is_read_whole(keeper: Keeper, monkeypatch: pytest.Monke
         return load(path)
 
     for epoch in (1, 2):
-        keeper.keep(checkpoint(epoch=epoch))
+        keeper.keep(partial(checkpoint, epoch=epoch))
     keeper.wait()
     monkeypatch.setattr("trainer.keeper.load", note)
     assert newest(keeper).epoch == 2
@@ -80,7 +82,7 @@ def test_a_damaged_one_gives_way_to_the_one_before(
     keeper: Keeper, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     for epoch in (1, 2):
-        keeper.keep(checkpoint(epoch=epoch))
+        keeper.keep(partial(checkpoint, epoch=epoch))
     keeper.wait()
     path = tmp_path / "net-resume-0000000000.000000-0002-000000000.npz"
     content = path.read_bytes()
@@ -94,17 +96,49 @@ def test_a_damaged_one_gives_way_to_the_one_before(
 def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper.keep(checkpoint(epoch=1))
+    keeper.keep(partial(checkpoint, epoch=1))
     keeper.wait()
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    keeper.keep(checkpoint(epoch=2))
+    keeper.keep(partial(checkpoint, epoch=2))
     keeper.wait()
     assert "No space left on device" in caplog.text
     assert newest(keeper).epoch == 1
+
+
+def test_a_slow_disk_holds_no_step_but_the_next_checkpoint(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing, disk = threading.Event(), threading.Event()
+
+    def write_slowly(path: Path, checkpoint: Checkpoint) -> None:
+        writing.set()
+        assert disk.wait(60)
+        save(path, checkpoint)
+
+    monkeypatch.setattr("trainer.keeper.save", write_slowly)
+    # Returns, and only here is the disk let go.
+    keeper.keep(partial(checkpoint, epoch=1))
+    assert writing.wait(60)
+    second = threading.Thread(target=lambda: keeper.keep(partial(checkpoint, epoch=2)))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    disk.set()
+    second.join(60)
+    keeper.wait()
+    assert newest(keeper).epoch == 2
+
+
+def test_an_error_that_nobody_expected_comes_out(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, checkpoint: Checkpoint) -> None:
+        raise ValueError("ours")
+
+    monkeypatch.setattr("trainer.keeper.save", fail)
+    keeper.keep(partial(checkpoint, epoch=1))
+    with pytest.raises(ValueError, match="ours"):
+        keeper.keep(partial(checkpoint, epoch=2))
 
 
 def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path: Path) -> None:
@@ -124,10 +158,10 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path: Path) -
 
 def test_the_one_just_written_stays_whatever_the_clock_says(keeper: Keeper, tmp_path: Path) -> None:
     for epoch in (1, 2):
-        keeper.keep(checkpoint(epoch=epoch))
+        keeper.keep(partial(checkpoint, epoch=epoch))
     keeper.wait()
     for path in tmp_path.iterdir():
         os.utime(path, (2e9, 2e9))
-    keeper.keep(checkpoint(epoch=3))
+    keeper.keep(partial(checkpoint, epoch=3))
     keeper.wait()
     assert newest(keeper).epoch == 3

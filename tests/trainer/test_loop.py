@@ -1,5 +1,5 @@
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -64,6 +64,9 @@ class RecordingEngine:
 
     def state(self) -> State:
         return State(weights=self.weights())
+
+    def snapshot(self) -> Callable[[], State]:
+        return self.state
 
     def restore(self, state: State | None, *, source: int) -> None:
         raise NotImplementedError

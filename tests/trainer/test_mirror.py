@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -44,7 +45,7 @@ def checkpoint(*, epoch: int, started: float = 5.5) -> Checkpoint:
 def test_another_machine_goes_on_from_the_copy(tmp_path: Path) -> None:
     first = keeper(tmp_path / "first")
     for epoch in (1, 2):
-        first.keep(checkpoint(epoch=epoch))
+        first.keep(partial(checkpoint, epoch=epoch))
     first.leave()
     assert names() == ["net-resume-0000000005.500000-0002-000000000.npz"]
     other = keeper(tmp_path / "other")
@@ -52,14 +53,14 @@ def test_another_machine_goes_on_from_the_copy(tmp_path: Path) -> None:
     assert found is not None
     assert found.description.progress == Progress(started=5.5, epoch=2)
     # What it has fetched it replaces by its own.
-    other.keep(checkpoint(epoch=3))
+    other.keep(partial(checkpoint, epoch=3))
     other.leave()
     assert names() == ["net-resume-0000000005.500000-0003-000000000.npz"]
 
 
 def test_copies_are_made_while_the_training_goes_on(tmp_path: Path) -> None:
     ours = keeper(tmp_path / "net", every_s=0)
-    ours.keep(checkpoint(epoch=1))
+    ours.keep(partial(checkpoint, epoch=1))
     ours.wait()
     mirror = ours._mirror
     assert mirror is not None
@@ -71,9 +72,9 @@ def test_copies_are_made_while_the_training_goes_on(tmp_path: Path) -> None:
 def test_an_older_copy_is_not_fetched(tmp_path: Path) -> None:
     keeper(tmp_path / "first").leave()
     first, second = keeper(tmp_path / "first"), keeper(tmp_path / "second")
-    first.keep(checkpoint(epoch=1))
+    first.keep(partial(checkpoint, epoch=1))
     first.leave()
-    second.keep(checkpoint(epoch=2))
+    second.keep(partial(checkpoint, epoch=2))
     second.wait()
     found = second.newest()
     assert found is not None
@@ -90,7 +91,7 @@ def test_fails_when_s3_cannot_say_what_there_is(tmp_path: Path) -> None:
 
 def test_a_copy_that_cannot_be_made_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ours = keeper(tmp_path / "net", folder="s3://no-such-bucket/x")
-    ours.keep(checkpoint(epoch=1))
+    ours.keep(partial(checkpoint, epoch=1))
     with caplog.at_level(logging.WARNING):
         ours.leave()
     assert "NoSuchBucket" in caplog.text

@@ -119,6 +119,12 @@ class Engine(Protocol):
     def state(self) -> State:
         """Return a copy of all that a checkpoint needs."""
 
+    def snapshot(self) -> Callable[[], State]:
+        """Return what copies the state of this moment; to be called soon, in another thread.
+
+        The next update waits until it has, and nothing else does.
+        """
+
     def restore(self, state: State | None, *, source: int) -> None:
         """Take over the state that the rank ``source`` has; on the others it is None.
 

@@ -5,7 +5,7 @@ by one batch size for all steps, where an epoch's last step is smaller, and refu
 rank has no samples. The sums are the same calls that they make, the update is the one that they run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -131,6 +131,11 @@ class GluonEngine:
         """Return a copy of all that a checkpoint needs."""
         rate = np.array(self._settings["lr"])
         return State(weights=self.weights(), optimizer={MOMENTUM: flat(self._momenta), RATE: rate})
+
+    def snapshot(self) -> Callable[[], State]:
+        """Copy at once: MXNet's arrays are read in the order in which they are asked for."""
+        state = self.state()
+        return lambda: state
 
     def restore(self, state: State | None, *, source: int) -> None:
         """Take over the state that the rank ``source`` has, or its new weights; on the others it is None."""

@@ -32,6 +32,7 @@ from trainer.engines.meeting import MEETING_TIMEOUT, connect_ring, join
 from trainer.engines.method import DTYPES, EXACT, Method, given_method
 from trainer.engines.precision import Precision
 from trainer.engines.ring import Ring
+from trainer.engines.snapshots import Snapshots
 from trainer.engines.vectors import fill, flattened, parts, place
 from trainer.errors import TrainerError
 from trainer.models import build
@@ -128,6 +129,7 @@ class TorchEngine:
         self._momentum = torch.zeros_like(weights)
         self._optimizer.state[self._vector]["momentum_buffer"] = self._momentum
         self._momenta = parts(self._momentum, self._parameters, channels_last=False)
+        self._snapshots = Snapshots()
         self._use(method)
 
     def _use(self, method: Method) -> None:
@@ -189,6 +191,7 @@ class TorchEngine:
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
         self._sums.div_(samples)
+        self._snapshots.wait()
         self._precision.step(self._optimizer, unseen_loss=self._loss if self._late else None)
         if self._ranks.connected:
             self._statistics.copy_(self._statistics_sum)
@@ -222,6 +225,12 @@ class TorchEngine:
         if self._choose is not None:
             optimizer[METHOD] = np.array(encode(self._method))
         return State(weights=self.weights(), optimizer=optimizer)
+
+    def snapshot(self) -> Callable[[], State]:
+        """Return what copies the state of this moment while the next step computes its gradients."""
+        # They are small.
+        buffers = {name: value.cpu().numpy().copy() for name, value in self._model.named_buffers()}
+        return self._snapshots.begin(self.state, changing=buffers)
 
     def restore(self, state: State | None, *, source: int) -> None:
         """Take over the state that the rank ``source`` has, or its new weights; on the others it is None."""

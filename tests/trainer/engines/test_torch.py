@@ -1,9 +1,11 @@
+import threading
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 
+from tests.trainer.networks import resnet8
 from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
 from trainer.data.batches import prepare
@@ -100,6 +102,38 @@ def test_a_restored_engine_takes_the_same_steps() -> None:
     other.restore(state, source=0)
     step(other, 8)
     assert digest(engine.weights()) == digest(other.weights())
+
+
+def normalised() -> TorchEngine:
+    """One whose forward pass changes what a checkpoint needs."""
+    torch.manual_seed(0)
+    model = resnet8(classes=10, image_shape=(1, 28, 28))
+    return TorchEngine(model, device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+
+
+def test_a_snapshot_is_of_its_moment_though_the_next_step_has_begun() -> None:
+    engine = normalised()
+    before = engine.state()
+    take = engine.snapshot()
+    engine.compute_gradients(IMAGES, LABELS)
+    assert digest(engine.weights()) != digest(before.weights)
+    taken = take()
+    assert digest(taken.weights) == digest(before.weights)
+    assert digest(taken.optimizer) == digest(before.optimizer)
+
+
+def test_the_weights_change_only_when_the_snapshot_has_been_taken() -> None:
+    engine = make_engine()
+    before = digest(engine.weights())
+    take = engine.snapshot()
+    engine.compute_gradients(IMAGES, LABELS)
+    update = threading.Thread(target=lambda: engine.update(samples=16))
+    update.start()
+    update.join(0.2)
+    assert update.is_alive()
+    assert digest(take().weights) == before
+    update.join(60)
+    assert digest(engine.weights()) != before
 
 
 def test_a_rate_holds_from_the_next_update_on() -> None:
