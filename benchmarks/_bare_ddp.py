@@ -1,0 +1,46 @@
+"""What people write for two workers: DistributedDataParallel and little else. ``python _bare_ddp.py NETWORK BATCH``.
+
+It counts nothing, checks nothing and keeps nothing. Its samples are ready in memory, normalised, before it begins; each
+step takes a random batch of them.
+"""
+
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks._work import WORK
+from trainer.models import NETWORKS, build
+
+
+def main(network: str) -> None:
+    """Train, and say after each window how fast."""
+    work = WORK[network]
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    dist.init_process_group("gloo")
+    shape = NETWORKS[network].image_shape
+    samples = work.batch_size * work.steps
+    images, labels = torch.randn(samples, *shape), torch.randint(10, (samples,))
+    model: nn.Module = DistributedDataParallel(build(network, classes=10, image_shape=shape))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=0.0001)
+    for _ in range(work.epochs):
+        start, order = time.perf_counter(), torch.randperm(samples)
+        for step in range(work.steps):
+            batch = order[step * work.batch_size : (step + 1) * work.batch_size]
+            optimizer.zero_grad()
+            loss = cross_entropy(model(images[batch]), labels[batch])
+            torch.autograd.backward(loss)
+            optimizer.step()
+            if (step + 1) % work.window == 0:
+                seconds, start = time.perf_counter() - start, time.perf_counter()
+                print(f"Speed: {work.window * work.batch_size / seconds:.2f} samples/sec", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,50 @@
+"""MXNet's own way to train on several workers: gluon.Trainer and its dist_sync. ``python _bare_mxnet.py NETWORK``.
+
+As its guide has it ("Distributed Training in MXNet"), with hybridize(static_alloc=True), the quickest that it has.
+In the scheduler and the servers ``import mxnet`` serves, and ends the process.
+"""
+
+import sys
+import time
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon, nd
+
+from benchmarks._work import WORK
+from trainer.models import NETWORKS
+from trainer.models.gluon import build
+
+
+def main(network: str) -> None:
+    """Train, and say after each window how fast."""
+    work = WORK[network]
+    mx.random.seed(0)
+    store = mx.kv.create("dist_sync")
+    shape = NETWORKS[network].image_shape
+    samples = work.batch_size * work.steps
+    generator = np.random.default_rng(0)
+    images = generator.standard_normal((samples, *shape), np.float32)
+    labels = generator.integers(10, size=samples)
+    model = build(network, classes=10, image_shape=shape)
+    model.hybridize(static_alloc=True)
+    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+    settings = {"learning_rate": 0.01, "momentum": 0.9, "wd": 0.0001}
+    trainer = gluon.Trainer(model.collect_params(), "sgd", settings, kvstore=store)
+    for _ in range(work.epochs):
+        nd.waitall()
+        start, order = time.perf_counter(), generator.permutation(samples)
+        for step in range(work.steps):
+            batch = order[step * work.batch_size : (step + 1) * work.batch_size]
+            with autograd.record():
+                loss = loss_of(model(nd.array(images[batch])), nd.array(labels[batch]))
+            loss.backward()
+            trainer.step(work.batch_size * store.num_workers)
+            if (step + 1) % work.window == 0:
+                nd.waitall()
+                seconds, start = time.perf_counter() - start, time.perf_counter()
+                print(f"Speed: {work.window * work.batch_size / seconds:.2f} samples/sec", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

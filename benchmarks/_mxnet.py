@@ -1,0 +1,47 @@
+"""MXNet as a peer: its environment, and its processes for two workers."""
+
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks._pair import INTERFACE, NODES, PORT, Contestant, Node
+from bootstrap.engines.recipe import MXNET
+from local.cache import cached_tree, recipe_hash
+
+REQUIREMENTS = Path(__file__).parents[1] / "bootstrap" / "engines" / f"{MXNET}.txt"
+"""The same as a cluster's nodes are given."""
+
+
+def mxnet(network: str) -> Contestant:
+    """Two workers with gluon.Trainer, a server beside each, as MXNet's guide recommends, and the scheduler."""
+    everybody = {
+        "DMLC_PS_ROOT_URI": NODES[0].address,
+        "DMLC_PS_ROOT_PORT": str(PORT),
+        "DMLC_NUM_WORKER": str(len(NODES)),
+        "DMLC_NUM_SERVER": str(len(NODES)),
+        "DMLC_INTERFACE": INTERFACE,
+        "PYTHONWARNINGS": "ignore",
+    }
+
+    def worker(node: Node) -> Mapping[str, str]:
+        return {**everybody, "DMLC_ROLE": "worker"}
+
+    def beside(node: Node) -> list[Mapping[str, str]]:
+        roles = ["server"] if node.slot else ["scheduler", "server"]
+        return [{**everybody, "DMLC_ROLE": role} for role in roles]
+
+    command = [str(environment() / "bin/python"), "-m", "benchmarks._bare_mxnet", network]
+    return Contestant(name=f"{network} MXNet", command=command, environment=worker, beside=beside)
+
+
+def environment() -> Path:
+    """Where it is installed; fetched once."""
+    return cached_tree("benchmark-mxnet", recipe_hash([REQUIREMENTS], extra=sys.version), _build)
+
+
+def _build(tree: Path) -> None:
+    venv.create(tree, with_pip=True)
+    pip = [str(tree / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--require-hashes", "-r", str(REQUIREMENTS)], check=True, timeout=900, stdout=sys.stderr)

@@ -1,0 +1,212 @@
+"""Two workers for benchmarks of the trainer: a node each, which reach each other over a network alone, and a core each.
+
+A node is a network namespace; a pair of interfaces joins each to one bridge, as the local AWS joins its own. So what
+they say to each other goes through TCP, and neither shared memory nor the loopback interface shortens the way.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks._nodes import machine, run_inside
+from benchmarks._work import WORK
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+INTERFACE = "eth0"
+BRIDGE = "nodes"
+PORT = 29500
+ROUND_TIMEOUT_S = 300
+SPEED = re.compile(r"Speed: ([\d.]+) samples/sec")
+"""What a worker says of each of its windows: MXNet's Speedometer's words, and so our trainer's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """A network namespace, and the core whose time its worker has."""
+
+    slot: int
+
+    @property
+    def address(self) -> str:
+        return f"10.9.0.{self.slot + 1}"
+
+    @property
+    def core(self) -> int:
+        return sorted(os.sched_getaffinity(0))[self.slot]
+
+    def command(self, *words: str) -> list[str]:
+        """The command line that runs this on the node."""
+        return ["ip", "netns", "exec", self.name, "taskset", "--cpu-list", str(self.core), *words]
+
+    @property
+    def name(self) -> str:
+        return f"node{self.slot}"
+
+
+NODES = (Node(slot=0), Node(slot=1))
+Environment = Callable[[Node], Mapping[str, str]]
+
+
+def alone(node: Node) -> Mapping[str, str]:
+    """Of workers that know nothing of each other."""
+    return {}
+
+
+def nothing(node: Node) -> Sequence[Mapping[str, str]]:
+    """Beside a worker."""
+    return ()
+
+
+def ranks(node: Node) -> Mapping[str, str]:
+    """Of two ranks, as torchrun has it."""
+    return {
+        "RANK": str(node.slot),
+        "WORLD_SIZE": str(len(NODES)),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": NODES[0].address,
+        "MASTER_PORT": str(PORT),
+        "GLOO_SOCKET_IFNAME": INTERFACE,
+    }
+
+
+@dataclass(kw_only=True, slots=True)
+class Contestant:
+    """Two workers that do the same, and how fast they were: images a second of both, one figure a round."""
+
+    name: str
+    command: Sequence[str]
+    environment: Environment = ranks
+    beside: Callable[[Node], Sequence[Mapping[str, str]]] = nothing
+    """Processes of a node that train nothing, by their environment: MXNet's servers."""
+    speeds: list[float] = field(default_factory=list)
+
+    @property
+    def best(self) -> float:
+        return max(self.speeds)
+
+    def run(self) -> None:
+        """One round: the sum of each worker's fastest window, as on a busy machine only that one was undisturbed."""
+        with TemporaryDirectory() as directory:
+            logs = run_on_both(self, Path(directory))
+        windows = [[float(speed) for speed in SPEED.findall(log)] for log in logs]
+        if not all(windows):
+            raise SystemExit(f"{self.name} did not train: {logs[0][-2000:]} {logs[1][-2000:]}")
+        self.speeds.append(sum(map(max, windows)))
+        print(f"  {self.name}: {self.speeds[-1]:.1f} images/s", file=sys.stderr)
+
+    def __str__(self) -> str:
+        return f"{self.name}: best {self.best:.1f} images/s; rounds {' '.join(f'{one:.1f}' for one in self.speeds)}"
+
+
+def run_on_both(contestant: Contestant, directory: Path) -> list[str]:
+    """Run the workers, and what belongs beside them, to their end; returns what each worker said."""
+    workers, others, logs = [], [], []
+    try:
+        for node in NODES:
+            own = directory / node.name
+            own.mkdir()
+            logs.append(own / "log")
+            others += [_start(contestant, node, own / "beside", extra) for extra in contestant.beside(node)]
+            workers.append(_start(contestant, node, logs[-1], contestant.environment(node)))
+        for worker in workers:
+            worker.wait(ROUND_TIMEOUT_S)
+    finally:
+        for process in (*workers, *others):
+            process.kill()
+            process.wait()
+    return [log.read_text(errors="replace") for log in logs]
+
+
+def _start(contestant: Contestant, node: Node, log: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(log.parent),
+        "PYTHONPATH": str(REPOSITORY),
+        # What torchrun sets, and what a worker of one core wants of every library.
+        "OMP_NUM_THREADS": "1",
+        **variables,
+    }
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            node.command(*contestant.command),
+            cwd=log.parent,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def trainer(network: str, *, store: str, workers: int, more: Sequence[str] = ()) -> list[str]:
+    """Our trainer's command line, for so many workers together."""
+    work = WORK[network]
+    return [
+        *(sys.executable, "-m", "trainer", "--network", network, "--kv-store", store, "--lr", "0.01"),
+        *("--benchmark", "1", "--num-examples", str(work.batch_size * work.steps * workers)),
+        *("--batch-size", str(work.batch_size), "--num-epochs", str(work.epochs)),
+        *("--disp-batches", str(work.window), *more),
+    ]
+
+
+def run_rounds(
+    module: str,
+    description: str | None,
+    measure: Callable[[int, list[str]], list[str]],
+    *,
+    fetch: Callable[[], object] = lambda: None,
+) -> int:
+    """Read the command line, make the nodes in namespaces of our own, measure there and print the figures.
+
+    ``fetch`` is called before: from in there the world cannot be reached.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--network", choices=WORK, action="append")
+    options = parser.parse_args()
+    fetch()
+
+    def inside() -> None:
+        with nodes():
+            print(machine(), file=sys.stderr)
+            figures = measure(options.rounds, options.network or list(WORK))
+            print(machine(), file=sys.stderr)
+        print("\n".join(figures))
+
+    return run_inside(module, inside)
+
+
+def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
+    """All in turns, so that whatever else the machine does meets each of them."""
+    for _ in range(rounds):
+        for contestant in contestants:
+            contestant.run()
+    for contestant in contestants:
+        print(contestant, file=sys.stderr)
+
+
+@contextmanager
+def nodes() -> Iterator[None]:
+    """Make the two; to be called in namespaces of our own (benchmarks._nodes.run_inside)."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True, timeout=30)
+    _ip("link", "add", BRIDGE, "type", "bridge")
+    _ip("link", "set", BRIDGE, "up")
+    for node in NODES:
+        _ip("netns", "add", node.name)
+        _ip("link", "add", node.name, "type", "veth", "peer", "name", INTERFACE, "netns", node.name)
+        _ip("link", "set", node.name, "master", BRIDGE, "up")
+        for device in ("lo", INTERFACE):
+            _ip("-n", node.name, "link", "set", device, "up")
+        _ip("-n", node.name, "address", "add", f"{node.address}/24", "dev", INTERFACE)
+    yield
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, timeout=30)

@@ -1,0 +1,98 @@
+"""How long does a save hold the training, against torch.save?
+
+Held are the seconds that the loop spends in keeping a checkpoint, and those that the next update takes longer than
+others do: it waits until the weights are copied. Beside it stands ``torch.save`` of the same weights and momentum into
+the same directory, which is not even on the disk when it returns; ours is, in the end. ``checkpoint_stall`` is the
+quotient for ResNet-50, the largest network there is, ``checkpoint_stall_lenet`` for the smallest (at most 0.05). In
+turns, of each the shortest. Run by ``make bench B=checkpoint`` or ``python -m benchmarks.checkpoint [--rounds N]``.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from benchmarks._nodes import machine
+from trainer.checkpoints import Checkpoints
+from trainer.config import TrainConfig
+from trainer.engines.torch import TorchEngine, create
+from trainer.keeper import Keeper
+from trainer.progress import Progress
+from trainer.ranks import Ranks
+from trainer.sampling import Shard
+
+CONFIGS = {
+    "checkpoint_stall": TrainConfig(network="resnet50", dataset="synthetic", image_shape=(3, 64, 64)),
+    "checkpoint_stall_lenet": TrainConfig(network="lenet", dataset="synthetic"),
+}
+BATCH_SIZE = 2
+STEPS = 2
+"""Without a checkpoint, in each round: what an update takes."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Rounds:
+    """Seconds, one of each a round."""
+
+    held: list[float] = field(default_factory=list)
+    torch_save: list[float] = field(default_factory=list)
+
+
+def main() -> int:
+    """Measure in a directory of our own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    figures = []
+    for name, config in CONFIGS.items():
+        print(machine(), file=sys.stderr)
+        with TemporaryDirectory() as directory:
+            rounds = measure(config, Path(directory), options.rounds)
+        for what, seconds in (("held", rounds.held), ("torch.save", rounds.torch_save)):
+            print(f"{config.network} {what}: {' '.join(f'{1000 * one:.2f}' for one in seconds)} ms", file=sys.stderr)
+        figures.append(f"{name} {min(rounds.held) / min(rounds.torch_save):.3f} ratio")
+    print("\n".join(figures))
+    return 0
+
+
+def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
+    """Train a few steps, save, train on; then save with torch."""
+    engine = create(config, ranks=Ranks(), shard=Shard(), learning_rate=1e-6)
+    keeper = Keeper(str(directory / "net"))
+    checkpoints = Checkpoints(config, shard=Shard(), keeper=keeper)
+    rounds = Rounds()
+    # The first round reads libraries, and makes room.
+    for number in range(count + 1):
+        usual = min(update(engine, config) for _ in range(STEPS))
+        start = time.perf_counter()
+        checkpoints.keep(engine, Progress(started=1.0, epoch=number))
+        held = time.perf_counter() - start
+        held += max(0.0, update(engine, config) - usual)
+        keeper.wait()
+        state = engine.state()
+        tensors = {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
+        start = time.perf_counter()
+        torch.save(tensors, directory / "peer.pt")
+        took = time.perf_counter() - start
+        if number:
+            rounds.held.append(held)
+            rounds.torch_save.append(took)
+    return rounds
+
+
+def update(engine: TorchEngine, config: TrainConfig) -> float:
+    """Make a step; returns what its update took, in seconds."""
+    images = np.zeros((BATCH_SIZE, *config.input_shape), np.float32)
+    engine.compute_gradients(images, np.zeros(BATCH_SIZE, np.int64))
+    start = time.perf_counter()
+    engine.update(samples=BATCH_SIZE)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    sys.exit(main())

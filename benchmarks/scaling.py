@@ -1,0 +1,29 @@
+"""What does a second worker bring? Two that train one network together, against two that know nothing of each other.
+
+Each worker has one core and a node of its own (benchmarks/_pair.py). Both kinds run at the same time on both cores,
+so that what two busy cores take from each other counts for neither. ``scaling_lenet`` (batch 32 a worker, float32,
+no accumulation) and ``scaling_resnet110`` (batch 16) are images/s with ``--kv-store dist_sync`` over those with
+``--kv-store local``: at least 0.80 and 0.95. Rounds in turns, of each the best.
+Run by ``make bench B=scaling`` or ``python -m benchmarks.scaling [--rounds N] [--network NAME]``, as root.
+"""
+
+import sys
+
+from benchmarks._pair import Contestant, alone, compare, run_rounds, trainer
+
+
+def measure(rounds: int, networks: list[str]) -> list[str]:
+    """Return the figures."""
+    figures = []
+    for network in networks:
+        together = Contestant(name=f"{network} together", command=trainer(network, store="dist_sync", workers=2))
+        apart = Contestant(
+            name=f"{network} apart", command=trainer(network, store="local", workers=1), environment=alone
+        )
+        compare([together, apart], rounds=rounds)
+        figures.append(f"scaling_{network} {together.best / apart.best:.2f} ratio")
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(run_rounds("benchmarks.scaling", __doc__, measure))
