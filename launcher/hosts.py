@@ -62,7 +62,7 @@ def _parse_line(line: str, *, source: str) -> Host:
 def read_hosts(path: Path) -> tuple[Host, ...]:
     """The hosts that the file at `path` names."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         hint = "; -H names a file, one host a line" if "," in str(path) else ""

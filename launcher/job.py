@@ -97,6 +97,7 @@ async def run_attempt(
             failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
             watches = (watch_reader(attempt.streams[Kind.STDOUT], failure), watch_leavers(job.hosts, failure))
             outcome = await supervise(nodes, failure, watches, grace_s=job.grace_s)
+        outcome = outcome or output_lost(attempt.streams[Kind.STDOUT])
         if outcome is None and reserve is not None:
             reserve.leave(connections)
         await dismiss(connections)
@@ -207,9 +208,15 @@ async def watch_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None
     """Notice a dropped session, also while the job is silent."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
-    settle(
-        failure, Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
-    )
+    if lost := output_lost(stdout):
+        settle(failure, lost)
+
+
+def output_lost(stdout: Sink) -> Failure | None:
+    """The end of a job of whose output a part could not be written, also if it was the last one; else None."""
+    if stdout.lost is None:
+        return None
+    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
 
 
 async def end(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:

@@ -109,7 +109,8 @@ class _Copying:
         """The destination on this machine where it lies in the source: no part of what is to be sent."""
         path, source = place(self.directory, home=Path.home()).resolve(), self.source.resolve()
         if path in source.parents:
-            raise UsageError(f"--sync-dst-dir must not be above the current directory, got {self.directory!r}")
+            meant = f"{self.directory!r}, which is {path}"
+            raise UsageError(f"--sync-dst-dir must not be above the current directory, got {meant}")
         return self.source / path.relative_to(source) if source in path.parents else None
 
     async def _compare(self, manifest: Manifest, ignore: Ignore) -> list[_Member]:

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from launcher.errors import UsageError
-from launcher.hosts import Host, parse_hosts
+from launcher.hosts import Host, parse_hosts, read_hosts
 
 
 def test_hosts_keep_their_order_without_blanks_and_comments() -> None:
@@ -43,3 +45,9 @@ def test_fails_when_the_file_is_wrong(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_hosts(text, source="f")
     assert str(caught.value) == message
+
+
+def test_a_file_of_another_systems_editor_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_bytes(b"\xef\xbb\xbfone\r\ntwo slots=2\r\n")
+    assert read_hosts(file) == (Host(name="one"), Host(name="two", slots=2))

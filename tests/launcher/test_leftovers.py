@@ -119,12 +119,13 @@ def test_the_job_ends_when_nobody_reads_its_output(cluster: Cluster, command: st
     assert cluster.ranks() == []
 
 
-def test_fails_when_the_output_cannot_be_written(cluster: Cluster) -> None:
+@pytest.mark.parametrize("command", ["echo hello; sleep 1000", "echo hello"])
+def test_fails_when_the_output_cannot_be_written(cluster: Cluster, command: str) -> None:
     hosts = cluster.hosts_file(ADDRESSES[:1])
     launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "--env", f"STRAY_TOKEN:{cluster.token}"]
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
-            [*launch, "echo hello; sleep 1000"],
+            [*launch, command],
             env=cluster.environment,
             stdout=full,
             stderr=subprocess.PIPE,
