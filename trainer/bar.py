@@ -70,7 +70,7 @@ class Bar:
         self.clear()
 
 
-class Lines(logging.StreamHandler[TextIO]):
+class Lines(logging.StreamHandler):  # type: ignore[type-arg]  # from Python 3.11 on
     """Writes the log's lines where the bar is."""
 
     def __init__(self, stream: TextIO, bar: Bar) -> None:

@@ -11,7 +11,7 @@ import torch.distributed
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from trainer.engines.compression import all_reduce_compressed
-from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, report_lost_ranks
+from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, SPARE, report_lost_ranks
 from trainer.engines.ring import Ring
 
 
@@ -65,7 +65,7 @@ class Collective:
         if self.connected and self._timeout != timeout:
             self._timeout = timeout
             # Torch has no public name for it; the group was made with the timeout of the start.
-            _set_pg_timeout(timeout)
+            _set_pg_timeout(timeout if self._ring is not None else timeout + SPARE)
 
     def close(self) -> None:
         """Leave the other ranks."""

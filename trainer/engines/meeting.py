@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 MEETING_TIMEOUT: Final = timedelta(seconds=MEETING_S)
 RANKS_TIMEOUT: Final = timedelta(seconds=RANKS_S)
 LISTENER_POLL_S: Final = 0.1
+SPARE: Final = timedelta(seconds=30)
+"""NCCL, which ends the process when its time is up, has so much more than Figures, which says why."""
 
 
 def join(device: torch.device, *, ranks: Ranks, timeout: timedelta) -> None:

@@ -33,7 +33,7 @@ from trainer.engines.method import DTYPES, EXACT, Method, given_method
 from trainer.engines.precision import Precision
 from trainer.engines.ring import Ring
 from trainer.engines.snapshots import Snapshots
-from trainer.engines.vectors import fill, flattened, parts, place
+from trainer.engines.vectors import fill, flattened, parts, place, place_gradients
 from trainer.errors import TrainerError
 from trainer.models import build
 from trainer.phases import COMMUNICATION, Phases
@@ -136,15 +136,11 @@ class TorchEngine:
         """Compute by this method from now on."""
         self._method = method
         momenta = flattened(self._momenta)
-        place(self._parameters, self._vector.detach(), channels_last=method.channels_last)
-        gradients, self._momenta = (
-            parts(vector, self._parameters, channels_last=method.channels_last)
-            for vector in (self._gradients, self._momentum)
-        )
+        layout = method.channels_last
+        place(self._parameters, self._vector.detach(), channels_last=layout)
+        place_gradients(self._parameters, self._gradients, channels_last=layout)
+        self._momenta = parts(self._momentum, self._parameters, channels_last=layout)
         fill(self._momenta, momenta)
-        # backward() adds to them in place.
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = gradient
         self._precision = Precision(method.dtype, device=self._device)
         self._run = torch.compile(self._model) if method.compiled else self._model
         self.peak_speed = find_peak_speed(self._flops, DTYPES[method.dtype], device=self._device)

@@ -34,6 +34,12 @@ def place(parameters: Sequence[nn.Parameter], vector: torch.Tensor, *, channels_
         parameter.data = view
 
 
+def place_gradients(parameters: Sequence[nn.Parameter], vector: torch.Tensor, *, channels_last: bool) -> None:
+    """Let every parameter's gradient be a part of the vector; backward() adds to it in place."""
+    for parameter, part in zip(parameters, parts(vector, parameters, channels_last=channels_last), strict=True):
+        parameter.grad = part
+
+
 def flattened(views: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return a copy of all values in one vector, in the same order wherever they lie."""
     return torch.cat([view.reshape(-1) for view in views])
