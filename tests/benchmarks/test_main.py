@@ -1,7 +1,10 @@
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from benchmarks.__main__ import HEADING, names, row, update
 
@@ -24,9 +27,11 @@ def test_a_figure_replaces_its_older_self_and_leaves_the_others() -> None:
     assert row("rejoin_worker", "5", "s") in after
 
 
-def test_what_needs_a_gpu_says_so_in_one_line_where_there_is_none() -> None:
+@pytest.mark.parametrize("program", ["benchmarks.gpu", "tests.gpu"])
+def test_what_needs_a_gpu_says_so_in_one_line_where_there_is_none(program: str) -> None:
+    none = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": ""}
     refused = subprocess.run(
-        [sys.executable, "-m", "benchmarks.gpu"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        [sys.executable, "-m", program], cwd=REPOSITORY, env=none, capture_output=True, text=True, check=False
     )
     assert refused.returncode == 1
     assert re.fullmatch(r"error: no GPU on this machine that torch \S+ can use\n", refused.stderr)

@@ -14,7 +14,7 @@ OPTIONS = (
     *("--benchmark", "1", "--num-examples", "600", "--num-epochs", "2", "--lr", "0.001"),
     *("--kv-store", "dist_sync", "--model-prefix", "net", "--disp-batches", "1"),
 )
-VARIABLES = {"NCCL_SOCKET_IFNAME": "lo", "LOCAL_WORLD_SIZE": "1"}
+VARIABLES = {"NCCL_SOCKET_IFNAME": "lo"}
 
 
 class TwoGpus(unittest.TestCase):
@@ -29,7 +29,9 @@ class TwoGpus(unittest.TestCase):
         place = self.directory / f"{count}{'-'.join(options)}"
         place.mkdir()
         size = str(64 // count)
-        ranks = run(*OPTIONS, "--batch-size", size, *options, directory=place, count=count, program=("-c", PROGRAM))
+        ranks = run(
+            *OPTIONS, "--batch-size", size, *options, directory=place, count=count, program=PROGRAM, variables=VARIABLES
+        )
         assert len({rank.digests[-1] for rank in ranks}) == 1
         return load(place / "net-0002.npz").state.weights
 
@@ -49,7 +51,7 @@ class TwoGpus(unittest.TestCase):
 
     def test_a_killed_rank_ends_the_other_with_one_line(self) -> None:
         options = (*OPTIONS, "--num-epochs", "1000")
-        with running(*options, directory=self.directory, count=2, program=("-c", PROGRAM)) as ranks:
+        with running(*options, directory=self.directory, count=2, program=PROGRAM, variables=VARIABLES) as ranks:
             ranks[0].wait_for_log("Batch [2]")
             ranks[1].process.kill()
             assert ranks[0].wait() != 0
@@ -57,7 +59,8 @@ class TwoGpus(unittest.TestCase):
 
 
 PROGRAM = (
+    "-c",
     "import os; os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['RANK']; "
-    "from trainer.main import main_and_leave; main_and_leave()"
+    "from trainer.main import main_and_leave; main_and_leave()",
 )
 """Each rank sees one GPU."""

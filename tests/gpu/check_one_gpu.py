@@ -29,6 +29,8 @@ SHAPE = (3, 32, 32)
 DATA = make_synthetic(SHAPE, samples=64)
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(64))
 HALF = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
+OWN = {"PYTHONPATH": str(REPOSITORY)}
+"""Variables that make ranks processes of their own: CUDA does not survive a fork; see tests.trainer.forked."""
 DIGITS = ("--num-epochs", "12", "--model-prefix", "net")
 
 
@@ -157,7 +159,7 @@ class CommandLine(unittest.TestCase):
         self.directory = Path(directory.name)
 
     def test_digits_are_learned_in_half_precision(self) -> None:
-        [rank] = run(*DIGITS, "--dtype", HALF, "--gradient-accumulation", "2", directory=self.directory)
+        [rank] = run(*DIGITS, "--dtype", HALF, "--gradient-accumulation", "2", directory=self.directory, variables=OWN)
         assert "device=cuda:0" in rank.log.read_text()
         found = re.search(r"Validation-accuracy=([\d.]+)", rank.out.read_text())
         assert found is not None
@@ -166,25 +168,24 @@ class CommandLine(unittest.TestCase):
     def test_an_interrupted_training_ends_with_the_same_bits(self) -> None:
         program = (str(Path(deterministic_trainer.__file__)),)
         options = (*DIGITS, "--disp-batches", "1", "--num-epochs", "4", "--dtype", "float16")
-        variables = {"PYTHONPATH": str(REPOSITORY)}
         (self.directory / "whole").mkdir()
-        [whole] = run(*options, directory=self.directory / "whole", program=program, variables=variables)
-        with running(*options, directory=self.directory, program=program, variables=variables) as [interrupted]:
+        [whole] = run(*options, directory=self.directory / "whole", program=program, variables=OWN)
+        with running(*options, directory=self.directory, program=program, variables=OWN) as [interrupted]:
             interrupted.wait_for_log("Epoch[1] Batch [7]")
             interrupted.process.send_signal(signal.SIGTERM)
             assert interrupted.wait() == 128 + signal.SIGTERM
-        [resumed] = run(*options, directory=self.directory, program=program, variables=variables)
+        [resumed] = run(*options, directory=self.directory, program=program, variables=OWN)
         assert "going on at epoch 1" in resumed.log.read_text()
         assert resumed.digests[-1] == whole.digests[-1]
 
     def test_a_full_gpu_is_one_line(self) -> None:
         options = ("--network", "resnet50", "--benchmark", "1", "--num-examples", "8192", "--batch-size", "8192")
-        with running(*options, directory=self.directory) as [rank]:
+        with running(*options, directory=self.directory, variables=OWN) as [rank]:
             assert rank.wait() == 1
         self.assert_one_line(rank, "the GPU's memory is too small for a step of 8192 samples")
 
     def test_a_gpu_that_is_not_there_is_one_line(self) -> None:
-        with running("--gpus", "99", directory=self.directory) as [rank]:
+        with running("--gpus", "99", directory=self.directory, variables=OWN) as [rank]:
             assert rank.wait() == 2
         self.assert_one_line(rank, "no GPU 99 on this machine")
 

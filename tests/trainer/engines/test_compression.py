@@ -1,5 +1,6 @@
 """16-bit gradients: what they may be off by, on one rank's arithmetic and in a whole training."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,16 @@ def test_a_sum_is_off_by_no_more_than_two_roundings(monkeypatch: pytest.MonkeyPa
     assert vector[7].isnan()
 
 
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_ranks_learn_the_same_and_nearly_what_one_process_learns(tmp_path: Path) -> None:
     options = (*OPTIONS, "--num-examples", "300", "--gc-type", "fp16")
     ranks = run(*options, "--batch-size", "15", directory=tmp_path, count=2)
