@@ -26,19 +26,36 @@ ENDS = r"finish: modules-final/config-scripts-user: SUCCESS"
 
 def run_inside(module: str, measure: Callable[[], None]) -> int:
     """Call ``measure`` inside a fresh local AWS: this process starts one with the module in it."""
-    if "LOCAL_AWS_DIR" in os.environ:
+    if is_inside():
         measure()
         return 0
-    inside = [sys.executable, "-m", "local", "run", "--", sys.executable, "-m", module]
-    return subprocess.run(inside, check=False, timeout=RUN_TIMEOUT_S).returncode
+    return subprocess.run(_inside(module), check=False, timeout=RUN_TIMEOUT_S).returncode
+
+
+def output_inside(module: str, *, engines: bool = False) -> str:
+    """Run the module with these arguments inside a fresh local AWS; returns what it printed.
+
+    What it writes into the checkout in there is gone afterwards. ``engines``: its nodes can be given MXNet, Horovod and
+    Open MPI. Raises CalledProcessError and TimeoutExpired.
+    """
+    command = _inside(module, "--engines") if engines else _inside(module)
+    return subprocess.run(command, check=True, timeout=RUN_TIMEOUT_S, stdout=subprocess.PIPE, text=True).stdout
+
+
+def is_inside() -> bool:
+    return "LOCAL_AWS_DIR" in os.environ
+
+
+def _inside(module: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", "local", "run", *options, "--", sys.executable, "-m", module, *sys.argv[1:]]
 
 
 @contextmanager
-def user_with_cluster(*, nodes: int) -> Iterator[User]:
-    """Someone who has deployed a cluster."""
+def user_with_cluster(*settings: str, nodes: int) -> Iterator[User]:
+    """Someone who has deployed a cluster, with these settings (NAME=VALUE) besides."""
     with new_user() as user:
         quietly(user, "bootstrap")
-        quietly(user, *deploy_arguments(nodes=nodes))
+        quietly(user, *deploy_arguments(nodes=nodes), *(word for setting in settings for word in ("-c", setting)))
         yield user
 
 

@@ -1,0 +1,90 @@
+"""The ways to train together that Figure 1 compares: how each is started, and what it sends."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+TRAINER: Final = "/opt/deeplearning/trainer"
+ENGINES_PYTHON: Final = "/opt/deeplearning/engines/current/bin/python"
+SPLIT: Final = "--env MXNET_KVSTORE_BIGARRAY_BOUND:100000"
+"""So that LeNet's large layer, of 400,000 weights, is split over all servers; by default MXNet splits from a million on
+("Environment Variables", MXNet's documentation). The network of the article has none so large."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """One of them."""
+
+    label: str
+    ideal: str
+    """The one of ALONE that computes the same and sends nothing."""
+    command: Callable[[int], str]
+    """What is typed for so many workers, up to the trainer's options."""
+    models_sent: Callable[[int], float]
+    """How often one step sends the whole model over the busiest link, in its busier direction."""
+
+
+def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
+    return lambda workers: (
+        f"launch -n {workers} -s {count(workers)} {SPLIT} python {TRAINER} --engine mxnet --kv-store dist_sync"
+    )
+
+
+def _all_to_all(workers: int) -> float:
+    """Sent by each node of a ring, or by one that has a worker and its share of the servers: the same number.
+
+    Patarasuk and Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+    """
+    return 2 * (workers - 1) / workers
+
+
+WAYS: Final = {
+    "one_server": Way(
+        label="MXNet, one server",
+        ideal="mxnet_alone",
+        command=_servers(lambda _: 1),
+        # It sits beside a worker, whose model goes over no link.
+        models_sent=lambda workers: workers - 1,
+    ),
+    "n_servers": Way(
+        label="MXNet, a server per worker",
+        ideal="mxnet_alone",
+        command=_servers(lambda workers: workers),
+        models_sent=_all_to_all,
+    ),
+    "two_n_servers": Way(
+        label="MXNet, two servers per worker",
+        ideal="mxnet_alone",
+        command=_servers(lambda workers: 2 * workers),
+        models_sent=_all_to_all,
+    ),
+    "horovod": Way(
+        label="MXNet with Horovod",
+        ideal="mxnet_alone",
+        command=lambda workers: f"launch -n {workers} --engine horovod python {TRAINER} --engine horovod",
+        models_sent=_all_to_all,
+    ),
+    "ours": Way(
+        label="the trainer's default (PyTorch, gloo)",
+        ideal="torch_alone",
+        command=lambda workers: f"launch -n {workers} python {TRAINER} --kv-store dist_sync",
+        models_sent=_all_to_all,
+    ),
+}
+ITSELF: Final = "itself"
+ALONE: Final = {
+    "torch_alone": Way(
+        label="PyTorch, nothing sent",
+        ideal=ITSELF,
+        command=lambda workers: f"launch -n {workers} python {TRAINER} --kv-store local",
+        models_sent=lambda _: 0,
+    ),
+    "mxnet_alone": Way(
+        label="MXNet, nothing sent",
+        ideal=ITSELF,
+        # Several workers without servers are an error: these do not know of each other.
+        command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {ENGINES_PYTHON} {TRAINER} --engine mxnet",
+        models_sent=lambda _: 0,
+    ),
+}
+"""Workers that train at the same time on the same nodes, each by itself."""
