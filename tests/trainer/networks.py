@@ -1,5 +1,6 @@
 """Networks of a user's: what ``--network module:function`` finds."""
 
+import torch
 from torch import nn
 
 from trainer.models import cifar_resnet
@@ -30,6 +31,19 @@ def perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """What is quick in any data type."""
     channels, height, width = image_shape
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, classes))
+
+
+class Viewing(nn.Module):
+    """As in PyTorch's first tutorials: what layers return is taken to lie in memory as it always did."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 4, kernel_size=3)
+        self.linear = nn.Linear(4 * 26 * 26, classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.linear(self.convolution(images).view(len(images), -1))
+        return scores
 
 
 def lazy(classes: int) -> nn.Module:

@@ -30,11 +30,13 @@ class Placed:
     targets: torch.Tensor
 
 
-def place_batch(images: Images | Placed, labels: Labels, device: torch.device) -> Placed:
+def place_batch(images: Images | Placed, labels: Labels, device: torch.device, *, channels_last: bool) -> Placed:
     """Bring a batch to the device, unless it is there."""
     if isinstance(images, Placed):
         return images
-    return Placed(images=torch.from_numpy(images).to(device), targets=torch.from_numpy(labels).to(device))
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    placed = torch.from_numpy(images).to(device, memory_format=layout)
+    return Placed(images=placed, targets=torch.from_numpy(labels).to(device))
 
 
 def split(batch: Placed, count: int) -> Iterator[Placed]:

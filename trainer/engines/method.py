@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from trainer.config import TrainConfig
+from trainer.models import NETWORKS
 
 DTYPES: Final[Mapping[str, torch.dtype]] = {
     "float32": torch.float32,
@@ -35,11 +36,15 @@ class Method:
 EXACT: Final = Method()
 
 
-def given_method(config: TrainConfig, model: nn.Module, *, device: torch.device) -> Method:
-    """Return the method that the settings name, and for what they leave open what never does harm."""
+def given_method(config: TrainConfig, model: nn.Module) -> Method:
+    """Return the method that the settings name, and for what they leave open what never does harm.
+
+    A user's network may call ``view`` on its layers' results, which channels_last refuses ("Channels Last Memory Format
+    in PyTorch", the tutorial); ours do not. On one core LeNet's step takes 0.7 of the time so, ResNet-110's 0.9.
+    """
     return Method(
         dtype=config.dtype or EXACT.dtype,
-        channels_last=device.type == "cuda" and has_convolutions(model),
+        channels_last=config.network in NETWORKS and has_convolutions(model),
         compiled=config.compile == "1",
     )
 

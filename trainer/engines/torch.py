@@ -56,7 +56,7 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
     torch.manual_seed(config.seed)
     # Before the ranks meet: a network that cannot be built is reported without waiting for them.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
-    given = given_method(config, model, device=device)
+    given = given_method(config, model)
     make = partial(
         TorchEngine,
         device=device,
@@ -123,7 +123,7 @@ class TorchEngine:
         self._vector = nn.Parameter(weights)
         self._vector.grad = self._gradients
         self._optimizer = torch.optim.SGD(
-            [self._vector], lr=learning_rate, momentum=momentum, weight_decay=weight_decay, fused=late
+            [self._vector], lr=learning_rate, momentum=momentum, weight_decay=weight_decay, fused=True
         )
         # What SGD itself would make in the first step.
         self._momentum = torch.zeros_like(weights)
@@ -147,7 +147,10 @@ class TorchEngine:
 
     def seed(self, number: int) -> None:
         """Begin this rank's random numbers anew."""
-        torch.manual_seed(number)
+        # Not torch.manual_seed(), which asks for every kind of device: a tenth of a millisecond in every step.
+        torch.default_generator.manual_seed(number)
+        if self._device.type == "cuda":
+            torch.cuda.manual_seed(number)
 
     def reader(self, data: DataSet) -> Reader:
         """Return what reads samples of this data set."""
@@ -161,7 +164,7 @@ class TorchEngine:
         correct = self._loss.new_zeros(1)
         if len(labels) or self._all_ranks_pass:
             with report_failed_step(samples=len(labels)):
-                for part in split(place_batch(images, labels, self._device), self._accumulation):
+                for part in split(self._place(images, labels), self._accumulation):
                     if len(part.targets) or self._all_ranks_pass:
                         correct += self._add_gradients(part)
         if self._ranks.connected:
@@ -196,7 +199,7 @@ class TorchEngine:
         """Return how many of these images the network recognises."""
         if not len(labels):
             return 0
-        placed = place_batch(images, labels, self._device)
+        placed = self._place(images, labels)
         self._model.eval()
         with torch.inference_mode(), self._precision.autocast():
             found = self._model(placed.images).argmax(dim=1)
@@ -250,6 +253,9 @@ class TorchEngine:
     def close(self) -> None:
         """Leave the other ranks."""
         self._ranks.close()
+
+    def _place(self, images: Images | Placed, labels: Labels) -> Placed:
+        return place_batch(images, labels, self._device, channels_last=self._method.channels_last)
 
     def _add_gradients(self, batch: Placed) -> torch.Tensor:
         """Add the gradients and the loss of these samples to this rank's; return how many it recognises."""

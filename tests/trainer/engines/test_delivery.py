@@ -48,8 +48,8 @@ def test_a_data_set_that_does_not_fit_stays_where_it_is() -> None:
 
 def test_a_batch_is_split_evenly_also_where_there_is_too_little() -> None:
     images, labels = prepare(DATA, DATA.train, INDICES)
-    placed = place_batch(images, labels, CPU)
-    assert place_batch(placed, labels, CPU) is placed
+    placed = place_batch(images, labels, CPU, channels_last=False)
+    assert place_batch(placed, labels, CPU, channels_last=True) is placed
     assert [len(part.targets) for part in split(placed, 3)] == [2, 2, 1]
     assert [len(part.targets) for part in split(placed, 7)] == [1, 1, 1, 1, 1, 0, 0]
     assert torch.equal(torch.cat([part.images for part in split(placed, 3)]), placed.images)

@@ -54,6 +54,13 @@ def test_a_step_is_that_of_plain_torch() -> None:
         assert np.allclose(engine.weights()[name], value.numpy(), rtol=1e-5, atol=1e-6), name
 
 
+def test_a_users_network_gets_its_images_as_pytorch_lays_them_out() -> None:
+    config = TrainConfig(network="tests.trainer.networks:Viewing", image_shape=(1, 28, 28))
+    engine = create(config, ranks=Ranks(), shard=Shard(), learning_rate=0.1)
+    assert engine.compute_gradients(IMAGES, LABELS).loss_sum > 0
+    assert engine.count_correct(IMAGES, LABELS) >= 0
+
+
 def test_a_seed_decides_every_bit() -> None:
     def run(seed: int) -> str:
         engine = make_engine(seed=seed)
