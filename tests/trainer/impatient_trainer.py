@@ -6,5 +6,5 @@ from unittest.mock import patch
 from trainer.main import main_and_leave
 
 if __name__ == "__main__":
-    with patch("trainer.engines.torch.RANKS_TIMEOUT", timedelta(seconds=2)):
+    with patch("trainer.engines.collective.RANKS_TIMEOUT", timedelta(seconds=2)):
         main_and_leave()

@@ -28,7 +28,13 @@ class Rank:
         return self.process.wait(timeout=deadline_s)
 
     def wait_for_log(self, text: str, *, deadline_s: float = DEADLINE_S) -> None:
-        wait_until(lambda: text in self.log.read_text(), what=f"{text!r} in {self.log}", deadline_s=deadline_s)
+        def is_there() -> bool:
+            ended = self.process.poll() is not None
+            found = text in self.log.read_text()
+            assert found or not ended, self.log.read_text()
+            return found
+
+        wait_until(is_there, what=f"{text!r} in {self.log}", deadline_s=deadline_s)
 
     @property
     def digests(self) -> list[str]:
