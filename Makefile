@@ -33,6 +33,8 @@ PYTHON ?= $(firstword $(wildcard /opt/pytorch/bin/python) python3)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
 # Caches of the tools belong into the cache, not into the checkout.
 export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
+# Some containers forbid it to be written: each of some thousand processes would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 export JSII_RUNTIME_PACKAGE_CACHE_ROOT := $(CACHE)/jsii
