@@ -12,7 +12,7 @@ import socket
 from _blake2 import blake2b  # hashlib itself takes long to import
 from collections.abc import Mapping, Sequence
 
-from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, HOSTS_FILE
+from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, HOSTS_FILE, SSH_CLIENT_CONFIG
 from launcher.hosts import Host
 
 NOT_COUNTED = {"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"}
@@ -21,6 +21,8 @@ NAMES_VARIABLES = re.compile(
     r"\$|^\s*(SendEnv(?!\s+LANG LC_\*\s*$)|Match\s.*exec|ProxyCommand|LocalCommand)", re.I | re.M
 )
 """In ssh's configuration. The exception is in the one that Debian and Ubuntu install."""
+COMMENT = re.compile(r"^\s*#.*$", re.M)
+"""OpenSSH's own file begins with one that has dollar signs."""
 FILES = (
     CLUSTER_KEY_FILE,
     HOSTS_FILE,
@@ -71,8 +73,13 @@ def _counts(name: str, *, all_do: bool) -> bool:
 
 
 def _names_variables(files: Sequence[str]) -> bool:
-    """Whether ssh's configuration may look at any variable, or run what does."""
-    return any("ssh" in path and "config" in path and NAMES_VARIABLES.search(_text(path)) for path in files)
+    """Whether ssh's configuration may look at any variable, or run what does.
+
+    The cluster's own runs test(1), which looks at none.
+    """
+    others = (path for path in files if path != SSH_CLIENT_CONFIG and "sshd_config" not in path)
+    texts = (COMMENT.sub("", _text(path)) for path in others if "ssh" in path and "config" in path)
+    return any(map(NAMES_VARIABLES.search, texts))
 
 
 def _is_address(name: str) -> bool:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import CLUSTER_KEY_FILE, HOSTS_FILE
+from bootstrap.hosts import SSH_CLIENT_WITH_KEY
 from launcher.hosts import Host
+from launcher.keep import situation as situations
 from launcher.keep.situation import fixed_names, situation, situation_of
 
 NAMES = {"deeplearning-worker2"}
@@ -27,6 +29,7 @@ def test_another_environment_is_another_situation(change: dict[str, str]) -> Non
     ("configuration", "matters"),
     [
         ("Host *\n    SendEnv LANG LC_*\n", False),
+        ("#\t$OpenBSD: ssh_config,v 1.36 2023/08/02 23:04:38 djm Exp $\n", False),
         ("HostName ${TARGET}\n", True),
         ("SendEnv MINE\n", True),
         ("ProxyCommand mine %h\n", True),
@@ -39,6 +42,20 @@ def test_other_variables_matter_where_ssh_may_look_at_them(tmp_path: Path, confi
     place.write_text(configuration)
     one, other = (situation({"SSH_CONNECTION": port}, home=str(tmp_path)) for port in ("1", "2"))
     assert (one != other) is matters
+
+
+def test_the_clusters_own_configuration_looks_at_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / ".ssh/config"
+    place.parent.mkdir()
+    place.write_text(SSH_CLIENT_WITH_KEY)
+
+    def states() -> set[str]:
+        return {situation({"SSH_CONNECTION": port}, home=str(tmp_path)) for port in ("1", "2")}
+
+    # In place of the user's own file it is anybody's.
+    assert len(states()) == 2
+    monkeypatch.setattr(situations, "SSH_CLIENT_CONFIG", str(place))
+    assert len(states()) == 1
 
 
 @pytest.mark.parametrize("name", ["known_hosts", "config.d/cluster"])
