@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -69,35 +70,29 @@ def test_fails_to_keep_anything_where_others_could_reach_it(runtime: Path, mode:
     process.discard()
 
 
-def keeper_of(place: Path) -> int:
-    """The process that listens there."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"keep/keeper.py" in (entry / "cmdline").read_bytes() and str(place) in (entry / "fd/0").read_text():
-                return int(entry.name)
-        except OSError:
-            continue
-    raise AssertionError(f"nobody listens at {place}")
-
-
 @contextmanager
 def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
     """Where a keeper listened that got a signal."""
     entry, process = kept("one")
-    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    started: list[int] = []
+    spawn = os.posix_spawn
+
+    def noted(*arguments: Any, **options: Any) -> int:
+        started.append(spawn(*arguments, **options))
+        return started[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "posix_spawn", noted)
+        leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     (place,) = (runtime / DIRECTORY).iterdir()
-    pid = keeper_of(place)
-    listens = os.pidfd_open(pid)
+    (keeper_pid,) = started
     try:
-        os.kill(pid, number)
-        if number == signal.SIGKILL:
-            signal_seen = os.waitid(os.P_PIDFD, listens, os.WEXITED)
-            assert signal_seen is not None
+        os.kill(keeper_pid, number)
+        os.waitid(os.P_PID, keeper_pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         yield place
     finally:
-        os.close(listens)
-        if number != signal.SIGKILL:
-            os.kill(pid, signal.SIGKILL)
+        os.kill(keeper_pid, signal.SIGKILL)
+        os.waitpid(keeper_pid, 0)
         process.discard()
 
 
