@@ -84,9 +84,10 @@ others:
 	@$(ENTER) export TMPDIR=$(CACHE)/tmp; \
 	python -m pytest -n auto --dist loadfile tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %)
 
+# They call make themselves, which is no part of this one.
 alone:
 	@mkdir -p $(CACHE)/tmp
-	@$(ENTER) export TMPDIR=$(CACHE)/tmp; python -m pytest $(ALONE)
+	@$(ENTER) export TMPDIR=$(CACHE)/tmp; unset MAKEFLAGS MFLAGS MAKELEVEL; python -m pytest $(ALONE)
 
 # Each part in a local AWS of its own, side by side: they mostly wait.
 e2e:
