@@ -128,8 +128,8 @@ class _Epoch:
                 if wanted and (late := engine.settle()):
                     progress = _counted(late, progress, step=step)
                     correct += late.correct
-                    # What ranks asked for in this step they ask for again.
-                    result = replace(late, asks=result.asks)
+                    # Of two steps at once, if the one before was late too.
+                    result = replace(late, asks=result.asks | late.asks)
                 own_correct += correct
                 self.bar.show(progress, total=train)
                 if pace := speedometer.add(samples=len(labels), correct=correct):

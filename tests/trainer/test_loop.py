@@ -259,3 +259,12 @@ def test_fails_when_a_late_loss_is_not_finite_before_a_checkpoint(
         train(engine, data, config=TrainConfig(), shard=Shard(), global_batch_size=4, keeping=notes)
     assert engine.updates == updates
     assert not notes.kept
+
+
+def test_wishes_are_heard_where_every_step_is_waited_for(data: DataSet) -> None:
+    keeping = Notes(NOTHING, Asks(save=True, stop=True))
+    config = TrainConfig(num_epochs=1, disp_batches=1)
+    engine = LateEngine(losses=[4, 4, 2])
+    with pytest.raises(StoppedError):
+        train(engine, data, config=config, shard=Shard(), global_batch_size=4, keeping=keeping)
+    assert [progress.samples for progress in keeping.kept] == [8]

@@ -8,18 +8,18 @@ import fcntl
 import logging
 import os
 import time
+import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from trainer.engines.patience import FETCH_S
 from trainer.errors import TrainerError
 from trainer.s3 import SCHEME, S3Folder
 
 log = logging.getLogger(__name__)
 
-FETCH_S: Final = 3600.0
-"""For 150 GB, ImageNet's size, at 350 Mbit/s."""
 POLL_S: Final = 0.2
 
 
@@ -32,13 +32,20 @@ def local_directory(place: str) -> Path:
         return Path(place).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = cache / "deeplearning/data" / place.removeprefix(SCHEME).strip("/")
+    # Not beside the directory: there lies what another fetch may remove.
+    lock = cache / "deeplearning/locks" / urllib.parse.quote(place, safe="")
+    asked = time.time()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        for made in (directory, lock.parent):
+            made.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TrainerError(f"cannot keep {place} in {directory}, {error.strerror}") from error
-    with _alone(directory.with_name(f".{directory.name}.lock")):
-        log.info("fetching %s to %s", place, directory)
-        S3Folder(place).fetch_all(directory, deadline_s=FETCH_S)
+    with _alone(lock):
+        # What another process of this job has fetched while this one waited is not listed again.
+        if lock.stat().st_mtime < asked or not lock.stat().st_size:
+            log.info("fetching %s to %s", place, directory)
+            S3Folder(place).fetch_all(directory, deadline_s=FETCH_S)
+            lock.write_text("fetched")
     return directory
 
 
@@ -46,7 +53,7 @@ def local_directory(place: str) -> Path:
 def _alone(lock: Path) -> Iterator[None]:
     """Be the only process of the machine in this block: its others find everything there."""
     deadline = time.monotonic() + FETCH_S
-    with lock.open("w") as file:
+    with lock.open("a") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

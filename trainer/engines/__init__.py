@@ -44,6 +44,9 @@ class Asks:
     stop: bool = False
     """Keep a checkpoint and end."""
 
+    def __or__(self, other: "Asks") -> "Asks":
+        return Asks(save=self.save or other.save, stop=self.stop or other.stop)
+
 
 NOTHING: Final = Asks()
 

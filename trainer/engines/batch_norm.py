@@ -81,9 +81,10 @@ class SyncBatchNorm(LocalBatchNorm):
         count, mean, variance = _moments(values.detach(), self.all_reduce)
         if self.running_mean is not None and self.running_var is not None:
             share = self.momentum if self.momentum is not None else self._cumulative_share()
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
             unbiased = variance * count / (count - 1).clamp(min=1)
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+            for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
+                # No rank has any: a small batch in more parts than it has samples.
+                running.lerp_(torch.where(count > 0, new, running).to(running.dtype), share)
         scale = (variance + self.eps).rsqrt().to(values.dtype)
         normal: torch.Tensor = _Normalize.apply(  # type: ignore[no-untyped-call]
             values, mean.to(values.dtype), scale, count.to(values.dtype), self.all_reduce
@@ -125,7 +126,7 @@ class _Normalize(torch.autograd.Function):
         axes = _all_but_channels(gradient)
         sums = torch.stack([gradient.sum(axes), (gradient * normal).sum(axes)])
         context.all_reduce(sums)  # type: ignore[attr-defined]
-        mean, along = sums / count
+        mean, along = sums / count.clamp(min=1)
         centred = gradient - _by_channel(mean, gradient) - normal * _by_channel(along, gradient)
         return centred * _by_channel(scale, gradient), None, None, None, None
 
@@ -141,8 +142,8 @@ def _moments(values: torch.Tensor, all_reduce: AllReduce) -> tuple[torch.Tensor,
     sums = torch.stack([torch.full_like(mean, count), count * mean, squares + count * mean.square()])
     all_reduce(sums)
     total = sums[0, 0]
-    mean = sums[1] / total
-    return total, mean, (sums[2] / total - mean.square()).clamp(min=0)
+    mean = sums[1] / total.clamp(min=1)
+    return total, mean, (sums[2] / total.clamp(min=1) - mean.square()).clamp(min=0)
 
 
 def _all_but_channels(values: torch.Tensor) -> list[int]:

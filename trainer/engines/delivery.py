@@ -58,7 +58,7 @@ class DeviceReader:
             torch.tensor(values, dtype=torch.float32, device=device).view(-1, 1, 1)
             for values in (data.mean, data.deviation)
         )
-        self._margin = torch.tensor(np.rint(data.mean), device=device).to(torch.uint8).view(-1, 1, 1)
+        self._margin = torch.from_numpy(np.rint(data.mean).astype(np.uint8)).to(device).view(-1, 1, 1)
         self._resident: dict[int, torch.Tensor] = {}
         self._make_resident(memory)
 

@@ -19,8 +19,8 @@ def report_failed_step(*, samples: int) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         raise TrainerError(
-            f"the GPU's memory is too small for a step of {samples} samples, try a smaller --batch-size "
-            f"or a greater --gradient-accumulation: {first_line(error)}"
+            f"the GPU's memory is too small for {samples} samples, try a smaller --batch-size, "
+            f"with a greater --gradient-accumulation for the same step: {first_line(error)}"
         ) from error
     except RuntimeError as error:
         if not type(error).__module__.startswith(COMPILERS):

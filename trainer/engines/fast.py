@@ -122,6 +122,8 @@ def measure_step(
     method: Method, *, make: Callable[[Method], Engine], samples: int, image_shape: ImageShape, device: torch.device
 ) -> float:
     """Return the seconds that a step of so many made-up samples takes on the device."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # of the method before
     try:
         step = _stepper(make(method), method, samples=samples, image_shape=image_shape, device=device)
         for _ in range(WARM_UP):
@@ -130,9 +132,6 @@ def measure_step(
     except (TrainerError, RuntimeError) as error:
         log.info("%s does not work here: %s", method, first_line(error))
         return math.inf
-    finally:
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
 
 
 def _stepper(

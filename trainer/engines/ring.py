@@ -28,6 +28,7 @@ Vector = NDArray[Any]
 Address = tuple[str, int, bytes]
 """Where a rank listens, and the key that its neighbour shows there."""
 KEY_BYTES: Final = 16
+KEEPALIVE_S: Final = 60
 KEY_S: Final = 5.0
 """A neighbour shows its key at once; who does not is none."""
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
@@ -43,6 +44,9 @@ class Ring:
         for connection in (following, preceding):
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # While rank 0 copies the end to S3 nothing is said for long, and firewalls forget silent connections.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
         self._following = following
         self._preceding = preceding
         self._rank = ranks.rank
@@ -147,11 +151,15 @@ def _listen() -> socket.socket:
 def _accept(listener: socket.socket, key: bytes, deadline: float) -> socket.socket:
     """Return the neighbour's connection; others, which do not know the key, are turned away."""
     while True:
-        listener.settimeout(max(0.0, deadline - time.monotonic()))
+        # 0 would be no timeout but no waiting.
+        listener.settimeout(max(0.001, deadline - time.monotonic()))
         connection, _ = listener.accept()
         connection.settimeout(KEY_S)
         with suppress(OSError):
-            if hmac.compare_digest(connection.recv(KEY_BYTES, socket.MSG_WAITALL), key):
+            shown = b""
+            while len(shown) < KEY_BYTES and (piece := connection.recv(KEY_BYTES - len(shown))):
+                shown += piece
+            if hmac.compare_digest(shown, key):
                 return connection
         connection.close()
 

@@ -23,12 +23,12 @@ from trainer.engines.batch_norm import adapt, place_statistics
 from trainer.engines.collective import Collective
 from trainer.engines.compression import TYPES
 from trainer.engines.delivery import Placed, device_reader, place_batch, split
-from trainer.engines.device import prepare_device
+from trainer.engines.device import prepare_device, seed_device
 from trainer.engines.failures import report_failed_step
 from trainer.engines.fast import METHOD, chooser, decode, encode, method_of
 from trainer.engines.flops import count_flops, find_peak_speed
 from trainer.engines.late import Figures
-from trainer.engines.meeting import MEETING_TIMEOUT, connect_ring, join
+from trainer.engines.meeting import FETCHING_TIMEOUT, MEETING_TIMEOUT, connect_ring, join
 from trainer.engines.method import DTYPES, EXACT, Method, given_method
 from trainer.engines.precision import Precision
 from trainer.engines.ring import Ring
@@ -38,6 +38,7 @@ from trainer.errors import TrainerError
 from trainer.models import build
 from trainer.phases import COMMUNICATION, Phases
 from trainer.ranks import Ranks
+from trainer.s3 import SCHEME
 from trainer.sampling import Shard
 
 MOMENTUM: Final = "momentum"
@@ -71,7 +72,7 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
     ring = None
     if shard.count > 1:
-        join(device, ranks=ranks, timeout=MEETING_TIMEOUT)
+        join(device, ranks=ranks, timeout=FETCHING_TIMEOUT if config.data_dir.startswith(SCHEME) else MEETING_TIMEOUT)
         ring = connect_ring(ranks, timeout=MEETING_TIMEOUT) if device.type == "cpu" else None
     return make(model, shard=shard, ring=ring, method=given, choose=choose, gc_type=config.gc_type, flops=flops)
 
@@ -142,15 +143,12 @@ class TorchEngine:
         self._momenta = parts(self._momentum, self._parameters, channels_last=layout)
         fill(self._momenta, momenta)
         self._precision = Precision(method.dtype, device=self._device)
-        self._run = torch.compile(self._model) if method.compiled else self._model
+        self._run = torch.compile(self._model, dynamic=False) if method.compiled else self._model
         self.peak_speed = find_peak_speed(self._flops, DTYPES[method.dtype], device=self._device)
 
     def seed(self, number: int) -> None:
         """Begin this rank's random numbers anew."""
-        # Not torch.manual_seed(), which asks for every kind of device: a tenth of a millisecond in every step.
-        torch.default_generator.manual_seed(number)
-        if self._device.type == "cuda":
-            torch.cuda.manual_seed(number)
+        seed_device(number, self._device)
 
     def reader(self, data: DataSet) -> Reader:
         """Return what reads samples of this data set."""
@@ -164,7 +162,8 @@ class TorchEngine:
         correct = self._loss.new_zeros(1)
         if len(labels) or self._all_ranks_pass:
             with report_failed_step(samples=len(labels)):
-                for part in split(self._place(images, labels), self._accumulation):
+                placed = place_batch(images, labels, self._device, channels_last=self._method.channels_last)
+                for part in split(placed, self._accumulation):
                     if len(part.targets) or self._all_ranks_pass:
                         correct += self._add_gradients(part)
         if self._ranks.connected:
@@ -176,12 +175,11 @@ class TorchEngine:
         figures = torch.cat([self._sums[-3:], correct])
         result = self._figures.push(figures, timeout_s=self._ranks.timeout_s)
         self.phases.end(COMMUNICATION)
-        self._ranks.expect_steps()
-        return result or NOTHING_YET
+        return self._seen(result) or NOTHING_YET
 
     def settle(self) -> BatchResult | None:
         """Return the result that compute_gradients has not returned yet, if there is one."""
-        return self._figures.settle(timeout_s=self._ranks.timeout_s)
+        return self._seen(self._figures.settle(timeout_s=self._ranks.timeout_s))
 
     def set_learning_rate(self, rate: float) -> None:
         """Use it from the next update on."""
@@ -199,7 +197,7 @@ class TorchEngine:
         """Return how many of these images the network recognises."""
         if not len(labels):
             return 0
-        placed = self._place(images, labels)
+        placed = place_batch(images, labels, self._device, channels_last=self._method.channels_last)
         self._model.eval()
         with torch.inference_mode(), self._precision.autocast():
             found = self._model(placed.images).argmax(dim=1)
@@ -218,7 +216,9 @@ class TorchEngine:
 
     def state(self) -> State:
         """Return a copy of all that a checkpoint needs."""
-        optimizer = {MOMENTUM: flattened(self._momenta).cpu().numpy()}
+        # Put in order on the host: a GPU's memory may be full.
+        momenta = parts(self._momentum.cpu(), self._parameters, channels_last=self._method.channels_last)
+        optimizer = {MOMENTUM: flattened(momenta).numpy()}
         if (scale := self._precision.scale) is not None:
             optimizer[SCALE] = scale.numpy()
         if self._choose is not None:
@@ -254,9 +254,6 @@ class TorchEngine:
         """Leave the other ranks."""
         self._ranks.close()
 
-    def _place(self, images: Images | Placed, labels: Labels) -> Placed:
-        return place_batch(images, labels, self._device, channels_last=self._method.channels_last)
-
     def _add_gradients(self, batch: Placed) -> torch.Tensor:
         """Add the gradients and the loss of these samples to this rank's; return how many it recognises."""
         with self._precision.autocast():
@@ -268,6 +265,12 @@ class TorchEngine:
         correct: torch.Tensor = (scores.argmax(dim=1) == batch.targets).sum()
         self.phases.end("backward")
         return correct
+
+    def _seen(self, result: BatchResult | None) -> BatchResult | None:
+        # torch.compile may take minutes again, for a batch of another size.
+        if result is not None and not self._method.compiled:
+            self._ranks.expect_steps()
+        return result
 
     def _sum_up(self) -> None:
         """Add the gradients and all that lies behind them up over all ranks."""

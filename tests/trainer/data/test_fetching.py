@@ -1,5 +1,7 @@
 """Data sets in S3, by the real command line and a server that speaks S3."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -9,6 +11,7 @@ from tests.trainer.conftest import BUCKET
 from trainer.config import TrainConfig
 from trainer.data.fetching import local_directory
 from trainer.errors import TrainerError, UsageError
+from trainer.s3 import S3Folder
 
 PLACE = f"s3://{BUCKET}/sets/animals"
 pytestmark = pytest.mark.usefixtures("aws")
@@ -52,3 +55,29 @@ def test_fails_when_the_place_is_none(place: str) -> None:
 
 def test_a_directory_is_taken_as_it_is(tmp_path: Path) -> None:
     assert local_directory(str(tmp_path)) == tmp_path
+
+
+def test_what_another_process_fetches_meanwhile_is_not_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+    waits, ends = threading.Event(), threading.Event()
+
+    def fetch_all(folder: S3Folder, directory: Path, *, deadline_s: float) -> None:
+        fetched.append(str(folder))
+        waits.set()
+        assert ends.wait(60)
+
+    monkeypatch.setattr(S3Folder, "fetch_all", fetch_all)
+    with ThreadPoolExecutor() as ranks:
+        first = ranks.submit(local_directory, PLACE)
+        assert waits.wait(60)
+        asked = threading.Event()
+        monkeypatch.setattr("trainer.data.fetching.time.sleep", lambda _: asked.set())
+        second = ranks.submit(local_directory, PLACE)
+        assert asked.wait(60)
+        ends.set()
+        assert first.result(60) == second.result(60) == tmp_path / f"deeplearning/data/{BUCKET}/sets/animals"
+    assert fetched == [PLACE]
+    local_directory(PLACE)
+    assert fetched == [PLACE] * 2

@@ -137,3 +137,14 @@ def test_a_users_own_kind_of_batch_norm_stays_what_it_is() -> None:
     model = torch.nn.Sequential(Own(3))
     adapt(model, all_reduce=None)
     assert type(model[0]) is Own
+
+
+def test_a_part_without_samples_on_any_rank_changes_no_statistics() -> None:
+    network = torch.nn.Sequential(torch.nn.BatchNorm2d(2))
+    adapt(network, all_reduce=lambda sums: None)
+    network(torch.randn(4, 2, 3, 3))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    images = torch.empty(0, 2, 3, 3, requires_grad=True)
+    torch.autograd.backward(network(images).sum())
+    for name, value in network.state_dict().items():
+        assert name.endswith("tracked") or torch.equal(value, before[name]), name

@@ -87,7 +87,7 @@ def test_another_method_rounds_otherwise_and_no_more(method: Method, tolerance: 
 def test_a_compiled_network_learns_the_same_and_keeps_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
     # What Inductor makes of it takes a minute; whether the network can be traced at all shows without.
     compile_network = torch.compile
-    monkeypatch.setattr("torch.compile", lambda model: compile_network(model, backend="aot_eager"))
+    monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend="aot_eager"))
     exact, found = steps(make(), 2), steps(make(method=Method(compiled=True)), 2)
     assert list(found) == list(exact)
     assert distance(found, exact) < 1e-5
@@ -98,7 +98,7 @@ def test_fails_when_a_network_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch
         raise ValueError("no compiler")
 
     compile_network = torch.compile
-    monkeypatch.setattr("torch.compile", lambda model: compile_network(model, backend=refuse))
+    monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend=refuse))
     with pytest.raises(TrainerError, match=r"torch.compile failed, try --compile 0: .*no compiler"):
         steps(make(method=Method(compiled=True)))
 
