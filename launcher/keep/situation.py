@@ -23,6 +23,7 @@ NAMES_VARIABLES = re.compile(
 """In ssh's configuration. The exception is in the one that Debian and Ubuntu install."""
 COMMENT = re.compile(r"^\s*#.*$", re.M)
 """OpenSSH's own file begins with one that has dollar signs."""
+SYSTEM_DIRECTORY = "/etc/ssh"
 FILES = (
     CLUSTER_KEY_FILE,
     HOSTS_FILE,
@@ -96,7 +97,7 @@ def _name(state: object) -> str:
 
 def _files(home: str) -> list[str]:
     found = list(FILES)
-    for directory in ("/etc/ssh", f"{home}/.ssh"):
+    for directory in (SYSTEM_DIRECTORY, f"{home}/.ssh"):
         for place, below, names in os.walk(directory):
             below.sort()
             found += [place, *(f"{place}/{name}" for name in sorted(names))]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,16 +149,24 @@ def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
 @pytest.fixture(scope="session")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the launcher whose deadlines pass in a tenth of the time."""
-    copy = tmp_path_factory.mktemp("impatient")
-    for room in ("launcher", "bootstrap"):
-        shutil.copytree(LAUNCHER.parent / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
+    copy = copy_launcher(tmp_path_factory.mktemp("impatient"))
     for file, constant in (("frames", "SIGN_OF_LIFE_S"), ("frames", "SILENCE_S"), ("spec", "GRACE_S")):
-        path = copy / "launcher" / f"{file}.py"
-        text = path.read_text()
-        (line,) = re.findall(rf"^{constant} = .*$", text, re.MULTILINE)
-        seconds = float(line.partition("=")[2]) / 10
-        path.write_text(text.replace(line, f"{constant} = {seconds}"))
-    return copy / "launcher"
+        change_constant(copy / f"{file}.py", constant, lambda seconds: seconds / 10)
+    return copy
+
+
+def copy_launcher(directory: Path) -> Path:
+    """A launcher to be changed."""
+    for room in ("launcher", "bootstrap"):
+        shutil.copytree(LAUNCHER.parent / room, directory / room, ignore=shutil.ignore_patterns("__pycache__"))
+    return directory / "launcher"
+
+
+def change_constant(module: Path, name: str, change: Callable[[float], float]) -> None:
+    """Have a module of a copy say another number."""
+    text = module.read_text()
+    (line,) = re.findall(rf"^{name} = .*$", text, re.MULTILINE)
+    module.write_text(text.replace(line, f"{name} = {change(float(line.partition('=')[2]))}"))
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,12 @@ def runtime() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keeper is asked while its Python still starts, on a machine that may have much else to do."""
+    monkeypatch.setattr(on_their_way, "ANSWER_S", 20.0)
+
+
 def kept(host: str) -> tuple[Kept, Process]:
     process = Process.start(["cat"])
     return Kept(host=host, situation="abc", process=process), process

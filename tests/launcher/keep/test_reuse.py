@@ -11,7 +11,15 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, Cluster, Result, read_lines, wait_until_gone
+from tests.launcher.conftest import (
+    ADDRESSES,
+    Cluster,
+    Result,
+    change_constant,
+    copy_launcher,
+    read_lines,
+    wait_until_gone,
+)
 
 FIRST, SECOND, THIRD = ADDRESSES
 AWAY = {SECOND, THIRD}
@@ -20,14 +28,33 @@ WHO = "read -r _ _ _ guard _ < /proc/$PPID/stat; echo $guard"
 """Prints the number of the process that outlives a job on its node: the runner's guard."""
 
 
+@pytest.fixture(scope="session")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the launcher that takes what is kept also on a machine that has much else to do."""
+    copy = copy_launcher(tmp_path_factory.mktemp("patient"))
+    for file, constant in (("connection", "CALL_DEADLINE_S"), ("keep/kept", "ANSWER_S"), ("keep/keeper", "CLIENT_S")):
+        change_constant(copy / f"{file}.py", constant, lambda _: 20.0)
+    return copy
+
+
 @pytest.fixture
-def keeping(cluster: Cluster) -> Iterator[Cluster]:
+def keeping(hurried: Cluster, patient: Path) -> Cluster:
+    """The same user with a launcher that waits for what is kept."""
+    return replace(hurried, launcher=patient)
+
+
+@pytest.fixture
+def hurried(cluster: Cluster) -> Iterator[Cluster]:
     """A user with a runtime directory, in which connections are kept."""
     # The path of a socket has 108 bytes at most (unix(7)): no place below the test's own directory.
     with TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:
-        keeping = replace(cluster, environment={**cluster.environment, "XDG_RUNTIME_DIR": runtime})
-        yield keeping
-        close(keeping)
+        hurried = replace(cluster, environment={**cluster.environment, "XDG_RUNTIME_DIR": runtime})
+        yield hurried
+        close(hurried)
+        # One that was frozen, nobody can ask any more.
+        for keeper in keepers(hurried):
+            with suppress(ProcessLookupError):
+                os.kill(keeper, signal.SIGKILL)
 
 
 def close(cluster: Cluster) -> bytes:
@@ -100,25 +127,25 @@ def test_nothing_is_kept_after_a_failed_or_interrupted_job(keeping: Cluster, int
             go.touch()
         launcher.communicate(timeout=30)
         assert launcher.returncode == (130 if interrupted else 3)
-    wait_until_gone(ran, seconds=10)
+    wait_until_gone(ran, seconds=20)
     assert close(keeping) == b"0 connections closed\n"
 
 
 def test_nothing_is_kept_where_none_is_wanted(keeping: Cluster) -> None:
     ran = guards(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "0"}))
-    wait_until_gone([*ran.values()], seconds=10)
+    wait_until_gone([*ran.values()], seconds=20)
     assert close(keeping) == b"0 connections closed\n"
 
 
 def test_what_nobody_takes_is_gone_when_its_time_is_up(keeping: Cluster) -> None:
     ran = guards(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "1"}))
-    wait_until_gone([*ran.values()], seconds=10)
+    wait_until_gone([*ran.values()], seconds=20)
 
 
 def test_all_that_is_kept_can_be_ended_at_once(keeping: Cluster) -> None:
     ran = guards(keeping.run(WHO))
     assert close(keeping) == b"2 connections closed\n"
-    wait_until_gone([*ran.values()], seconds=5)
+    wait_until_gone([*ran.values()], seconds=20)
 
 
 def test_two_launches_at_once_never_share_a_connection(keeping: Cluster) -> None:
@@ -159,7 +186,7 @@ def test_what_this_side_depends_on_has_changed(keeping: Cluster) -> None:
     second = guards(keeping.run(WHO, environment={"SSH_AUTH_SOCK": "/another"}))
     assert set(first.values()).isdisjoint(second.values())
     # None of the first is left for anybody.
-    wait_until_gone([*first.values()], seconds=5)
+    wait_until_gone([*first.values()], seconds=20)
 
 
 @pytest.mark.parametrize(
@@ -170,27 +197,36 @@ def test_what_this_side_depends_on_has_changed(keeping: Cluster) -> None:
         ("runner", signal.SIGKILL),
         ("ssh", signal.SIGKILL),
         ("runner", signal.SIGTERM),
-        ("keeper", signal.SIGSTOP),
-        ("runner", signal.SIGSTOP),
-        ("ssh", signal.SIGSTOP),
     ],
 )
 def test_a_next_job_succeeds_whatever_befell_the_last_ones_connections(
     keeping: Cluster, victim: str, number: signal.Signals
 ) -> None:
-    first = guards(keeping.run(WHO))
-    (keeper,) = keepers(keeping)
-    parts = {"guard": first[SECOND], "runner": child(first[SECOND]), "ssh": ssh_to(keeping, SECOND), "keeper": keeper}
+    first, second = befall(keeping, victim, number)
+    assert (second[THIRD] == first[THIRD]) == (victim != "keeper")
+
+
+@pytest.mark.parametrize("victim", ["keeper", "runner", "ssh"])
+def test_a_next_job_waits_for_nothing_that_is_frozen(hurried: Cluster, victim: str) -> None:
+    # Whether what is not frozen answers in the time that there is, is a question of the machine's load.
+    befall(hurried, victim, signal.SIGSTOP)
+
+
+def befall(cluster: Cluster, victim: str, number: signal.Signals) -> tuple[dict[str, int], dict[str, int]]:
+    """The guards of two jobs; between them a process gets a signal that what is kept of the second node depends on."""
+    first = guards(cluster.run(WHO))
+    (keeper,) = keepers(cluster)
+    parts = {"guard": first[SECOND], "runner": child(first[SECOND]), "ssh": ssh_to(cluster, SECOND), "keeper": keeper}
     os.kill(parts[victim], number)
     try:
-        second = guards(keeping.run(WHO))
+        second = guards(cluster.run(WHO))
         assert set(second) == set(ADDRESSES)
         assert second[SECOND] != first[SECOND]
-        assert (second[THIRD] == first[THIRD]) == (victim != "keeper")
     finally:
         with suppress(ProcessLookupError):
             os.kill(parts[victim], signal.SIGCONT)
-    wait_until_gone([first[SECOND]], seconds=10)
+    wait_until_gone([first[SECOND]], seconds=20)
+    return first, second
 
 
 def ssh_to(cluster: Cluster, host: str) -> int:

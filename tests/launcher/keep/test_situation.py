@@ -14,15 +14,21 @@ from launcher.keep.situation import fixed_names, situation, situation_of
 NAMES = {"deeplearning-worker2"}
 
 
+@pytest.fixture(autouse=True)
+def nothing_of_this_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(situations, "SYSTEM_DIRECTORY", str(tmp_path / "etc-ssh"))
+
+
 def test_it_is_the_same_as_long_as_nothing_changes(tmp_path: Path) -> None:
     before = {"HOME": str(tmp_path), "PATH": "/usr/bin", "PWD": "/a", "SHLVL": "1"}
-    assert situation(before) == situation({**before, "PWD": "/b", "SHLVL": "2", "OLDPWD": "/a", "_": "/x"})
+    after = {**before, "PWD": "/b", "SHLVL": "2", "OLDPWD": "/a", "_": "/x"}
+    assert situation(before, home=str(tmp_path)) == situation(after, home=str(tmp_path))
 
 
 @pytest.mark.parametrize("change", [{"SSH_AUTH_SOCK": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}])
-def test_another_environment_is_another_situation(change: dict[str, str]) -> None:
+def test_another_environment_is_another_situation(tmp_path: Path, change: dict[str, str]) -> None:
     before = {"PATH": "/usr/bin", "LANG": "de_DE"}
-    assert situation(before) != situation({**before, **change})
+    assert situation(before, home=str(tmp_path)) != situation({**before, **change}, home=str(tmp_path))
 
 
 @pytest.mark.parametrize(
