@@ -145,7 +145,7 @@ class Connection:
     async def frames(self) -> AsyncIterator[Frame]:
         """What the runner reports, until it or the connection ends, or it waits for another job."""
         try:
-            while (frame := await self._read_frame()).kind is not Kind.IDLE:
+            while (frame := await self._read_frame()).kind != Kind.IDLE:
                 yield frame
             self.is_idle = True
         except asyncio.IncompleteReadError:

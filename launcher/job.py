@@ -85,7 +85,8 @@ async def run_attempt(
                 restart=attempt.restart,
                 max_restarts=job.restarts.most,
             )
-            specs = node_specs(engine, job, site, cwd=cwd, keep=reserve is not None)
+            keep = [reserve is not None and not one.is_here for one in connections]
+            specs = node_specs(engine, job, site, cwd=cwd, keep=keep)
             attempt.observer.running(
                 {
                     str(one.host): [process.log for process in spec.processes]
@@ -145,7 +146,7 @@ async def rendezvous(engine: Engine, job: Job, *, towards: str) -> AsyncIterator
         yield address, int(server.sockets[0].getsockname()[1])
 
 
-def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str, keep: bool) -> list[NodeSpec]:
+def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str, keep: Sequence[bool]) -> list[NodeSpec]:
     """What each node has to run."""
     first, other = site.addresses[0], site.addresses[min(1, len(site.addresses) - 1)]
     return [
@@ -161,7 +162,7 @@ def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str, keep: bool) ->
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
-            keep=keep,
+            keep=keep[node_rank],
         )
         for node_rank, processes in enumerate(engine.plan(job, site))
     ]

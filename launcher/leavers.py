@@ -26,7 +26,10 @@ class Present:
     instances: Mapping[str, str]
     """By host name and by address."""
     noticed: frozenset[str] = frozenset()
-    """Instances that are still there, and have notice."""
+    """Instances that keep their slots though the cluster no longer counts on them: they have notice, as a rule.
+
+    Also one that has crashed may be for a while.
+    """
 
     def has(self, instance: str | None) -> bool:
         """Whether the cluster counts on an instance."""

@@ -138,7 +138,8 @@ async def run_until_signal(job: Job, *, journal: Journal, cwd: str, streams: Str
     try:
         return await running
     except asyncio.CancelledError:
-        return stopped_by(received[0])
+        # Until the handlers are there, asyncio's own cancels this task by itself, from Python 3.11 on.
+        return stopped_by(received[0] if received else signal.SIGINT)
     finally:
         beating.cancel()
 

@@ -27,7 +27,7 @@ class Failure:
     final: bool = False
     """Whether no restart can mend it."""
     reclaimed: bool = False
-    """Whether it is a node's end that somebody had given notice of, and no fault of the job's."""
+    """Whether it is a node's end that somebody had given notice of (launcher.leavers), and no fault of the job's."""
     cancelled: bool = False
     """Whether somebody ended the job on purpose."""
 

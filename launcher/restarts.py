@@ -16,7 +16,7 @@ from launcher.frames import Kind
 from launcher.hosts import Host
 from launcher.installed import lacking_engine
 from launcher.job import Attempt, Observer, run_attempt
-from launcher.keep.reserve import Reserve
+from launcher.keep.reserve import Reserve, open_reserve
 from launcher.node import Failure
 from launcher.nodes import READY_DEADLINE_S, connect, dismiss, reach
 from launcher.output import Streams
@@ -26,6 +26,8 @@ PAUSE_S = 2.0
 """Between two looks for the nodes."""
 LAST_LOOK_S = 10.0
 """What nodes get to answer, however late it is: as long as ssh takes for one that does not."""
+SHORT_S = 300.0
+"""An attempt that ended before counts in any case: a job that brings its machine down must not start for ever."""
 MOST_NAMED = 8
 """Hosts in one line of ours."""
 
@@ -52,12 +54,24 @@ def new_job_id() -> str:
 
 
 async def _first(job: Job, attempt: Attempt) -> Failure | None:
-    reserve = Reserve(job.hosts, seconds=job.keep_s) if job.keep_s else None
+    reserve = open_reserve(job.hosts, seconds=job.keep_s)
     try:
         connections = await connect(job.hosts, local=job.local, reserve=reserve)
     except UnreachableError as error:
         return Failure(exit_code=error.exit_code, reason=str(error), final=error.final)
-    return await run_attempt(job, connections, attempt, reserve)
+    return await _run(job, connections, attempt, reserve)
+
+
+async def _run(
+    job: Job, connections: Sequence[Connection], attempt: Attempt, reserve: Reserve | None = None
+) -> Failure | None:
+    """As `run_attempt`; after a short attempt nobody's node counts as taken away."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    failure = await run_attempt(job, connections, attempt, reserve)
+    if failure is not None and clock() - began < SHORT_S:
+        return replace(failure, reclaimed=False)
+    return failure
 
 
 async def _again(job: Job, attempt: Attempt, failure: Failure, *, which: str) -> Failure | None:
@@ -75,7 +89,7 @@ async def _again(job: Job, attempt: Attempt, failure: Failure, *, which: str) ->
     hosts = tuple(connection.host for connection in nodes)
     await stderr.send(_line(f"{which} on {describe(hosts, asked=job.hosts)}"))
     try:
-        return await run_attempt(job.on(hosts), nodes, attempt)
+        return await _run(job.on(hosts), nodes, attempt)
     except UsageError:
         raise
     except LaunchError as error:

@@ -104,9 +104,10 @@ class DataPlane:
         self._troubles.end_pass()
 
     def _look(self) -> Inventory:
-        self._inventory = None  # for as long as it cannot be read, each pass tries again
-        self._inventory = read_inventory(self._ec2, self._autoscaling)
-        return self._inventory
+        self._inventory = None  # for as long as it cannot be read as a whole, each pass tries again
+        found = read_inventory(self._ec2, self._autoscaling)
+        self._inventory = None if found.unreadable else found
+        return found
 
     def _reconcile(self, inventory: Inventory) -> None:
         wanted = {instance.instance_id: instance for instance in inventory.instances}

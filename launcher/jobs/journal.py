@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launcher.jobs.bucket import Upload, start_upload, upload
-from launcher.jobs.lock import BEAT_S, beat, boot_id, hold
+from launcher.jobs.lock import BEAT_S, beat, boot_id, end_beats, hold
 from launcher.jobs.record import Record, Revision, State, now, without_values, write_record
 from launcher.jobs.revision import RevisionQuestion
 from launcher.node import Failure
@@ -121,7 +121,11 @@ class Journal:
         if self._upload is not None:
             # Two of them at once might arrive in either order.
             self._upload.finish()
-        return upload(self._directory)
+        trouble = upload(self._directory)
+        with suppress(OSError):
+            # Nothing more is to come; until now nobody was to clear it away.
+            end_beats(self._directory)
+        return trouble
 
     def _revision(self) -> Revision:
         known, self._question = self._question, None

@@ -120,11 +120,20 @@ def is_ours(channel: "socket.socket") -> bool:
     return bool(CREDENTIALS.unpack(found)[1] == os.getuid())
 
 
+def peer(channel: "socket.socket") -> int:
+    """The number of the process at the other end; for who connects, of the keeper, if that has begun."""
+    found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return int(CREDENTIALS.unpack(found)[0])
+
+
 def main() -> int:
     """Keep what standard input names."""
     errand = Errand.from_text(sys.stdin.buffer.read().decode(errors="surrogateescape"))
     os.chdir("/")
-    keeper = Keeper(socket.socket(fileno=errand.listener), errand.entries)
+    listener = socket.socket(fileno=errand.listener)
+    # It does already; SO_PEERCRED, however, names who was the last to say so.
+    listener.listen()
+    keeper = Keeper(listener, errand.entries)
     try:
         keeper.serve(until=time.monotonic() + errand.seconds)
     finally:

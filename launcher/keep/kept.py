@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.keep.keeper import FDS, LONGEST, Entry, Errand, is_ours
+from launcher.keep.keeper import FDS, LONGEST, Entry, Errand, is_ours, peer
 from launcher.process import Process
 
 SUFFIX = ".sock"
@@ -129,11 +129,20 @@ def _ask(place: Path, hosts: Sequence[str]) -> list[Kept]:
             while message := _receive(channel):
                 taken.append(message)
         except TimeoutError:
-            # It is frozen. What has come until then is ours; the rest it lets go of when its time is up.
-            place.unlink(missing_ok=True)
+            # What has come until then is ours; the rest it lets go of when its time is up.
+            if _is_stopped(peer(channel)):
+                place.unlink(missing_ok=True)
         except OSError:
             pass
         return taken
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process will not answer before somebody wakes it (proc_pid_stat(5)); a slow one will."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+    except OSError:
+        return False
 
 
 def _receive(channel: socket.socket) -> Kept | None:

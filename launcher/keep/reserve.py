@@ -14,9 +14,9 @@ from launcher.process import Process
 class Reserve:
     """Of one launch, for its hosts."""
 
-    def __init__(self, hosts: Sequence[Host], *, seconds: float) -> None:
+    def __init__(self, hosts: Sequence[Host], *, seconds: float, general: str) -> None:
         self._seconds = seconds
-        self._general = situation(os.environ)
+        self._general = general
         self._fixed = fixed_names()
         self._names = [str(host) for host in hosts]
         self._kept = {one.host: one for one in take(os.environ, self._names)}
@@ -50,3 +50,14 @@ class Reserve:
             leave(os.environ, kept, seconds=self._seconds)
         for one, _ in idle:
             one.let_go()
+
+
+def open_reserve(hosts: Sequence[Host], *, seconds: float) -> Reserve | None:
+    """None where nothing is to be kept for any time, or for this user, who has no account."""
+    if not seconds:
+        return None
+    try:
+        general = situation(os.environ)
+    except KeyError:
+        return None
+    return Reserve(hosts, seconds=seconds, general=general)

@@ -16,9 +16,10 @@ from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, HOSTS_FILE, SS
 from launcher.hosts import Host
 
 NOT_COUNTED = {"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"}
-COUNTED = {"HOME", "USER", "LOGNAME", "PATH", "SSH_AUTH_SOCK", "KRB5CCNAME", "LANG", "TZ"}
+COUNTED = {"HOME", "USER", "LOGNAME", "PATH", "SSH_AUTH_SOCK", "LANG", "TZ"}
+COUNTED |= {"KRB5CCNAME", "KRB5_CONFIG", "LD_LIBRARY_PATH", "LD_PRELOAD"}
 NAMES_VARIABLES = re.compile(
-    r"\$|^\s*(SendEnv(?!\s+LANG LC_\*\s*$)|Match\s.*exec|ProxyCommand|LocalCommand)", re.I | re.M
+    r"\$|^\s*(SendEnv(?!\s+LANG LC_\*\s*$)|Match\s.*exec|ProxyCommand|LocalCommand|KnownHostsCommand)", re.I | re.M
 )
 """In ssh's configuration. The exception is in the one that Debian and Ubuntu install."""
 COMMENT = re.compile(r"^\s*#.*$", re.M)
@@ -37,7 +38,10 @@ FILES = (
 
 
 def situation(environ: Mapping[str, str], *, home: str | None = None) -> str:
-    """Name the state of everything that all connections depend on; `home` is the account's unless it is given."""
+    """Name the state of everything that all connections depend on; `home` is the account's unless it is given.
+
+    Raises KeyError for a user without an account, for whom ssh does nothing.
+    """
     # Ssh takes the account's too, whatever HOME says.
     files = _files(home or pwd.getpwuid(os.getuid()).pw_dir)
     all_count = _names_variables(files)

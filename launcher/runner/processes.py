@@ -25,9 +25,15 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
 
 def rename(name: str) -> None:
-    """Be called this in lists of processes (``ps -o comm``); the command line stays as it is."""
-    with open(NAME_FILE, "wb") as file:
-        file.write(name.encode("ascii"))
+    """Be called this in lists of processes (``ps -o comm``); the command line stays as it is.
+
+    Nothing depends on it: where it cannot be done, it is not.
+    """
+    try:
+        with open(NAME_FILE, "wb") as file:
+            file.write(name.encode("ascii"))
+    except OSError:
+        pass
 
 
 class Started:

@@ -117,6 +117,15 @@ def test_a_launcher_gives_signs_of_life_to_other_machines(directory: Path, monke
     asyncio.run(asyncio.wait_for(live(), 20))
 
 
+def test_a_job_that_is_over_is_no_longer_fresh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+    assert is_fresh(directory)
+    journal.ended(None)
+    journal.publish()
+    assert not is_fresh(directory)
+
+
 def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> None:
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
     journal.ended(None)

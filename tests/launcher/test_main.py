@@ -55,3 +55,14 @@ def test_before_the_job_begins_it_is_its_end(
     record = read_record(jobs_directory() / "j")
     assert record is not None
     assert record.state is State.CANCELLED
+
+
+def test_before_signals_are_heeded_ctrl_c_is_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cancelled(*_: object, **__: object) -> None:
+        # As asyncio.run does on SIGINT from Python 3.11 on, while it has the handler.
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(main, "run_job", cancelled)
+    journal = Journal(JOB, job_id="j", cwd="/")
+    failure = asyncio.run(main.run_until_signal(JOB, journal=journal, cwd="/", streams={}))
+    assert failure == main.stopped_by(signal.SIGINT)

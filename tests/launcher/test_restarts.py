@@ -208,3 +208,21 @@ def test_nodes_that_are_taken_away_use_up_no_restarts(monkeypatch: pytest.Monkey
     said.clear()
     assert asyncio.run(restarts.run_job(JOB, job_id="j", cwd="/", streams={}, observer=journal)) is taken
     assert said == [(0, "start")]
+
+
+@pytest.mark.parametrize(("short_s", "uncounted"), [(0.0, True), (60.0, False)])
+def test_a_node_that_goes_soon_after_the_start_counts(
+    monkeypatch: pytest.MonkeyPatch, short_s: float, uncounted: bool
+) -> None:
+    """A job that brings its machine down would start for ever: that node leaves the cluster as any other does."""
+
+    async def attempt(*_: object) -> Failure:
+        return Failure(exit_code=1, reason="r", reclaimed=True)
+
+    monkeypatch.setattr(restarts, "SHORT_S", short_s)
+    monkeypatch.setattr(restarts, "run_attempt", attempt)
+    journal = Journal(JOB, job_id="j", cwd="/")
+    this = Attempt(job_id="j", restart=1, cwd="/", streams={}, observer=journal)
+    failure = asyncio.run(restarts._run(JOB, [], this))
+    assert failure is not None
+    assert failure.reclaimed is uncounted

@@ -168,6 +168,13 @@ def test_pass_without_a_look_looks_when_the_last_look_failed(world: World, monke
     assert world.running == [ONE.instance_id]
 
 
+def test_pass_without_a_look_looks_when_the_last_look_was_half_blind(world: World) -> None:
+    world.see(ONE, unreadable=frozenset({TWO.instance_id}))
+    world.inventory = Inventory(instances=(ONE, TWO), groups=())
+    world.plane.reconcile(look=False)
+    assert world.running == [ONE.instance_id, TWO.instance_id]
+
+
 def test_node_whose_record_is_half_gone_is_left_as_it_is(world: World) -> None:
     world.see(ONE, TWO)
     world.see(TWO, unreadable=frozenset({ONE.instance_id}))

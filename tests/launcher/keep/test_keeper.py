@@ -79,7 +79,7 @@ def test_fails_to_keep_anything_where_others_could_reach_it(runtime: Path, mode:
 @contextmanager
 def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
     """Where a keeper listened that got a signal."""
-    entry, process = kept("one")
+    (entry, process), (first, its) = kept("one"), kept("first")
     started: list[int] = []
     spawn = os.posix_spawn
 
@@ -89,10 +89,13 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "posix_spawn", noted)
-        leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+        leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry, first], seconds=30)
     (place,) = (runtime / DIRECTORY).iterdir()
     (keeper_pid,) = started
     try:
+        # It has begun when it has answered.
+        (taken,) = take({"XDG_RUNTIME_DIR": str(runtime)}, ["first"])
+        taken.process.close()
         os.kill(keeper_pid, number)
         os.waitid(os.P_PID, keeper_pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         yield place
@@ -100,6 +103,7 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
         os.kill(keeper_pid, signal.SIGKILL)
         os.waitpid(keeper_pid, 0)
         process.discard()
+        its.discard()
 
 
 def test_a_keeper_that_was_killed_leaves_nothing_in_the_way(runtime: Path) -> None:
@@ -109,10 +113,21 @@ def test_a_keeper_that_was_killed_leaves_nothing_in_the_way(runtime: Path) -> No
 
 
 def test_a_frozen_keeper_holds_up_one_launch_and_no_other(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_their_way, "ANSWER_S", 0.05)
     with struck(runtime, signal.SIGSTOP) as place:
+        monkeypatch.setattr(on_their_way, "ANSWER_S", 0.05)
         assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
+
+
+def test_a_slow_keeper_stays_for_the_next_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_their_way, "ANSWER_S", 0.05)
+    place = runtime / DIRECTORY / "1.sock"
+    place.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
+        assert place.exists()
 
 
 def test_what_is_no_keeper_is_passed_over(runtime: Path) -> None:

@@ -1,6 +1,7 @@
 """What a connection depends on at the launcher's end."""
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from bootstrap.contract import CLUSTER_KEY_FILE, HOSTS_FILE
 from bootstrap.hosts import SSH_CLIENT_WITH_KEY
 from launcher.hosts import Host
 from launcher.keep import situation as situations
+from launcher.keep.reserve import open_reserve
 from launcher.keep.situation import fixed_names, situation, situation_of
 
 NAMES = {"deeplearning-worker2"}
@@ -25,7 +27,7 @@ def test_it_is_the_same_as_long_as_nothing_changes(tmp_path: Path) -> None:
     assert situation(before, home=str(tmp_path)) == situation(after, home=str(tmp_path))
 
 
-@pytest.mark.parametrize("change", [{"SSH_AUTH_SOCK": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}])
+@pytest.mark.parametrize("change", [{"SSH_AUTH_SOCK": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}, {"LD_PRELOAD": "/x.so"}])
 def test_another_environment_is_another_situation(tmp_path: Path, change: dict[str, str]) -> None:
     before = {"PATH": "/usr/bin", "LANG": "de_DE"}
     assert situation(before, home=str(tmp_path)) != situation({**before, **change}, home=str(tmp_path))
@@ -39,6 +41,7 @@ def test_another_environment_is_another_situation(tmp_path: Path, change: dict[s
         ("HostName ${TARGET}\n", True),
         ("SendEnv MINE\n", True),
         ("ProxyCommand mine %h\n", True),
+        ("KnownHostsCommand /bin/mine %H\n", True),
         ("Match host a exec mine\n", True),
     ],
 )
@@ -62,6 +65,14 @@ def test_the_clusters_own_configuration_looks_at_no_variable(tmp_path: Path, mon
     assert len(states()) == 2
     monkeypatch.setattr(situations, "SSH_CLIENT_CONFIG", str(place))
     assert len(states()) == 1
+
+
+def test_for_a_user_without_an_account_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert open_reserve([], seconds=60) is None
 
 
 @pytest.mark.parametrize("name", ["known_hosts", "config.d/cluster"])
