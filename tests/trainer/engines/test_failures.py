@@ -10,8 +10,9 @@ def test_a_full_gpu_is_one_line_that_says_what_to_do() -> None:
     with pytest.raises(TrainerError) as caught, report_failed_step(samples=512):
         raise torch.OutOfMemoryError(message)
     assert str(caught.value) == (
-        "the GPU's memory is too small for a step of 512 samples, try a smaller --batch-size or a greater "
-        "--gradient-accumulation: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity"
+        "the GPU's memory is too small for 512 samples, try a smaller --batch-size, with a greater "
+        "--gradient-accumulation for the same step: CUDA out of memory. Tried to allocate 2.00 GiB. "
+        "GPU 0 has a total capacity"
     )
 
 
