@@ -58,6 +58,8 @@ def main():
     parser.add_argument("--batch-size", type=int, default=32, help="of each machine")
     options = parser.parse_args()
 
+    mx.random.seed(0)
+    random.seed(0)
     devices = [mx.gpu(index) for index in range(mx.context.num_gpus())] or [mx.cpu()]
     store = mx.kv.create("dist_sync")
     (images, labels), (held_out, answers) = load()
@@ -67,7 +69,7 @@ def main():
 
     net = network()
     net.initialize(mx.init.Xavier(), ctx=devices)
-    settings = {"learning_rate": 0.1, "momentum": 0.9}
+    settings = {"learning_rate": 0.05, "momentum": 0.9}
     trainer = gluon.Trainer(net.collect_params(), "sgd", settings, kvstore=store)
     for _ in range(options.epochs):
         for batch in batches:

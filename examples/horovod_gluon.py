@@ -11,6 +11,7 @@ import argparse
 
 import horovod.mxnet as hvd
 import mxnet as mx
+import numpy as np
 from digits import load
 from mxnet import autograd, gluon, nd
 
@@ -30,12 +31,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32, help="of each process")
-    parser.add_argument("--lr", type=float, default=0.05, help="of one process")
+    parser.add_argument("--lr", type=float, default=0.02, help="of one process")
     parser.add_argument("--warmup-epochs", type=int, default=2)
     parser.add_argument("--distributed-optimizer", action="store_true", help="as Horovod's first releases had it")
     options = parser.parse_args()
 
     hvd.init()  # Horovod
+    mx.random.seed(0)
+    np.random.seed(0)
     device = mx.gpu(hvd.local_rank()) if mx.context.num_gpus() else mx.cpu()  # Horovod: a GPU of one's own
     (images, labels), (held_out, answers) = load()
     length = len(labels) // hvd.size()  # Horovod: a part of one's own, and all of the same length

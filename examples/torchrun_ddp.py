@@ -30,6 +30,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=32, help="of each process")
     options = parser.parse_args()
 
+    torch.manual_seed(0)
     has_gpu = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if has_gpu else torch.device("cpu")
     dist.init_process_group("nccl" if has_gpu else "gloo")
@@ -40,7 +41,7 @@ def main():
     sampler = DistributedSampler(samples, drop_last=True)
     batches = DataLoader(samples, options.batch_size, sampler=sampler, drop_last=True)
     model = DistributedDataParallel(network().to(device))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05 * size, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02 * size, momentum=0.9)
     for epoch in range(options.epochs):
         sampler.set_epoch(epoch)
         for inputs, targets in batches:
