@@ -23,10 +23,10 @@ TIMEOUT_S = 1800
 HEADING = """# Results
 
 Written by `make bench`. Each figure compares with its peer in the same run; what the peer is, the benchmark's own
-docstring says.
+docstring says. The load is that of the minute before, of a benchmark that ended just then too.
 
-| figure | value | unit | date | machine |
-|---|---|---|---|---|
+| figure | value | unit | date | machine | load |
+|---|---|---|---|---|---|
 """
 
 
@@ -43,17 +43,17 @@ def run(name: str) -> dict[str, tuple[str, str]]:
     return {match[1]: (match[2], match[3]) for line in printed.splitlines() if (match := FIGURE.fullmatch(line))}
 
 
-def row(figure: str, value: str, unit: str) -> str:
+def row(figure: str, value: str, unit: str, *, load: float) -> str:
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return f"| {figure} | {value} | {unit} | {time.strftime('%Y-%m-%d')} | {machine} |\n"
+    return f"| {figure} | {value} | {unit} | {time.strftime('%Y-%m-%d')} | {machine} | {load:.1f} |\n"
 
 
-def update(text: str, figures: dict[str, tuple[str, str]]) -> str:
-    """The results with these figures in place of older ones of the same names."""
+def update(text: str, figures: dict[str, tuple[str, str]], *, load: float) -> str:
+    """The results with these figures, taken at this load average, in place of older ones of the same names."""
     kept = {
         line.split("|")[1].strip(): line for line in text.splitlines(keepends=True) if re.match(r"\| [a-z]+_", line)
     }
-    new = {figure: row(figure, value, unit) for figure, (value, unit) in figures.items()}
+    new = {figure: row(figure, value, unit, load=load) for figure, (value, unit) in figures.items()}
     return HEADING + "".join(line for _, line in sorted((kept | new).items()))
 
 
@@ -63,8 +63,9 @@ def main(wanted: list[str]) -> int:
         sys.stderr.write(f"error: no benchmark {unknown[0]}, there are {', '.join(names())}\n")
         return 2
     for name in wanted or [name for name in names() if name not in ELSEWHERE]:
+        load = os.getloadavg()[0]
         figures = run(name)
-        RESULTS.write_text(update(RESULTS.read_text() if RESULTS.exists() else "", figures))
+        RESULTS.write_text(update(RESULTS.read_text() if RESULTS.exists() else "", figures, load=load))
     return 0
 
 

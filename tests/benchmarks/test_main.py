@@ -20,11 +20,11 @@ def test_make_bench_finds_the_benchmarks() -> None:
 
 
 def test_a_figure_replaces_its_older_self_and_leaves_the_others() -> None:
-    before = HEADING + row("synth_default", "9.99", "ratio") + row("rejoin_worker", "5", "s")
-    after = update(before, {"synth_default": ("1.05", "ratio")})
+    before = HEADING + row("synth_default", "9.99", "ratio", load=0.1) + row("rejoin_worker", "5", "s", load=9.2)
+    after = update(before, {"synth_default": ("1.05", "ratio")}, load=0.3)
     assert "9.99" not in after
-    assert row("synth_default", "1.05", "ratio") in after
-    assert row("rejoin_worker", "5", "s") in after
+    assert row("synth_default", "1.05", "ratio", load=0.3) in after
+    assert row("rejoin_worker", "5", "s", load=9.2) in after
 
 
 @pytest.mark.parametrize("program", ["benchmarks.gpu", "tests.gpu"])
