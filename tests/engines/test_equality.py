@@ -85,3 +85,42 @@ print(numpy.allclose(step(0), 0.5 * 0.9 * first, rtol=1e-3, atol=1e-7))
 
 def test_a_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: Cluster) -> None:
     assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{RATES}\nPY") == "True"
+
+
+GOING_ON = """
+import numpy
+from trainer.config import TrainConfig
+from trainer.data.batches import prepare
+from trainer.data.opening import open_data
+from trainer.engines import State
+from trainer.engines.mxnet import connect
+from trainer.sampling import Shard
+config = TrainConfig(engine="mxnet", num_classes=10)
+data = open_data(config)
+connection = connect(config, {})
+create = lambda: connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
+batch = prepare(data, data.train, numpy.arange(8))
+rates = [0.1 * (step + 1) / 7 for step in range(6)]
+def train(engine, rates):
+    for rate in rates:
+        engine.compute_gradients(*batch)
+        engine.set_learning_rate(rate)
+        engine.update(samples=8)
+    return engine.state()
+whole = create()
+whole.restore(None, source=0)
+half = train(whole, rates[:3])
+kept = State(weights=half.weights, optimizer={**half.optimizer})
+undisturbed = train(whole, rates[3:])
+again = create()
+again.restore(kept, source=0)
+assert float(again.state().optimizer["mxnet_rate"]) == rates[2]
+resumed = train(again, rates[3:])
+both = zip([*undisturbed.weights.values(), *undisturbed.optimizer.values()],
+           [*resumed.weights.values(), *resumed.optimizer.values()])
+print(all(one.tobytes() == other.tobytes() for one, other in both))
+"""
+
+
+def test_goes_on_in_the_midst_of_a_warm_up_with_the_same_bits(cluster: Cluster) -> None:
+    assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{GOING_ON}\nPY") == "True"

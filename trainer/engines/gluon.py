@@ -18,9 +18,9 @@ from trainer.data import Images, Labels
 from trainer.data.batches import prepare
 from trainer.data.samples import DataSet
 from trainer.engines import NOTHING, Asks, BatchResult, Reader, State, Weights
+from trainer.engines.rates import RATE, agree_on_rate
 from trainer.phases import COMMUNICATION, Phases
 
-RATE: Final = "mxnet_rate"
 MOMENTUM: Final = "mxnet_momentum"
 """Not torch's: MXNet's momentum holds the learning rate, and has the other sign."""
 NAMES_IN_TORCH: Final = {"gamma": "weight", "beta": "bias"}
@@ -143,12 +143,10 @@ class GluonEngine:
             for name, parameter in self._parameters.items():
                 parameter.data()[:] = nd.array(state.weights[name])
             self._restore_momenta(state.optimizer)
+        self._communication.send([*self._all_weights(), *self._momenta], source=source)
         # Momentum is worth nothing without the rate that it holds; who has it says it to all.
-        rate = nd.array([self._settings["lr"]])
-        if state is not None and RATE in state.optimizer:
-            rate[:] = float(state.optimizer[RATE])
-        self._communication.send([*self._all_weights(), *self._momenta, rate], source=source)
-        self._settings["lr"] = float(rate.asscalar())
+        kept = None if state is None else state.optimizer
+        self._settings["lr"] = agree_on_rate(self._settings["lr"], kept=kept, add_up=self._communication.sum)
 
     def expect_pause(self, seconds: float) -> None:
         """Let the other ranks be silent for so long from now on."""
