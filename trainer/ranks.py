@@ -21,6 +21,8 @@ class Ranks:
     local_world_size: int = 1
     restarts: int = 0
     """How often the launcher has started this job again."""
+    job: str = ""
+    """The launcher's name of the job, the same each time it is started again; empty where nobody gave one."""
 
     def __post_init__(self) -> None:
         for name, value, size in (
@@ -44,13 +46,14 @@ class Ranks:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Ranks":
-        """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and TORCHELASTIC_RESTART_COUNT."""
+        """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, TORCHELASTIC_RESTART_COUNT and _RUN_ID."""
         ranks = cls(
             rank=read_number(environment, "RANK", minimum=0),
             world_size=read_number(environment, "WORLD_SIZE", minimum=1),
             local_rank=read_number(environment, "LOCAL_RANK", minimum=0),
             local_world_size=read_number(environment, "LOCAL_WORLD_SIZE", minimum=1),
             restarts=read_restarts(environment),
+            job=read_job(environment),
         )
         missing = [name for name in RENDEZVOUS_VARIABLES if not environment.get(name)]
         if ranks.world_size > 1 and missing:
@@ -63,6 +66,11 @@ class Ranks:
 def read_restarts(environment: Mapping[str, str]) -> int:
     """Read how often the launcher has started this job again; it says so with every engine."""
     return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
+
+
+def read_job(environment: Mapping[str, str]) -> str:
+    """Read the launcher's name of the job; it says it with every engine."""
+    return environment.get("TORCHELASTIC_RUN_ID", "")
 
 
 def describe_process(environment: Mapping[str, str]) -> str:

@@ -8,6 +8,8 @@ from launcher.spec import Job, ProcessSpec
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 """How often a job was started again: torchrun's name, with every engine whose ranks the launcher starts."""
+RUN_ID = "TORCHELASTIC_RUN_ID"
+"""The job's name, which stays: torchrun's, with the same engines."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ See horovod/runner/gloo_run.py (create_slot_env_vars, create_run_envs) of Horovo
 from collections.abc import Sequence
 from itertools import accumulate
 
-from launcher.engines.engine import RESTART_COUNT, Engine, Site
+from launcher.engines.engine import RESTART_COUNT, RUN_ID, Engine, Site
 from launcher.spec import Job, ProcessSpec
 
 
@@ -36,6 +36,7 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
             "PYTHONUNBUFFERED": "1",
             RESTART_COUNT: str(site.restart),
+            RUN_ID: site.job_id,
         }
         return ProcessSpec(name=f"rank {rank}", label=str(local_rank), command=job.command, environment=environment)
 
@@ -55,7 +56,7 @@ ENGINE = Engine(
     own_variables=(
         *(f"HOROVOD_{name}" for name in ("HOSTNAME", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
         *(f"HOROVOD_{name}" for name in ("CROSS_RANK", "CROSS_SIZE", "CONTROLLER", "CPU_OPERATIONS")),
-        *("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", RESTART_COUNT),
+        *("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", RESTART_COUNT, RUN_ID),
     ),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"),

@@ -9,7 +9,7 @@ workers as they come; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker'
 
 from collections.abc import Sequence
 
-from launcher.engines.engine import RESTART_COUNT, Engine, Site
+from launcher.engines.engine import RESTART_COUNT, RUN_ID, Engine, Site
 from launcher.errors import UsageError
 from launcher.spec import Job, ProcessSpec
 
@@ -30,6 +30,7 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
         "DMLC_PS_ROOT_URI": site.addresses[0],
         "DMLC_PS_ROOT_PORT": str(site.port),
         RESTART_COUNT: str(site.restart),
+        RUN_ID: site.job_id,
     }
 
     def process(role: str, name: str, node: int, **more: str) -> ProcessSpec:
@@ -58,7 +59,7 @@ ENGINE = Engine(
     plan=plan,
     own_variables=(
         *("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_ROLE", "DMLC_TASK_ID"),
-        *(ADDRESS, RESTART_COUNT),
+        *(ADDRESS, RESTART_COUNT, RUN_ID),
     ),
     passed_on=("OMP_NUM_THREADS", INTERFACE, "PS_VERBOSE"),
     interface_variables=(INTERFACE,),

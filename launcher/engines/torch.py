@@ -6,7 +6,7 @@ See "Environment Variables" of torchrun: https://docs.pytorch.org/docs/stable/el
 from collections.abc import Sequence
 from itertools import accumulate
 
-from launcher.engines.engine import RESTART_COUNT, Engine, Site
+from launcher.engines.engine import RESTART_COUNT, RUN_ID, Engine, Site
 from launcher.spec import Job, ProcessSpec
 
 
@@ -31,7 +31,7 @@ def rank_variables(
             "ROLE_WORLD_SIZE": world_size,
             "MASTER_ADDR": master_addr,
             "MASTER_PORT": str(master_port),
-            "TORCHELASTIC_RUN_ID": run_id,
+            RUN_ID: run_id,
             RESTART_COUNT: str(restart),
             "TORCHELASTIC_MAX_RESTARTS": str(max_restarts),
         }

@@ -96,11 +96,12 @@ def test_mxnets_workers_know_their_place_in_the_hosts_file() -> None:
 
 
 @pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])
-def test_every_engines_processes_know_how_often_the_job_was_started_again(engine: str) -> None:
+def test_every_engines_processes_know_which_job_it_is_and_how_often_it_was_started_again(engine: str) -> None:
     third = Site(job_id="j", addresses=ADDRESSES[:2], port=1, rendezvous=("10.0.0.9", 1), restart=2)
     nodes = ENGINES[engine].plan(job(engine, [1, 1], servers=2), third)
-    assert {one.environment["TORCHELASTIC_RESTART_COUNT"] for node in nodes for one in node} == {"2"}
-    assert "TORCHELASTIC_RESTART_COUNT" in ENGINES[engine].own_variables
+    everybody = [one.environment for node in nodes for one in node]
+    assert {(one["TORCHELASTIC_RESTART_COUNT"], one["TORCHELASTIC_RUN_ID"]) for one in everybody} == {("2", "j")}
+    assert {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"} <= {*ENGINES[engine].own_variables}
 
 
 def test_an_interface_that_the_user_chose_is_not_overruled_by_an_address() -> None:

@@ -25,8 +25,10 @@ def test_reads_what_the_launcher_sets() -> None:
     assert str(ranks) == "5/8"
 
 
-def test_reads_how_often_the_job_was_started_again() -> None:
-    assert Ranks.from_environment(LAUNCHED | {"TORCHELASTIC_RESTART_COUNT": "2"}).restarts == 2
+def test_reads_which_job_it_is_and_how_often_it_was_started_again() -> None:
+    again = Ranks.from_environment(LAUNCHED | {"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_RUN_ID": "j"})
+    assert (again.job, again.restarts) == ("j", 2)
+    assert Ranks.from_environment(LAUNCHED).job == ""
 
 
 def test_without_a_launcher_it_is_the_only_process() -> None:

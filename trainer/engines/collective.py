@@ -56,9 +56,9 @@ class Collective:
             for tensor in tensors:
                 torch.distributed.broadcast(tensor, src=source)
 
-    def expect_steps(self) -> None:
-        """All ranks have made a step: from now on none has a reason to be slow."""
-        self.be_patient(RANKS_TIMEOUT)
+    def expect_steps(self, *, compiled: bool) -> None:
+        """All ranks have made a step: from now on none has a reason to be slow, unless it compiles them."""
+        self.be_patient(MEETING_TIMEOUT if compiled else RANKS_TIMEOUT)
 
     def be_patient(self, timeout: timedelta) -> None:
         """Let the other ranks be silent for so long from now on."""

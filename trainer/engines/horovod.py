@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import horovod.mxnet as hvd
 import numpy as np
@@ -12,17 +13,24 @@ from mxnet import nd
 from trainer.config import TrainConfig
 from trainer.engines import Connection, Engine
 from trainer.engines.gluon import GluonEngine, seed
+from trainer.engines.patience import RANKS_S, meeting_s
 from trainer.engines.watchdog import Watchdog
 from trainer.models.gluon import build
-from trainer.ranks import Ranks, describe_process, read_restarts
+from trainer.ranks import Ranks, describe_process, read_job, read_restarts
 from trainer.sampling import Shard
 
 log = logging.getLogger(__name__)
 
+GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
+"""How long Gloo waits for the other ranks' addresses, and in its operations (Horovod's gloo_context.cc)."""
+
 
 def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
     """Meet the other ranks, as launch, horovodrun or mpirun say."""
-    watchdog = Watchdog()
+    patience_s = meeting_s(config)
+    watchdog = Watchdog(meeting_s=patience_s)
+    # By default 30 s, and then an error of Gloo's; ours is to be first.
+    os.environ.setdefault(GLOO_TIMEOUT, f"{patience_s + RANKS_S:.0f}")
     with watchdog.waiting("meeting the other ranks"):
         hvd.init()
     ranks = Ranks(
@@ -31,6 +39,7 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
         local_rank=hvd.local_rank(),
         local_world_size=hvd.local_size(),
         restarts=read_restarts(environment),
+        job=read_job(environment),
     )
     return Connection(ranks=ranks, create=partial(create, watchdog))
 

@@ -13,7 +13,7 @@ from typing import Final
 import torch
 import torch.distributed
 
-from trainer.engines.patience import FETCH_S, MEETING_S, RANKS_S
+from trainer.engines.patience import MEETING_S, RANKS_S
 from trainer.engines.ring import Address, Ring, join_ring
 from trainer.errors import TrainerError
 from trainer.ranks import Ranks
@@ -21,7 +21,6 @@ from trainer.ranks import Ranks
 log = logging.getLogger(__name__)
 
 MEETING_TIMEOUT: Final = timedelta(seconds=MEETING_S)
-FETCHING_TIMEOUT: Final = timedelta(seconds=MEETING_S + FETCH_S)
 RANKS_TIMEOUT: Final = timedelta(seconds=RANKS_S)
 LISTENER_POLL_S: Final = 0.1
 SPARE: Final = timedelta(seconds=30)

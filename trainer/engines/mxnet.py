@@ -19,11 +19,12 @@ from trainer.config import TrainConfig
 from trainer.engines import Connection, Engine
 from trainer.engines.exact import row_of, sum_rows
 from trainer.engines.gluon import GluonEngine, fill, flat, seed
+from trainer.engines.patience import meeting_s
 from trainer.engines.watchdog import Watchdog
 from trainer.errors import UsageError
 from trainer.launched import ROLE
 from trainer.models.gluon import build
-from trainer.ranks import Ranks, describe_process, read_number, read_restarts
+from trainer.ranks import Ranks, describe_process, read_job, read_number, read_restarts
 from trainer.sampling import Shard
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
         raise UsageError(f"kv_store {config.store} needs MXNet's servers, which `launch --engine mxnet` starts")
     if not config.distributed and workers != "1":
         raise UsageError(f"kv_store {config.store} is for one worker, got {workers}: dist_sync is for all")
-    watchdog = Watchdog()
+    watchdog = Watchdog(meeting_s=meeting_s(config))
     place = f"{environment.get('DMLC_PS_ROOT_URI')}:{environment.get('DMLC_PS_ROOT_PORT')}"
     if config.distributed:
         log.info("waiting for %s workers and %s servers at %s", workers, environment.get("DMLC_NUM_SERVER"), place)
@@ -52,7 +53,9 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
     # The launcher's number, where it gives one: ps-lite numbers the workers as they come.
     given = "DMLC_TASK_ID" in environment
     rank = read_number(environment, "DMLC_TASK_ID", minimum=0) if given else store.rank
-    ranks = Ranks(rank=rank, world_size=store.num_workers, restarts=read_restarts(environment))
+    ranks = Ranks(
+        rank=rank, world_size=store.num_workers, restarts=read_restarts(environment), job=read_job(environment)
+    )
     return Connection(ranks=ranks, create=partial(create, watchdog))
 
 

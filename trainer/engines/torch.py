@@ -28,8 +28,9 @@ from trainer.engines.failures import report_failed_step
 from trainer.engines.fast import METHOD, chooser, decode, encode, method_of
 from trainer.engines.flops import count_flops, find_peak_speed
 from trainer.engines.late import Figures
-from trainer.engines.meeting import FETCHING_TIMEOUT, MEETING_TIMEOUT, connect_ring, join
+from trainer.engines.meeting import MEETING_TIMEOUT, connect_ring, join
 from trainer.engines.method import DTYPES, EXACT, Method, given_method
+from trainer.engines.patience import meeting_s
 from trainer.engines.precision import Precision
 from trainer.engines.ring import Ring
 from trainer.engines.snapshots import Snapshots
@@ -38,7 +39,6 @@ from trainer.errors import TrainerError
 from trainer.models import build
 from trainer.phases import COMMUNICATION, Phases
 from trainer.ranks import Ranks
-from trainer.s3 import SCHEME
 from trainer.sampling import Shard
 
 MOMENTUM: Final = "momentum"
@@ -72,7 +72,7 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
     ring = None
     if shard.count > 1:
-        join(device, ranks=ranks, timeout=FETCHING_TIMEOUT if config.data_dir.startswith(SCHEME) else MEETING_TIMEOUT)
+        join(device, ranks=ranks, timeout=timedelta(seconds=meeting_s(config)))
         ring = connect_ring(ranks, timeout=MEETING_TIMEOUT) if device.type == "cpu" else None
     return make(model, shard=shard, ring=ring, method=given, choose=choose, gc_type=config.gc_type, flops=flops)
 
@@ -267,9 +267,9 @@ class TorchEngine:
         return correct
 
     def _seen(self, result: BatchResult | None) -> BatchResult | None:
-        # torch.compile may take minutes again, for a batch of another size.
-        if result is not None and not self._method.compiled:
-            self._ranks.expect_steps()
+        if result is not None:
+            # torch.compile may take minutes again, for a batch of another size.
+            self._ranks.expect_steps(compiled=self._method.compiled)
         return result
 
     def _sum_up(self) -> None:

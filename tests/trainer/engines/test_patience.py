@@ -1,0 +1,28 @@
+import pytest
+
+from trainer.config import TrainConfig
+from trainer.engines.patience import FETCH_S, MEETING_S, RANKS_S, WRITE_S, end_s, meeting_s
+from trainer.s3 import COPY_S
+
+DATA = {"data_dir": "s3://bucket/data"}
+PREFIX = {"model_prefix": "s3://bucket/net"}
+
+
+def config(options: dict[str, str], *, engine: str) -> TrainConfig:
+    return TrainConfig(engine=engine, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])
+@pytest.mark.parametrize(
+    ("options", "least"),
+    [({}, MEETING_S), (DATA, MEETING_S + FETCH_S), (PREFIX, MEETING_S + COPY_S), (DATA | PREFIX, FETCH_S + COPY_S)],
+)
+def test_ranks_meet_also_when_one_has_to_fetch_all_and_another_nothing(
+    engine: str, options: dict[str, str], least: float
+) -> None:
+    assert meeting_s(config(options, engine=engine)) >= least
+
+
+def test_the_end_has_time_for_two_checkpoints_and_their_copies() -> None:
+    assert end_s(TrainConfig()) >= 2 * WRITE_S + RANKS_S
+    assert end_s(config(PREFIX, engine="torch")) >= 2 * WRITE_S + 3 * COPY_S
