@@ -3,18 +3,38 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
 
 from trainer.checkpoint import Checkpoint, Description, checkpoint_path, save
 from trainer.config import TrainConfig
 from trainer.engines import Asks, Engine
-from trainer.errors import UsageError
+from trainer.engines.patience import PAUSE_S
+from trainer.errors import TrainerError, UsageError
 from trainer.gather import gather
 from trainer.keeper import Keeper
+from trainer.mark import Mark
 from trainer.metrics import Clock
 from trainer.progress import Progress
+from trainer.ranks import Ranks
 from trainer.sampling import Shard
 
 log = logging.getLogger(__name__)
+
+ALONE: Final = Ranks()
+
+
+class Over(IntEnum):
+    """What a mark says about this training; ranks tell each other the number."""
+
+    ANOTHER = 0
+    """An earlier one is over."""
+    THIS = 1
+    """It was over before the launcher started its job again."""
+    KEPT = 2
+    """And what it was for can be reached."""
 
 
 class Checkpoints:
@@ -26,6 +46,7 @@ class Checkpoints:
         *,
         shard: Shard,
         keeper: Keeper | None,
+        ranks: Ranks = ALONE,
         told_to_stop: Callable[[], bool] = lambda: False,
         clock: Clock = time.monotonic,
     ) -> None:
@@ -33,6 +54,8 @@ class Checkpoints:
         self._config = config
         self._shard = shard
         self._keeper = keeper
+        self._job = ranks.job
+        self._is_restart = bool(ranks.job and ranks.restarts)
         self._told_to_stop = told_to_stop
         self._clock = clock
         self._kept_at = clock()
@@ -41,21 +64,33 @@ class Checkpoints:
         """Validation accuracy of the best epoch so far that this rank knows of."""
         self._found = None if keeper is None or config.resume == "never" else keeper.newest()
 
-    def begin(self, engine: Engine) -> Progress:
-        """Bring all ranks to the newest place that one of them has a checkpoint of."""
+    def begin(self, engine: Engine) -> Progress | None:
+        """Bring all ranks to the newest place that one of them has a checkpoint of.
+
+        None when the training was over before the launcher started its job again.
+        """
         begin = self._begin(engine)
+        if begin is None:
+            return None
         self._started = begin.started
         best = None if self._keeper is None else self._keeper.best()
         if best is not None and best.progress.started == begin.started:
             self._best = best.validation_accuracy
         return begin
 
-    def _begin(self, engine: Engine) -> Progress:
+    def _begin(self, engine: Engine) -> Progress | None:
         own = self._found.description.progress if self._found else Progress()
-        rows = gather(engine, [*own.place, self._keeper.finished() if self._keeper else 0.0], shard=self._shard)
-        finished = max(row[-1] for row in rows)
-        # A machine that missed the end of a training still has a checkpoint of it.
-        places = [tuple(row[:-1]) if row[0] > finished else Progress().place for row in rows]
+        mark, over = self._read_mark()
+        rows = gather(engine, [*own.place, mark.started, over], shard=self._shard)
+        if kept := [started for *_, started, which in rows if which == Over.KEPT]:
+            self._started = max(kept)
+            if self._shard.index == 0:
+                log.info("the training was over before its job was started again, nothing is left to do")
+            return None
+        # A machine that missed the end of a training still has a checkpoint of it. But where this very training was
+        # over, and what it was for went with a machine, that is what there is to go on from.
+        finished = max(started if which == Over.ANOTHER else 0.0 for *_, started, which in rows)
+        places = [tuple(place) if place[0] > finished else Progress().place for *place, _, _ in rows]
         source = places.index(max(places))
         mine = self._found if source == self._shard.index else None
         self._found = None
@@ -63,7 +98,8 @@ class Checkpoints:
             if self._keeper is not None:
                 self._keeper.forget()
             # Later than the last one also by the clock of another machine.
-            [[started], *_] = gather(engine, [max(time.time(), finished + 1)], shard=self._shard)
+            latest = max(row[-2] for row in rows)
+            [[started], *_] = gather(engine, [max(time.time(), latest + 1)], shard=self._shard)
             engine.restore(None, source=0)
             return Progress(started=started)
         refusal = refuse(mine.description, self._config) if mine else None
@@ -94,23 +130,65 @@ class Checkpoints:
     def keep(self, engine: Engine, progress: Progress, *, validation_accuracy: float | None = None) -> None:
         """Keep a checkpoint of this place; ``validation_accuracy`` is given at the end of an epoch."""
         self._kept_at = self._clock()
+        [writing] = engine.sum_over_ranks([self._keeper is not None and self._keeper.is_writing])
+        if writing:
+            # Those ranks wait first, and the others for them in the next step.
+            engine.expect_pause(PAUSE_S)
         if self._keeper is not None:
             is_best = validation_accuracy is not None and self._is_best(validation_accuracy)
             description, snapshot = self._describe(progress, validation_accuracy), engine.snapshot()
             self._keeper.keep(lambda: Checkpoint(description=description, state=snapshot()), is_best=is_best)
 
     def end(self, engine: Engine, *, validation_accuracy: float) -> str:
-        """Write the checkpoint that the training was for, on a rank 0; returns where it is."""
+        """Write the checkpoint that the training was for, on a rank 0; returns where it is. Then all is over."""
         if self._keeper is None:
             raise ValueError("rank 0 keeps checkpoints")
-        epochs = self._config.num_epochs
-        path = checkpoint_path(self._keeper.prefix, epochs=epochs)
-        progress = Progress(started=self._started, epoch=epochs)
-        save(path, Checkpoint(description=self._describe(progress, validation_accuracy), state=engine.state()))
+        path = self._path(self._keeper)
+        progress = Progress(started=self._started, epoch=self._config.num_epochs)
+        try:
+            save(path, Checkpoint(description=self._describe(progress, validation_accuracy), state=engine.state()))
+        except TrainerError as error:
+            raise TrainerError(f"{error}; the same command goes on from the checkpoint before") from error
         if self._is_best(validation_accuracy):
             self._keeper.wait()
             self._keeper.keep_best(path)
-        return self._keeper.publish(path)
+        place = self._keeper.publish(path)
+        # Before any other rank: their checkpoints may go only when this one is where it is to be.
+        self._keeper.set_mark(self._mark(self._started))
+        return place
+
+    def finish(self) -> None:
+        """Note that the training is over, and remove its checkpoints but the best. No rank waits for another here."""
+        if self._keeper is not None:
+            if self._keeper.mark() != self._mark(self._started):
+                self._keeper.set_mark(self._mark(self._started))
+            self._keeper.forget()
+
+    def _mark(self, started: float) -> Mark:
+        settings = {**self._config.identity, "num_epochs": self._config.num_epochs}
+        return Mark(started=started, job=self._job, settings=settings)
+
+    def _read_mark(self) -> tuple[Mark, Over]:
+        """Return what this machine knows of the last training that is over.
+
+        One of this job's name that is there at its first start is of an earlier job, and a person gives the name.
+        """
+        if self._keeper is None:
+            return Mark(), Over.ANOTHER
+        mark = self._keeper.mark()
+        if not self._job or mark != self._mark(mark.started):
+            return mark, Over.ANOTHER
+        if not self._is_restart:
+            self._keeper.set_mark(replace(mark, job=""))
+            return mark, Over.ANOTHER
+        # Copies are made before any rank's mark.
+        is_there = self._config.s3_folder is not None or self._keeper.has(
+            self._path(self._keeper), of_training=mark.started
+        )
+        return mark, Over.KEPT if is_there else Over.THIS
+
+    def _path(self, keeper: Keeper) -> Path:
+        return checkpoint_path(keeper.prefix, epochs=self._config.num_epochs)
 
     def _is_best(self, accuracy: float) -> bool:
         """Whether no epoch of this training was better, on the rank that keeps the best."""

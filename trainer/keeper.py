@@ -10,20 +10,14 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from pathlib import Path
 from typing import Final
 
-from trainer.checkpoint import (
-    Checkpoint,
-    Description,
-    describe,
-    load,
-    remove_unfinished,
-    replacing,
-    save,
-    second_name,
-)
+from trainer.checkpoint import Checkpoint, Description, describe, load, remove_unfinished, save, second_name
+from trainer.engines.patience import WRITE_S
 from trainer.errors import TrainerError
+from trainer.mark import Mark, read_mark, write_mark
 from trainer.mirror import Mirror
 from trainer.progress import Progress
 
@@ -31,6 +25,8 @@ log = logging.getLogger(__name__)
 
 KEPT: Final = 2
 """The newest, and the one before in case the newest turns out to be damaged."""
+SAY_S: Final = 5.0
+"""What a rank waits for without a word."""
 
 
 class Keeper:
@@ -68,20 +64,33 @@ class Keeper:
         return None
 
     def keep(self, take: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
-        """Write the checkpoint that ``take`` returns, both beside the training; waits for the one before."""
+        """Write the checkpoint that ``take`` returns, both beside the training; waits for the one before.
+
+        One that cannot be written is a warning: the training goes on, and those before stay.
+        """
         self.wait()
         self._writing = self._writer.submit(self._write, take, is_best)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether ``keep`` would have to wait."""
+        return self._writing is not None and not self._writing.done()
+
     def keep_best(self, path: Path) -> None:
-        """Let the checkpoint in this file be the best."""
-        second_name(path, self._best)
+        """Let the checkpoint in this file be the best. A warning when it cannot be: the one before still is."""
+        with _failing_is_a_warning("the best before stays"):
+            second_name(path, self._best)
 
     def wait(self) -> None:
-        """Return when the last checkpoint is written. One that cannot be is a warning: the one before is there."""
-        if self._writing is not None:
-            with _failing_is_a_warning():
-                self._writing.result()
-            self._writing = None
+        """Return when the last checkpoint is written; TrainerError when it is not within half an hour."""
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        if not wait_for([writing], SAY_S).done:
+            log.warning("waiting for the checkpoint before, %s is slow: at most %.0f s", self._directory, WRITE_S)
+            if not wait_for([writing], WRITE_S - SAY_S).done:
+                raise TrainerError(f"a checkpoint could not be written to {self._directory} within {WRITE_S:.0f} s")
+        writing.result()
 
     def leave(self) -> None:
         """Return when the last checkpoint is wherever it is to be: this training goes on another time."""
@@ -93,24 +102,28 @@ class Keeper:
         """Bring the end of the training, and the best of it, to where they are wanted; returns where the end is."""
         if self._mirror is None:
             return str(path)
-        self._mirror.publish(self._best)
+        if self._best.exists():
+            self._mirror.publish(self._best)
         return self._mirror.publish(path)
 
-    def finish(self, started: float) -> None:
-        """Note that the training that began at `started` is over, and remove its checkpoints but the best."""
-        with _failing_is_a_warning(), replacing(self._mark, what="mark") as file:
-            file.write(repr(started).encode())
-        self.forget()
+    def mark(self) -> Mark:
+        """The last training that is over."""
+        return read_mark(self._mark)
 
-    def finished(self) -> float:
-        """When the last training that is over began; 0 when there was none."""
-        # Without a mark that can be read a training only may go on that need not.
-        with contextlib.suppress(OSError, ValueError):
-            return float(self._mark.read_text())
-        return 0.0
+    def set_mark(self, over: Mark) -> None:
+        """Note that this training is over."""
+        with _failing_is_a_warning():
+            write_mark(self._mark, over)
+
+    def has(self, path: Path, *, of_training: float) -> bool:
+        """Whether this file is a checkpoint of the training that began then."""
+        if path.exists():
+            with _failing_is_a_warning():
+                return describe(path).progress.started == of_training
+        return False
 
     def forget(self) -> None:
-        """Remove all: the training is over, or is to begin anew."""
+        """Remove all but the best: the training is over, or is to begin anew."""
         self.wait()
         for path in self._paths():
             path.unlink(missing_ok=True)
@@ -121,15 +134,16 @@ class Keeper:
     def _write(self, take: Callable[[], Checkpoint], is_best: bool) -> None:
         checkpoint = take()
         path = self._directory / f"{self._begin}{_name(checkpoint.description.progress)}.npz"
-        save(path, checkpoint)
-        if is_best:
-            self.keep_best(path)
-        if self._mirror is not None:
-            self._mirror.offer(path)
-        # By time, and not by name: a clock that was wrong may have begun a later training.
-        others = sorted((other for other in self._paths() if other != path), key=_modified)
-        for old in others[: 1 - KEPT]:
-            old.unlink(missing_ok=True)
+        with _failing_is_a_warning("the training goes on without it"):
+            save(path, checkpoint)
+            if is_best:
+                self.keep_best(path)
+            # By time, and not by name: a clock that was wrong may have begun a later training.
+            others = sorted((other for other in self._paths() if other != path), key=_modified)
+            for old in others[: 1 - KEPT]:
+                old.unlink(missing_ok=True)
+            if self._mirror is not None:
+                self._mirror.offer(path)
 
     def _clear_up(self) -> None:
         """Remove what processes that were killed on this machine have left half-written."""
@@ -141,11 +155,12 @@ class Keeper:
 
 
 @contextlib.contextmanager
-def _failing_is_a_warning() -> Iterator[None]:
+def _failing_is_a_warning(then: str = "") -> Iterator[None]:
+    """``then`` is what follows from it."""
     try:
         yield
     except TrainerError as error:
-        log.warning("%s", error)
+        log.warning("%s", f"{error}; {then}" if then else error)
 
 
 def _name(place: Progress) -> str:

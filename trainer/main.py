@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from trainer.agreement import check_agreement
 from trainer.bar import Bar, Lines, bar_for
@@ -19,6 +19,7 @@ from trainer.config import TrainConfig
 from trainer.data.opening import open_data
 from trainer.data.samples import DataSet
 from trainer.engines import Connection, load
+from trainer.engines.patience import end_s
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.keeper import Keeper
 from trainer.launched import check_engine, serves
@@ -29,14 +30,11 @@ from trainer.options import parse
 from trainer.profiling import Profiling
 from trainer.ranks import Ranks
 from trainer.records import Records, open_records
-from trainer.s3 import COPY_S, S3Folder
+from trainer.s3 import S3Folder
 from trainer.sampling import Shard
 from trainer.signals import Signals, let_go
 
 log = logging.getLogger(__name__)
-
-END_S: Final = COPY_S + 600.0
-"""Longest wait for the rank that writes the end of the training."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,33 +105,35 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
     keeper = keeper_of(config, ranks)
     profiling = Profiling(config.profile_steps, directory=config.profile_dir, rank=ranks.rank)
     records = Records() if ranks.rank else open_records(metrics=config.metrics, tensorboard=config.tensorboard)
-    checkpoints = Checkpoints(config, shard=shard, keeper=keeper, told_to_stop=lambda: signals.received is not None)
+    checkpoints = Checkpoints(
+        config, shard=shard, keeper=keeper, ranks=ranks, told_to_stop=lambda: signals.received is not None
+    )
     engine = connection.create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)
     log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
     check_agreement(engine, data, shard=shard, source=config.dataset)
     begin = checkpoints.begin(engine)
-    with signals.deferred(), waiting_for(keeper), records, bar, profiling:
-        results = train(
-            engine,
-            data,
-            config=config,
-            shard=shard,
-            global_batch_size=global_batch_size,
-            keeping=checkpoints,
-            records=records,
-            bar=bar,
-            profiling=profiling,
-            begin=begin,
-        )
-    # What rank 0 has to write and to copy may take long.
-    engine.expect_pause(END_S)
-    if shard.index == 0:
-        place = checkpoints.end(engine, validation_accuracy=results[-1].validation_accuracy)
-        print(f"rank {ranks} {summarize(results)} checkpoint={place}", flush=True)
-    engine.sum_over_ranks([0])
+    if begin is not None:
+        with signals.deferred(), waiting_for(keeper), records, bar, profiling:
+            results = train(
+                engine,
+                data,
+                config=config,
+                shard=shard,
+                global_batch_size=global_batch_size,
+                keeping=checkpoints,
+                records=records,
+                bar=bar,
+                profiling=profiling,
+                begin=begin,
+            )
+        # What rank 0 has to write and to copy may take long.
+        engine.expect_pause(end_s(config))
+        if shard.index == 0:
+            place = checkpoints.end(engine, validation_accuracy=results[-1].validation_accuracy)
+            print(f"rank {ranks} {summarize(results)} checkpoint={place}", flush=True)
+        engine.sum_over_ranks([0])
     engine.close()
-    if keeper is not None:
-        keeper.finish(begin.started)
+    checkpoints.finish()
 
 
 def keeper_of(config: TrainConfig, ranks: Ranks) -> Keeper | None:

@@ -1,6 +1,7 @@
 """What a lost or failing rank costs, and what is refused."""
 
 import re
+import shlex
 import time
 
 import pytest
@@ -43,6 +44,35 @@ def test_a_killed_rank_costs_nothing_but_time(
     last = max(undisturbed.digests)
     assert Training(output=log).digests[last] == undisturbed.digests[last], log
     wait_for_end(cluster, job)
+
+
+@pytest.mark.parametrize(
+    ("launch", "engine"),
+    [("--engine mxnet -s 1 -n 2", "mxnet --kv-store dist_sync"), ("--engine horovod -n 2", "horovod")],
+)
+def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, launch: str, engine: str) -> None:
+    prefix = f"over-{engine.split()[0]}"
+    # The last rank fails once the trainer is done: as if it had been killed on its way out.
+    script = f"{PYTHON} {TRAINER} --engine {engine} --num-epochs 1 --model-prefix {prefix} && [ $0 != $(hostname) -o"
+    script = f'{script} "$TORCHELASTIC_RESTART_COUNT" != 0 ]'
+    last = cluster.on(WORKERS[1], "hostname")
+    output = cluster.on_master(
+        f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --max-restarts 1 {launch}"
+        f" bash -c {shlex.quote(script)} {last}; echo code $?"
+    )
+    assert output.count("Validation-accuracy=") == 1, output
+    assert "the training was over before its job was started again" in output
+    assert output.splitlines()[-1] == "code 0", output
+
+
+def test_horovods_ranks_meet_when_one_comes_a_minute_late(cluster: Cluster) -> None:
+    # As one that fetches its data; Gloo's own patience are 30 s.
+    script = f"[ $HOROVOD_RANK = 0 ] || sleep 45; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
+    output = cluster.on_master(
+        f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --engine horovod -n 2"
+        f" bash -c {shlex.quote(script)}; echo code $?"
+    )
+    assert output.splitlines()[-1] == "code 0", output
 
 
 @pytest.mark.parametrize(

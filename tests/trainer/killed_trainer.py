@@ -5,6 +5,7 @@
 step    gradients are added up, weights not yet changed
 write   after BYTES of a checkpoint's file
 copy    the copy is in S3, the one before it still there too
+mark    before the note that the training is over
 """
 
 import os
@@ -19,6 +20,7 @@ from unittest.mock import patch
 from trainer.checkpoint import replacing
 from trainer.engines.torch import TorchEngine
 from trainer.main import main_and_leave
+from trainer.mark import Mark, write_mark
 from trainer.s3 import S3Folder
 
 RANK, PLACE, NUMBER, BYTES = os.environ["KILLED"].split()
@@ -35,7 +37,7 @@ class Passes:
         return self._watched and next(self._numbers) == int(NUMBER)
 
 
-steps, writes, copies = Passes("step"), Passes("write"), Passes("copy")
+steps, writes, copies, marks = Passes("step"), Passes("write"), Passes("copy"), Passes("mark")
 
 
 def die() -> None:
@@ -82,10 +84,17 @@ class KilledFolder(S3Folder):
             die()
 
 
+def killed_mark(path: Path, mark: Mark) -> None:
+    if marks.is_the_one():
+        die()
+    write_mark(path, mark)
+
+
 if __name__ == "__main__":
     with (
         patch("trainer.engines.torch.TorchEngine", KilledEngine),
         patch("trainer.checkpoint.replacing", killed_replacing),
         patch("trainer.main.S3Folder", KilledFolder),
+        patch("trainer.keeper.write_mark", killed_mark),
     ):
         main_and_leave()

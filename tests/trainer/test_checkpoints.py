@@ -1,30 +1,46 @@
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
 
 from trainer.checkpoint import Checkpoint, Description
-from trainer.checkpoints import Checkpoints
+from trainer.checkpoints import ALONE, Checkpoints, Over
 from trainer.config import TrainConfig
 from trainer.engines import Asks, Engine, State
+from trainer.engines.patience import PAUSE_S
 from trainer.errors import UsageError
 from trainer.keeper import Keeper
+from trainer.mark import Mark
 from trainer.progress import Progress
+from trainer.ranks import Ranks
 from trainer.sampling import Shard
 
 CONFIG = TrainConfig(num_epochs=3)
 STATE = State(weights={"a": np.zeros(1)})
+NONE = (0, 0, 0, 0, 0)
+"""What a rank says that has no checkpoint and no mark, or of this one in what the other rank says."""
+RESTARTED = Ranks(job="j", restarts=1)
+OVER = Mark(started=5.5, job="j", settings={**CONFIG.identity, "num_epochs": 3})
+"""Of the training that CONFIG asks for, in that job."""
 
 
 class Drawer:
     """Keeps checkpoints where a test can see them."""
 
-    def __init__(self, progress: Progress | None = None, *, finished: float = 0) -> None:
+    def __init__(
+        self, progress: Progress | None = None, *, finished: float = 0, mark: Mark | None = None, end: float = 0
+    ) -> None:
+        """``end``: of which training the file is that the last one was for."""
         self.kept: list[Checkpoint] = [] if progress is None else [checkpoint(progress)]
         self.bests: list[float | None] = []
         self._best: Description | None = None
-        self._finished = finished
+        self.prefix = "net"
+        self.is_writing = False
+        self._mark = mark or Mark(started=finished)
+        self._end = end
 
     def newest(self) -> Checkpoint | None:
         return self.kept[-1] if self.kept else None
@@ -41,8 +57,14 @@ class Drawer:
     def wait(self) -> None:
         pass
 
-    def finished(self) -> float:
-        return self._finished
+    def mark(self) -> Mark:
+        return self._mark
+
+    def set_mark(self, over: Mark) -> None:
+        self._mark = over
+
+    def has(self, path: Path, *, of_training: float) -> bool:
+        return path == Path("net-0003.npz") and of_training == self._end
 
     def forget(self) -> None:
         self.kept.clear()
@@ -54,13 +76,17 @@ class Others:
     def __init__(self, *sums: Sequence[float]) -> None:
         self._sums = list(sums)
         self.restored: list[tuple[State | None, int]] = []
+        self.pauses: list[float] = []
 
     def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
-        others = self._sums.pop(0)
+        others = self._sums.pop(0) if self._sums else [0] * len(values)
         return [own + other for own, other in zip(values, others, strict=True)]
 
     def restore(self, state: State | None, *, source: int) -> None:
         self.restored.append((state, source))
+
+    def expect_pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
 
     def snapshot(self) -> Callable[[], State]:
         return lambda: STATE
@@ -70,17 +96,27 @@ def checkpoint(progress: Progress) -> Checkpoint:
     return Checkpoint(description=Description(settings=CONFIG.identity, progress=progress), state=STATE)
 
 
-def checkpoints(drawer: Drawer, *, config: TrainConfig = CONFIG, clock: Sequence[float] = (0.0,) * 9) -> Checkpoints:
+def checkpoints(
+    drawer: Drawer, *, config: TrainConfig = CONFIG, clock: Sequence[float] = (0.0,) * 9, ranks: Ranks = ALONE
+) -> Checkpoints:
     times = iter(clock)
-    return Checkpoints(config, shard=Shard(index=0, count=2), keeper=cast(Keeper, drawer), clock=lambda: next(times))
+    return Checkpoints(
+        config,
+        shard=Shard(index=0, count=2),
+        keeper=cast(Keeper, drawer),
+        ranks=ranks,
+        clock=lambda: next(times),
+    )
 
 
-def begin(drawer: Drawer, others: Others, *, config: TrainConfig = CONFIG) -> Progress:
-    return checkpoints(drawer, config=config).begin(cast(Engine, others))
+def begin(drawer: Drawer, others: Others, *, config: TrainConfig = CONFIG, ranks: Ranks = ALONE) -> Progress:
+    progress = checkpoints(drawer, config=config, ranks=ranks).begin(cast(Engine, others))
+    assert progress is not None
+    return progress
 
 
 def test_the_newest_place_of_all_ranks_is_taken() -> None:
-    others = Others((0, 0, 0, 0, 5, 1, 64, 0), (0, 0, 0, 0, 0, 0, 5, 1, 64, 0.5, 60, 0))
+    others = Others((*NONE, 5, 1, 64, 0, 0), (*(0,) * 6, 5, 1, 64, 0.5, 60, 0))
     drawer = Drawer(Progress(started=5, epoch=1, samples=32))
     assert begin(drawer, others) == Progress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)
     assert others.restored == [(None, 1)]
@@ -88,13 +124,13 @@ def test_the_newest_place_of_all_ranks_is_taken() -> None:
 
 def test_ones_own_place_is_taken_when_the_other_has_only_an_earlier_training() -> None:
     own = Progress(started=5, epoch=1, samples=32, loss_sum=0.5, correct=30)
-    others = Others((0, 0, 0, 0, 4, 2, 0, 0), (0, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0))
+    others = Others((*NONE, 4, 2, 0, 0, 0), (*(0,) * 6, 4, 2, 0, 0, 0, 0))
     assert begin(Drawer(own), others) == own
     assert others.restored == [(STATE, 0)]
 
 
 def test_without_any_the_training_begins_at_rank_0s_time() -> None:
-    others = Others((0,) * 8, (0, 99))
+    others = Others((*NONE, *NONE), (0, 99))
     progress = begin(Drawer(), others)
     assert progress.started > 1.7e9
     assert progress == Progress(started=progress.started)
@@ -106,7 +142,7 @@ def test_without_any_the_training_begins_at_rank_0s_time() -> None:
 def test_a_training_that_others_finished_is_over(by: str) -> None:
     ahead = 9e9
     drawer = Drawer(Progress(started=ahead, epoch=1), finished=ahead if by == "this rank" else 0)
-    others = Others((0, 0, 0, 0, 5, 2, 0, 0 if by == "this rank" else ahead), (0, 0))
+    others = Others((*NONE, 5, 2, 0, 0 if by == "this rank" else ahead, 0), (0, 0))
     progress = begin(drawer, others)
     assert (progress.epoch, others.restored, drawer.kept) == (0, [(None, 0)], [])
     assert progress.started > ahead
@@ -114,12 +150,62 @@ def test_a_training_that_others_finished_is_over(by: str) -> None:
 
 def test_a_training_after_the_finished_one_goes_on() -> None:
     own = Progress(started=5, epoch=1)
-    others = Others((0, 0, 0, 0, 4, 2, 0, 4), (0,) * 12)
+    others = Others((*NONE, 4, 2, 0, 4, 0), (0,) * 12)
     assert begin(Drawer(own, finished=4), others) == own
 
 
+@pytest.mark.parametrize("by", ["this rank", "the other"])
+def test_what_was_over_when_its_job_was_started_again_is_over_on_all_ranks(by: str) -> None:
+    # The one that was killed has a checkpoint, and no mark.
+    own = Progress(started=5.5, epoch=2)
+    if by == "this rank":
+        drawer, others = Drawer(mark=OVER, end=5.5), Others((*NONE, 5.5, 2, 0, 0, 0))
+    else:
+        drawer, others = Drawer(own, finished=4), Others((*NONE, 0, 0, 0, 5.5, Over.KEPT))
+    ours = checkpoints(drawer, ranks=RESTARTED)
+    assert ours.begin(cast(Engine, others)) is None
+    assert others.restored == []
+    ours.finish()
+    assert (drawer.mark(), drawer.kept) == (OVER, [])
+
+
+def test_in_s3_what_was_over_is_there_for_every_rank() -> None:
+    config = replace(CONFIG, model_prefix="s3://bucket/digits/net")
+    over = replace(OVER, settings={**config.identity, "num_epochs": 3})
+    assert checkpoints(Drawer(mark=over), config=config, ranks=RESTARTED).begin(cast(Engine, Others())) is None
+
+
+@pytest.mark.parametrize(
+    ("mark", "ranks"),
+    [
+        (OVER, Ranks(job="k", restarts=1)),
+        (OVER, Ranks(job="k")),
+        # The same name for one job after another.
+        (OVER, Ranks(job="j")),
+        (replace(OVER, job=""), Ranks(restarts=1)),
+        (replace(OVER, settings={**OVER.settings, "num_epochs": 2}), RESTARTED),
+    ],
+)
+def test_another_training_of_the_same_name_begins_although_one_is_over(mark: Mark, ranks: Ranks) -> None:
+    drawer = Drawer(mark=mark, end=5.5)
+    progress = begin(drawer, Others(), ranks=ranks)
+    assert (progress.epoch, progress.samples) == (0, 0)
+    assert progress.started > 5.5
+    # Nor is it over when its job is started again.
+    again = begin(drawer, Others(), ranks=replace(ranks, restarts=2))
+    assert (again.epoch, again.samples) == (0, 0)
+
+
+def test_what_went_with_its_machine_is_trained_to_its_end_again_from_what_is_left() -> None:
+    # This rank has the mark, and the other one's machine, which had the end, was replaced; a third of the job's ranks
+    # was killed before its mark. Here: this rank's own checkpoint stands for that one's.
+    own = Progress(started=5.5, epoch=2)
+    drawer = Drawer(own, mark=OVER, end=4.4)
+    assert begin(drawer, Others(), ranks=RESTARTED) == own
+
+
 def test_all_ranks_end_when_one_has_a_checkpoint_of_other_settings() -> None:
-    others = Others((0, 0, 0, 0, 5, 1, 64, 0), (0, 0, 0, 0, 0, 0, 5, 1, 64, 0.5, 60, 1))
+    others = Others((*NONE, 5, 1, 64, 0, 0), (*(0,) * 6, 5, 1, 64, 0.5, 60, 1))
     with pytest.raises(UsageError, match="that rank 1 has a checkpoint of had other settings: --resume never"):
         begin(Drawer(), others)
     assert others.restored == []
@@ -127,7 +213,7 @@ def test_all_ranks_end_when_one_has_a_checkpoint_of_other_settings() -> None:
 
 def test_never_leaves_nothing_of_an_earlier_training() -> None:
     drawer = Drawer(Progress(started=5, epoch=1))
-    begin(drawer, Others((0,) * 8, (0, 0)), config=TrainConfig(resume="never"))
+    begin(drawer, Others((*NONE, *NONE), (0, 0)), config=TrainConfig(resume="never"))
     assert drawer.kept == []
 
 
@@ -147,7 +233,7 @@ def test_rank_0_asks_when_its_time_has_come_and_again_only_later() -> None:
 )
 def test_fails_when_it_cannot_go_on(progress: Progress, config: TrainConfig, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        begin(Drawer(progress), Others((0,) * 8, (0,) * 12), config=config)
+        begin(Drawer(progress), Others((*NONE, *NONE), (0,) * 12), config=config)
 
 
 @pytest.mark.parametrize(("of_training", "bests"), [(5, [0.9, 0.95]), (4, [0.9, 0.8, 0.95])])
@@ -155,10 +241,19 @@ def test_the_best_epoch_of_this_training_stays(of_training: float, bests: list[f
     before = Description(settings={}, progress=Progress(started=of_training), validation_accuracy=0.9)
     drawer = Drawer(Progress(started=5, epoch=1))
     ours = checkpoints(drawer)
-    engine = cast(Engine, Others((0,) * 8, (0,) * 12))
+    engine = cast(Engine, Others((*NONE, *NONE), (0,) * 12))
     drawer.keep(lambda: Checkpoint(description=before, state=STATE), is_best=True)
     ours.begin(engine)
     for epoch, accuracy in enumerate((0.8, 0.7, 0.95), start=2):
         ours.keep(engine, Progress(started=5, epoch=epoch), validation_accuracy=accuracy)
     ours.keep(engine, Progress(started=5, epoch=5, samples=8))
     assert drawer.bests == bests
+
+
+@pytest.mark.parametrize(("here", "there", "pauses"), [(False, 0, []), (True, 0, [PAUSE_S]), (False, 1, [PAUSE_S])])
+def test_all_ranks_know_when_one_waits_for_its_checkpoint_before(here: bool, there: int, pauses: list[float]) -> None:
+    drawer, others = Drawer(), Others([there])
+    drawer.is_writing = here
+    checkpoints(drawer).keep(cast(Engine, others), Progress(started=1, samples=8))
+    assert others.pauses == pauses
+    assert len(drawer.kept) == 1

@@ -1,6 +1,7 @@
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from trainer.checkpoint import Checkpoint, Description, load, save
 from trainer.engines import State
+from trainer.errors import TrainerError
 from trainer.keeper import KEPT, Keeper
+from trainer.mark import Mark
 from trainer.progress import Progress
 
 
@@ -50,16 +53,22 @@ def test_only_the_last_ones_stay_and_none_after_the_end(keeper: Keeper, tmp_path
 
 
 def test_a_finished_training_leaves_a_mark_and_nothing_else(keeper: Keeper, tmp_path: Path) -> None:
-    assert keeper.finished() == 0
+    assert keeper.mark() == Mark()
     keeper.keep(partial(checkpoint, started=0.1))
-    keeper.finish(0.1)
-    assert keeper.finished() == 0.1
+    keeper.set_mark(Mark(started=0.1, job="j"))
+    keeper.forget()
+    assert keeper.mark() == Mark(started=0.1, job="j")
     assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
 
 
-def test_a_mark_that_cannot_be_read_is_none(keeper: Keeper, tmp_path: Path) -> None:
-    (tmp_path / ".net-finished").write_text("")
-    assert keeper.finished() == 0
+def test_knows_of_which_training_a_file_is(keeper: Keeper, tmp_path: Path) -> None:
+    end = tmp_path / "net-0003.npz"
+    assert not keeper.has(end, of_training=0.1)
+    save(end, checkpoint(started=0.1, epoch=3))
+    assert keeper.has(end, of_training=0.1)
+    assert not keeper.has(end, of_training=0.2)
+    end.write_bytes(end.read_bytes()[:100])
+    assert not keeper.has(end, of_training=0.1)
 
 
 def test_only_the_newest_is_read_whole(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +114,42 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
     monkeypatch.setattr("os.fsync", full)
     keeper.keep(partial(checkpoint, epoch=2))
     keeper.wait()
-    assert "No space left on device" in caplog.text
+    assert "No space left on device; the training goes on without it" in caplog.text
     assert newest(keeper).epoch == 1
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A disk that writes nothing until the event."""
+    event = threading.Event()
+
+    def write_slowly(path: Path, checkpoint: Checkpoint) -> None:
+        assert event.wait(60)
+        save(path, checkpoint)
+
+    monkeypatch.setattr("trainer.keeper.save", write_slowly)
+    yield event
+    event.set()
+
+
+def test_a_disk_that_is_too_slow_is_named_and_waited_for_once(
+    keeper: Keeper,
+    tmp_path: Path,
+    disk: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("trainer.keeper.SAY_S", 0.01)
+    monkeypatch.setattr("trainer.keeper.WRITE_S", 0.1)
+    keeper.keep(partial(checkpoint, epoch=1))
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(TrainerError, match=f"^a checkpoint could not be written to {tmp_path} within 0 s$"),
+    ):
+        keeper.keep(partial(checkpoint, epoch=2))
+    assert f"waiting for the checkpoint before, {tmp_path} is slow: at most 0 s" in caplog.text
+    # On the way out: nothing is waited for any more.
+    keeper.wait()
 
 
 def test_a_slow_disk_holds_no_step_but_the_next_checkpoint(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +162,10 @@ def test_a_slow_disk_holds_no_step_but_the_next_checkpoint(keeper: Keeper, monke
 
     monkeypatch.setattr("trainer.keeper.save", write_slowly)
     # Returns, and only here is the disk let go.
+    assert not keeper.is_writing
     keeper.keep(partial(checkpoint, epoch=1))
     assert writing.wait(60)
+    assert keeper.is_writing
     second = threading.Thread(target=lambda: keeper.keep(partial(checkpoint, epoch=2)))
     second.start()
     second.join(0.2)

@@ -126,6 +126,33 @@ def test_never_counts_only_before_the_launcher_starts_the_job_again(directory: P
     assert ranks[0].digests[-1] == undisturbed
 
 
+def test_what_is_over_is_not_trained_again_when_a_rank_was_killed_on_its_way_out(tmp_path: Path) -> None:
+    places = [tmp_path / f"machine{rank}" for rank in range(RANKS)]
+    for place in places:
+        place.mkdir()
+    # Later options count.
+    options = (*OPTIONS, "--num-epochs", "2", "--num-examples", "64")
+    attempt = {"TORCHELASTIC_RUN_ID": "j", "KILLED": "1 mark 1 0"}
+    program = ("-m", "tests.trainer.killed_trainer")
+    with running(
+        *options, directory=tmp_path, directories=places, count=RANKS, program=program, variables=attempt
+    ) as ranks:
+        assert [rank.wait() for rank in ranks] == [0, -signal.SIGKILL]
+    end = places[0] / "net-0002.npz"
+    trained = end.stat().st_mtime_ns
+    assert list(places[1].glob("net-resume-*"))
+
+    again = {"TORCHELASTIC_RUN_ID": "j", "TORCHELASTIC_RESTART_COUNT": "1"}
+    with running(*options, directory=tmp_path, directories=places, count=RANKS, variables=again) as ranks:
+        assert [rank.wait() for rank in ranks] == [0] * RANKS
+    assert ranks[0].log.read_text().splitlines()[-1] == (
+        "rank 0/2 the training was over before its job was started again, nothing is left to do"
+    )
+    assert [rank.digests for rank in ranks] == [[]] * RANKS
+    assert end.stat().st_mtime_ns == trained
+    assert [path.name for path in places[1].iterdir()] == [".net-finished"]
+
+
 def test_fails_when_the_interrupted_training_was_another(directory: Path) -> None:
     with running(*OPTIONS, "--lr", "0.01", directory=directory) as [rank]:
         assert rank.wait() == 2
