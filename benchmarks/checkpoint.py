@@ -1,13 +1,22 @@
-"""How long does a save hold the training, against torch.save?
+"""How long does a save hold the training, against torch.save, and what does the writing cost it?
 
 Held are the seconds that the loop spends in keeping a checkpoint, and those that the next update takes longer than
 others do: it waits until the weights are copied. Beside it stands ``torch.save`` of the same weights and momentum into
 the same directory, which is not even on the disk when it returns; ours is, in the end. ``checkpoint_stall`` is the
-quotient for ResNet-50, the largest network there is, ``checkpoint_stall_lenet`` for the smallest (at most 0.05). In
-turns, of each the shortest. Run by ``make bench B=checkpoint`` or ``python -m benchmarks.checkpoint [--rounds N]``.
+quotient for ResNet-50, the largest network there is, ``checkpoint_stall_lenet`` for the smallest (at most 0.05).
+
+That is not all that a save costs: its writing shares processor and memory with the steps beside it.
+``checkpoint_writing`` and ``checkpoint_writing_lenet`` are the time of a step while a checkpoint is copied and written,
+from the call that keeps it until the file is on the disk, over that of as many steps right before, without one: 1.00
+would be for nothing. Whole steps, and batches so small that they hide little.
+
+All in turns, of each the shortest.
+Run by ``make bench B=checkpoint`` or ``python -m benchmarks.checkpoint [--rounds N]``.
 """
 
 import argparse
+import os
+import statistics
 import sys
 import time
 from dataclasses import dataclass, field
@@ -27,12 +36,15 @@ from trainer.ranks import Ranks
 from trainer.sampling import Shard
 
 CONFIGS = {
-    "checkpoint_stall": TrainConfig(network="resnet50", dataset="synthetic", image_shape=(3, 64, 64)),
-    "checkpoint_stall_lenet": TrainConfig(network="lenet", dataset="synthetic"),
+    # By the end of the figures' names.
+    "": TrainConfig(network="resnet50", dataset="synthetic", image_shape=(3, 64, 64)),
+    "_lenet": TrainConfig(network="lenet", dataset="synthetic"),
 }
 BATCH_SIZE = 2
 STEPS = 2
 """Without a checkpoint, in each round: what an update takes."""
+LEAST_STEPS = 2
+"""For the steps without one, when a checkpoint is written within less."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -41,6 +53,10 @@ class Rounds:
 
     held: list[float] = field(default_factory=list)
     torch_save: list[float] = field(default_factory=list)
+    alone: list[float] = field(default_factory=list)
+    """Of a step."""
+    beside: list[float] = field(default_factory=list)
+    """Of a step while a checkpoint is written."""
 
 
 def main() -> int:
@@ -53,20 +69,27 @@ def main() -> int:
         print(machine(), file=sys.stderr)
         with TemporaryDirectory() as directory:
             rounds = measure(config, Path(directory), options.rounds)
-        for what, seconds in (("held", rounds.held), ("torch.save", rounds.torch_save)):
+        for what, seconds in (
+            ("held", rounds.held),
+            ("torch.save", rounds.torch_save),
+            ("step", rounds.alone),
+            ("step beside a write", rounds.beside),
+        ):
             print(f"{config.network} {what}: {' '.join(f'{1000 * one:.2f}' for one in seconds)} ms", file=sys.stderr)
-        figures.append(f"{name} {min(rounds.held) / min(rounds.torch_save):.3f} ratio")
+        figures.append(f"checkpoint_stall{name} {min(rounds.held) / min(rounds.torch_save):.3f} ratio")
+        figures.append(f"checkpoint_writing{name} {min(rounds.beside) / min(rounds.alone):.2f} ratio")
     print("\n".join(figures))
     return 0
 
 
 def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
-    """Train a few steps, save, train on; then save with torch."""
+    """Save in the midst of steps, twice; then save with torch."""
     engine = create(config, ranks=Ranks(), shard=Shard(), learning_rate=1e-6)
     keeper = Keeper(str(directory / "net"))
     checkpoints = Checkpoints(config, shard=Shard(), keeper=keeper)
     rounds = Rounds()
-    # The first round reads libraries, and makes room.
+    steps = LEAST_STEPS
+    # The first round reads libraries, makes room, and finds how many steps a write takes.
     for number in range(count + 1):
         usual = min(update(engine, config) for _ in range(STEPS))
         start = time.perf_counter()
@@ -74,15 +97,40 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
         held = time.perf_counter() - start
         held += max(0.0, update(engine, config) - usual)
         keeper.wait()
-        state = engine.state()
-        tensors = {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
-        start = time.perf_counter()
-        torch.save(tensors, directory / "peer.pt")
-        took = time.perf_counter() - start
+        alone = statistics.mean(step(engine, config) for _ in range(steps))
+        start, steps = time.perf_counter(), 0
+        checkpoints.keep(engine, Progress(started=2.0, epoch=number))
+        while keeper.is_writing or steps < LEAST_STEPS:
+            step(engine, config)
+            steps += 1
+        beside = (time.perf_counter() - start) / steps
+        keeper.wait()
+        took = save_with_torch(engine, directory / "peer.pt")
         if number:
             rounds.held.append(held)
             rounds.torch_save.append(took)
+            rounds.alone.append(alone)
+            rounds.beside.append(beside)
     return rounds
+
+
+def save_with_torch(engine: TorchEngine, path: Path) -> float:
+    """Save the weights and momentum; returns what that took, in seconds."""
+    state = engine.state()
+    tensors = {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
+    start = time.perf_counter()
+    torch.save(tensors, path)
+    took = time.perf_counter() - start
+    # What it has left to the kernel would be written beside what is measured next.
+    os.sync()
+    return took
+
+
+def step(engine: TorchEngine, config: TrainConfig) -> float:
+    """Make a step; returns what it took, in seconds."""
+    start = time.perf_counter()
+    update(engine, config)
+    return time.perf_counter() - start
 
 
 def update(engine: TorchEngine, config: TrainConfig) -> float:
