@@ -97,8 +97,9 @@ from trainer.engines.mxnet import connect
 from trainer.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
 data = open_data(config)
-connection = connect(config, {})
-create = lambda: connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
+def create():
+    connection = connect(config, {})
+    return connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
 batch = prepare(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
 def train(engine, rates):
@@ -112,6 +113,7 @@ whole.restore(None, source=0)
 half = train(whole, rates[:3])
 kept = State(weights=half.weights, optimizer={**half.optimizer})
 undisturbed = train(whole, rates[3:])
+whole.close()
 again = create()
 again.restore(kept, source=0)
 assert float(again.state().optimizer["mxnet_rate"]) == rates[2]
