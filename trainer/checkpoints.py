@@ -4,8 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from enum import IntEnum
-from pathlib import Path
 from typing import Final
 
 from trainer.checkpoint import Checkpoint, Description, checkpoint_path, save
@@ -24,17 +22,6 @@ from trainer.sampling import Shard
 log = logging.getLogger(__name__)
 
 ALONE: Final = Ranks()
-
-
-class Over(IntEnum):
-    """What a mark says about this training; ranks tell each other the number."""
-
-    ANOTHER = 0
-    """An earlier one is over."""
-    THIS = 1
-    """It was over before the launcher started its job again."""
-    KEPT = 2
-    """And what it was for can be reached."""
 
 
 class Checkpoints:
@@ -80,16 +67,16 @@ class Checkpoints:
 
     def _begin(self, engine: Engine) -> Progress | None:
         own = self._found.description.progress if self._found else Progress()
-        mark, over = self._read_mark()
-        rows = gather(engine, [*own.place, mark.started, over], shard=self._shard)
-        if kept := [started for *_, started, which in rows if which == Over.KEPT]:
-            self._started = max(kept)
+        mark = Mark() if self._keeper is None else self._keeper.mark()
+        rows = gather(engine, [*own.place, mark.started, self._is_ours(mark)], shard=self._shard)
+        self._started = max(started if is_ours else 0.0 for *_, started, is_ours in rows)
+        if self._started and self._has_end(engine):
             if self._shard.index == 0:
                 log.info("the training was over before its job was started again, nothing is left to do")
             return None
         # A machine that missed the end of a training still has a checkpoint of it. But where this very training was
         # over, and what it was for went with a machine, that is what there is to go on from.
-        finished = max(started if which == Over.ANOTHER else 0.0 for *_, started, which in rows)
+        finished = max(0.0 if is_ours else started for *_, started, is_ours in rows)
         places = [tuple(place) if place[0] > finished else Progress().place for *place, _, _ in rows]
         source = places.index(max(places))
         mine = self._found if source == self._shard.index else None
@@ -143,7 +130,7 @@ class Checkpoints:
         """Write the checkpoint that the training was for, on a rank 0; returns where it is. Then all is over."""
         if self._keeper is None:
             raise ValueError("rank 0 keeps checkpoints")
-        path = self._path(self._keeper)
+        path = checkpoint_path(self._keeper.prefix, epochs=self._config.num_epochs)
         progress = Progress(started=self._started, epoch=self._config.num_epochs)
         try:
             save(path, Checkpoint(description=self._describe(progress, validation_accuracy), state=engine.state()))
@@ -152,43 +139,38 @@ class Checkpoints:
         if self._is_best(validation_accuracy):
             self._keeper.wait()
             self._keeper.keep_best(path)
-        place = self._keeper.publish(path)
-        # Before any other rank: their checkpoints may go only when this one is where it is to be.
-        self._keeper.set_mark(self._mark(self._started))
-        return place
+        return self._keeper.publish(path)
 
     def finish(self) -> None:
-        """Note that the training is over, and remove its checkpoints but the best. No rank waits for another here."""
+        """Note on every machine that the training is over, and remove its checkpoints but the best.
+
+        Not before all ranks know that what it was for is where it is to be.
+        """
         if self._keeper is not None:
-            if self._keeper.mark() != self._mark(self._started):
-                self._keeper.set_mark(self._mark(self._started))
+            self._keeper.set_mark(self._mark(self._started))
             self._keeper.forget()
 
     def _mark(self, started: float) -> Mark:
         settings = {**self._config.identity, "num_epochs": self._config.num_epochs}
         return Mark(started=started, job=self._job, settings=settings)
 
-    def _read_mark(self) -> tuple[Mark, Over]:
-        """Return what this machine knows of the last training that is over.
-
-        One of this job's name that is there at its first start is of an earlier job, and a person gives the name.
-        """
-        if self._keeper is None:
-            return Mark(), Over.ANOTHER
-        mark = self._keeper.mark()
-        if not self._job or mark != self._mark(mark.started):
-            return mark, Over.ANOTHER
+    def _is_ours(self, mark: Mark) -> bool:
+        """Whether a mark says that this training was over before the launcher started its job again."""
+        if self._keeper is None or not self._job or mark != self._mark(mark.started):
+            return False
         if not self._is_restart:
+            # Of an earlier job to which a person gave the same name: this one's restarts shall not take it for theirs.
             self._keeper.set_mark(replace(mark, job=""))
-            return mark, Over.ANOTHER
-        # Copies are made before any rank's mark.
-        is_there = self._config.s3_folder is not None or self._keeper.has(
-            self._path(self._keeper), of_training=mark.started
-        )
-        return mark, Over.KEPT if is_there else Over.THIS
+        return self._is_restart
 
-    def _path(self, keeper: Keeper) -> Path:
-        return checkpoint_path(keeper.prefix, epochs=self._config.num_epochs)
+    def _has_end(self, engine: Engine) -> bool:
+        """Whether any rank has what the training was for; there are no marks before all copies in S3 are made."""
+        here = self._config.s3_folder is not None
+        if self._keeper is not None and not here:
+            path = checkpoint_path(self._keeper.prefix, epochs=self._config.num_epochs)
+            here = self._keeper.has(path, of_training=self._started)
+        [ranks] = engine.sum_over_ranks([here])
+        return ranks > 0
 
     def _is_best(self, accuracy: float) -> bool:
         """Whether no epoch of this training was better, on the rank that keeps the best."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer.checkpoint import Checkpoint, Description
-from trainer.checkpoints import ALONE, Checkpoints, Over
+from trainer.checkpoints import ALONE, Checkpoints
 from trainer.config import TrainConfig
 from trainer.engines import Asks, Engine, State
 from trainer.engines.patience import PAUSE_S
@@ -30,17 +30,15 @@ OVER = Mark(started=5.5, job="j", settings={**CONFIG.identity, "num_epochs": 3})
 class Drawer:
     """Keeps checkpoints where a test can see them."""
 
-    def __init__(
-        self, progress: Progress | None = None, *, finished: float = 0, mark: Mark | None = None, end: float = 0
-    ) -> None:
-        """``end``: of which training the file is that the last one was for."""
+    def __init__(self, progress: Progress | None = None, *, finished: float = 0, mark: Mark | None = None) -> None:
         self.kept: list[Checkpoint] = [] if progress is None else [checkpoint(progress)]
         self.bests: list[float | None] = []
         self._best: Description | None = None
         self.prefix = "net"
         self.is_writing = False
         self._mark = mark or Mark(started=finished)
-        self._end = end
+        self.end = 0.0
+        """Of which training the file is that the last one was for."""
 
     def newest(self) -> Checkpoint | None:
         return self.kept[-1] if self.kept else None
@@ -64,7 +62,7 @@ class Drawer:
         self._mark = over
 
     def has(self, path: Path, *, of_training: float) -> bool:
-        return path == Path("net-0003.npz") and of_training == self._end
+        return path == Path("net-0003.npz") and of_training == self.end
 
     def forget(self) -> None:
         self.kept.clear()
@@ -154,14 +152,18 @@ def test_a_training_after_the_finished_one_goes_on() -> None:
     assert begin(Drawer(own, finished=4), others) == own
 
 
-@pytest.mark.parametrize("by", ["this rank", "the other"])
-def test_what_was_over_when_its_job_was_started_again_is_over_on_all_ranks(by: str) -> None:
+@pytest.mark.parametrize(
+    ("marked", "end"), [("here", "here"), ("here", "there"), ("there", "here"), ("there", "there")]
+)
+def test_what_was_over_when_its_job_was_started_again_is_over_on_all_ranks(marked: str, end: str) -> None:
     # The one that was killed has a checkpoint, and no mark.
-    own = Progress(started=5.5, epoch=2)
-    if by == "this rank":
-        drawer, others = Drawer(mark=OVER, end=5.5), Others((*NONE, 5.5, 2, 0, 0, 0))
+    other: tuple[float, ...]
+    if marked == "here":
+        drawer, other = Drawer(mark=OVER), (5.5, 2, 0, 4, 0)
     else:
-        drawer, others = Drawer(own, finished=4), Others((*NONE, 0, 0, 0, 5.5, Over.KEPT))
+        drawer, other = Drawer(Progress(started=5.5, epoch=2), finished=4), (0, 0, 0, 5.5, 1)
+    drawer.end = 5.5 if end == "here" else 0
+    others = Others((*NONE, *other), [end == "there"])
     ours = checkpoints(drawer, ranks=RESTARTED)
     assert ours.begin(cast(Engine, others)) is None
     assert others.restored == []
@@ -187,7 +189,8 @@ def test_in_s3_what_was_over_is_there_for_every_rank() -> None:
     ],
 )
 def test_another_training_of_the_same_name_begins_although_one_is_over(mark: Mark, ranks: Ranks) -> None:
-    drawer = Drawer(mark=mark, end=5.5)
+    drawer = Drawer(mark=mark)
+    drawer.end = 5.5
     progress = begin(drawer, Others(), ranks=ranks)
     assert (progress.epoch, progress.samples) == (0, 0)
     assert progress.started > 5.5
@@ -197,11 +200,9 @@ def test_another_training_of_the_same_name_begins_although_one_is_over(mark: Mar
 
 
 def test_what_went_with_its_machine_is_trained_to_its_end_again_from_what_is_left() -> None:
-    # This rank has the mark, and the other one's machine, which had the end, was replaced; a third of the job's ranks
-    # was killed before its mark. Here: this rank's own checkpoint stands for that one's.
+    # This rank was killed before its mark; the other one has it, and a third had what the training was for.
     own = Progress(started=5.5, epoch=2)
-    drawer = Drawer(own, mark=OVER, end=4.4)
-    assert begin(drawer, Others(), ranks=RESTARTED) == own
+    assert begin(Drawer(own), Others((*NONE, 0, 0, 0, 5.5, 1)), ranks=RESTARTED) == own
 
 
 def test_all_ranks_end_when_one_has_a_checkpoint_of_other_settings() -> None:
