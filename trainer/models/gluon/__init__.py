@@ -17,6 +17,7 @@ NETWORKS: Final[Mapping[str, str]] = {
     "lenet": "trainer.models.gluon.lenet:build",
     "resnet20": "trainer.models.gluon.cifar_resnet:resnet20",
     "resnet110": "trainer.models.gluon.cifar_resnet:resnet110",
+    "resnext110": "trainer.models.gluon.resnext110:build",
 }
 """Where each is built."""
 
@@ -27,6 +28,8 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
     Raises UsageError where there is none for MXNet.
     """
     if network not in NETWORKS:
-        raise UsageError(f"network {network} is not there for MXNet, which has: {', '.join(NETWORKS)}")
+        raise UsageError(
+            f"network {network} is not there for MXNet, which has: {', '.join(NETWORKS)}; --engine torch has it"
+        )
     module, _, function = NETWORKS[network].partition(":")
     return getattr(importlib.import_module(module), function)(classes=classes, image_shape=image_shape)

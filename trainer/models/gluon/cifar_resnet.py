@@ -32,10 +32,10 @@ def resnet110(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBl
 def build(layers: int, *, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
     """Build the network of 6n+2 ``layers`` for images of (channels, height, width), weights as in He et al. (2015b)."""
     blocks = (layers - 2) // 6
-    first = _sequence(_convolution(image_shape[0], WIDTHS[0]), _batch_norm(WIDTHS[0]), nn.Activation("relu"))
+    first = sequence(convolution(image_shape[0], WIDTHS[0]), _batch_norm(WIDTHS[0]), nn.Activation("relu"))
     stages = [_stage(before, width, blocks) for before, width in zip((WIDTHS[0], *WIDTHS), WIDTHS, strict=False)]
     last = nn.Dense(classes, in_units=WIDTHS[-1])
-    network = _sequence(first, *stages, nn.GlobalAvgPool2D(), nn.Flatten(), last)
+    network = sequence(first, *stages, nn.GlobalAvgPool2D(), nn.Flatten(), last)
     # As torch's kaiming_normal_ with fan_out: variance 2 / outputs.
     network.initialize(init.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2))
     return network
@@ -47,11 +47,11 @@ class Block(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
     def __init__(self, before: int, width: int) -> None:
         super().__init__()
         self._grows = width > before
-        self.residual = _sequence(
-            _convolution(before, width, stride=2 if self._grows else 1),
+        self.residual = sequence(
+            convolution(before, width, stride=2 if self._grows else 1),
             _batch_norm(width),
             nn.Activation("relu"),
-            _convolution(width, width),
+            convolution(width, width),
             _batch_norm(width),
         )
 
@@ -67,17 +67,20 @@ class Block(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
 
 def _stage(before: int, width: int, blocks: int) -> nn.HybridSequential:
     """Blocks of one width; where it grows, the first halves the sides."""
-    return _sequence(Block(before, width), *(Block(width, width) for _ in range(blocks - 1)))
+    return sequence(Block(before, width), *(Block(width, width) for _ in range(blocks - 1)))
 
 
-def _sequence(*layers: nn.HybridBlock) -> nn.HybridSequential:
+def sequence(*layers: nn.HybridBlock) -> nn.HybridSequential:
+    """Put layers one behind the other."""
     sequence = nn.HybridSequential()
     sequence.add(*layers)
     return sequence
 
 
-def _convolution(before: int, width: int, *, stride: int = 1) -> nn.Conv2D:
-    return nn.Conv2D(width, kernel_size=3, strides=stride, padding=1, use_bias=False, in_channels=before)
+def convolution(before: int, width: int, *, stride: int = 1, kernel: int = 3) -> nn.Conv2D:
+    """Build one without bias, whose output has the height and width of its input over ``stride``."""
+    padding = kernel // 2
+    return nn.Conv2D(width, kernel_size=kernel, strides=stride, padding=padding, use_bias=False, in_channels=before)
 
 
 def _batch_norm(width: int) -> nn.BatchNorm:
