@@ -1,13 +1,14 @@
 """Open MPI's mpirun, on the first node, with the options that Horovod's authors give for it.
 
 The options are those of https://horovod.readthedocs.io/en/stable/mpi.html. mpirun itself reaches the
-other nodes, by ssh under the options of launcher.ssh, and passes variables on by name.
+other nodes, by ssh under the options of launcher.ssh, and passes variables on by name; the daemons that it
+wants there are started by the nodes' runners (launcher.orted), which end them and their ranks.
 """
 
-import shlex
 from collections.abc import Sequence
 
 from launcher.engines.engine import Engine, Site
+from launcher.orted.names import agent_command, place_of, program
 from launcher.spec import Job, ProcessSpec
 from launcher.ssh import client_command
 
@@ -15,6 +16,8 @@ OPTIONS = ("-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", 
 ALWAYS_PASSED = ("PATH",)
 """So that the other nodes find the same Python."""
 REMOTE_SHELL = "OMPI_MCA_plm_rsh_agent"
+RUNNERS_OWN = {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "OMPI_MCA_orte_leave_session_attached": "1"}
+"""A daemon neither starts others, for which its node has no key, nor goes into the background, away from its runner."""
 INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "NCCL_SOCKET_IFNAME")
 
 
@@ -27,19 +30,27 @@ def mpirun_command(job: Job) -> tuple[str, ...]:
 
 
 def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
-    """Mpirun on the first node; on the others nothing that the launcher starts."""
+    """Mpirun on the first node; on each other one what waits for its daemon's command."""
+    attempt = f"{site.job_id}-{site.restart}"
+    agent = agent_command(attempt, client_command(job.hosts[0]))
     mpirun = ProcessSpec(
         name="mpirun",
         label="mpirun",
         command=mpirun_command(job),
-        environment={REMOTE_SHELL: shlex.join(client_command(job.hosts[0]))},
+        environment={REMOTE_SHELL: agent, **RUNNERS_OWN},
     )
-    return [(mpirun,), *(() for _ in site.addresses[1:])]
+
+    def daemon(node: int) -> ProcessSpec:
+        place = place_of(attempt, job.hosts[node].name)
+        name = f"orted {node}"
+        return ProcessSpec(name=name, label=name, command=(*program("await"), place), environment={}, decisive=False)
+
+    return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]
 
 
 ENGINE = Engine(
     plan=plan,
-    own_variables=(REMOTE_SHELL,),
+    own_variables=(REMOTE_SHELL, *RUNNERS_OWN),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=INTERFACES,
     takes="horovod",

@@ -147,15 +147,26 @@ def test_every_communicator_of_horovod_has_its_size_at_the_store() -> None:
 
 def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> None:
     asked = job("mpi", [2, 2], SECRET="hunter2")
-    (mpirun,), others = plan(asked)
+    (mpirun,), (daemon,) = plan(asked)
     assert " ".join(mpirun.command) == (
         "mpirun -np 4 -H n0:2,n1:2 -bind-to none -map-by slot -mca pml ob1 -mca btl ^openib"
         " -x NCCL_SOCKET_IFNAME -x PATH -x SECRET python x"
     )
-    assert others == ()
+    # When mpirun has ended, the job has.
+    assert (mpirun.decisive, daemon.decisive) == (True, False)
+    assert "SECRET" not in " ".join(daemon.command)
 
 
-def test_mpiruns_ssh_checks_host_keys() -> None:
-    agent = plan(job("mpi", [1, 1]))[0][0].environment[mpi.REMOTE_SHELL]
-    assert agent.startswith("ssh -T ")
+def test_mpirun_has_its_daemons_started_by_the_runners() -> None:
+    (mpirun,), *others = plan(job("mpi", [1, 1, 1]))
+    agent = mpirun.environment[mpi.REMOTE_SHELL].split(" ")
+    assert agent[agent.index("agent") :][2:4] == ["ssh", "-T"]
+    assert agent[-1] == "--"
     assert "StrictHostKeyChecking=yes" in agent
+    assert [[(one.name, *one.command[-2:]) for one in node] for node in others] == [
+        [("orted 1", "await", "launch-j-0-n1")],
+        [("orted 2", "await", "launch-j-0-n2")],
+    ]
+    # Neither daemons that start others, nor any that leave their runner.
+    assert mpirun.environment["OMPI_MCA_plm_rsh_no_tree_spawn"] == "1"
+    assert mpirun.environment["OMPI_MCA_orte_leave_session_attached"] == "1"

@@ -75,7 +75,7 @@ def test_python_is_that_of_the_engines(on_nodes: Callable[[list[str]], Cluster],
 
 
 def test_mpirun_is_that_of_the_engines(on_nodes: Callable[[list[str]], Cluster]) -> None:
-    result = on_nodes(["mxnet", "horovod"]).run("--launcher", "mpi", "python", "train.py")
+    result = on_nodes(["mxnet", "horovod"]).run("-n", "1", "--launcher", "mpi", "python", "train.py")
     assert result.lines == [f"{ADDRESSES[0]} [mpirun] the engines' mpirun"]
 
 

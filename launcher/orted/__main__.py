@@ -1,0 +1,29 @@
+"""The three programs between mpirun and its daemons, ``python3 launcher/orted/__main__.py PROGRAM ...``.
+
+    agent JOB SSH... -- HOST COMMAND...   mpirun's remote shell, on the first node
+    deliver PLACE                         what it starts on HOST by ssh; the command is its standard input
+    await PLACE                           what HOST's runner has started; it runs the command
+
+See docs/decisions/020-orted-under-the-runner.md.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from launcher.orted.agent import hand_over
+from launcher.orted.meeting import await_command, deliver, run
+
+if __name__ == "__main__":
+    program, place, *words = sys.argv[1:]
+    try:
+        if program == "agent":
+            code = hand_over(place, words)
+        elif program == "deliver":
+            code = deliver(place, sys.stdin.buffer.read())
+        else:
+            code = run(await_command(place))
+    except OSError as error:
+        sys.exit(f"launch: {program} {place}: {error}")
+    sys.exit(code)

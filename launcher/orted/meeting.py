@@ -1,0 +1,88 @@
+"""Where ssh, which brings a command, and the runner's process, which waits for it, meet on a node.
+
+The place is an abstract Unix socket (unix(7)): it is gone with its process. Both sides ask the kernel who the other
+is, as any user of the machine can take such a name.
+"""
+
+import os
+import pwd
+import socket
+import struct
+import subprocess
+import time
+
+MEET_S = 120.0
+"""What each of the two waits for the other. A node may first have to end an earlier attempt's processes."""
+PAUSE_S = 0.05
+MPIRUN_S = 5.0
+"""What mpirun has to end by itself, with the exit code of the rank that failed, when a daemon of its has failed."""
+TAKEN = b"+"
+CREDENTIALS = struct.Struct("3i")
+"""SO_PEERCRED of unix(7): process, user, group."""
+
+
+def deliver(place: str, command: bytes, *, seconds: float = MEET_S) -> int:
+    """Give `command` to the process that waits at `place`; returns 0 when it has it, else 1. Raises OSError."""
+    with _connect(place, until=time.monotonic() + seconds) as connection:
+        connection.sendall(command)
+        connection.shutdown(socket.SHUT_WR)
+        return 0 if connection.recv(1) == TAKEN else 1
+
+
+def await_command(place: str, *, seconds: float = MEET_S) -> str:
+    """Wait at `place` for a command of this user's. Raises OSError, also when none comes in time."""
+    until = time.monotonic() + seconds
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(f"\0{place}")
+        listener.listen()
+        try:
+            while True:
+                listener.settimeout(max(PAUSE_S, until - time.monotonic()))
+                connection, _ = listener.accept()
+                with connection:
+                    if _is_ours(connection):
+                        return _take(connection, until=until)
+        except TimeoutError as error:
+            raise TimeoutError(f"mpirun has sent no command within {seconds:g} s") from error
+
+
+def run(command: str) -> int:
+    """Have the user's shell run it, as sshd does; returns its exit code.
+
+    It stays in this process's group, which the runner signals.
+    """
+    shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    code = subprocess.run([shell, "-c", command], check=False).returncode
+    if code:
+        time.sleep(MPIRUN_S)
+    return 128 - code if code < 0 else code
+
+
+def _take(connection: socket.socket, *, until: float) -> str:
+    connection.settimeout(max(PAUSE_S, until - time.monotonic()))
+    command = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    connection.sendall(TAKEN)
+    return command.decode(errors="surrogateescape")
+
+
+def _connect(place: str, *, until: float) -> socket.socket:
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(max(PAUSE_S, until - time.monotonic()))
+        try:
+            connection.connect(f"\0{place}")
+        except ConnectionRefusedError:
+            connection.close()
+            if time.monotonic() > until:
+                raise
+            time.sleep(PAUSE_S)
+            continue
+        if _is_ours(connection):
+            return connection
+        connection.close()
+        raise PermissionError("another user's process waits there")
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return bool(CREDENTIALS.unpack(said)[1] == os.getuid())
