@@ -1,7 +1,7 @@
 """PyTorch's DistributedDataParallel, as written for torchrun: it reads what torchrun sets and nothing else.
 
 torchrun --nproc-per-node 2 torchrun_ddp.py        one machine
-launch python torchrun_ddp.py                      every node of the cluster, one process a GPU
+launch --nproc-per-node 2 torchrun_ddp.py          every node of the cluster; left out, one process a GPU
 """
 
 import argparse

@@ -34,6 +34,8 @@ def main(arguments: Sequence[str]) -> int:
             return run_verb(arguments)
         job = parse_options(arguments, environ=os.environ)
         cwd = working_directory()
+        for line in job.notes:
+            note(line, streams[Kind.STDERR])
         if job.detach:
             return detach(arguments, cwd=cwd)
         return carry_out(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams)

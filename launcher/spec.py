@@ -62,6 +62,8 @@ class Job:
     """How long its connections stay open for the next launch, when it ends well."""
     sync: SyncRequest | None = None
     """What is to be on every node before anything starts."""
+    notes: tuple[str, ...] = ()
+    """What to tell the user of the command line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,9 +13,9 @@ from launcher.hosts import Host
 from launcher.jobs import store
 from launcher.jobs.log import LOG_FILE
 from launcher.jobs.record import Record
+from launcher.machines import LOCAL_HOST
 from launcher.nodes import is_this_machine
 from launcher.numbers import whole_number
-from launcher.options import LOCAL_HOST
 from launcher.ssh import client_command
 
 READER = Path(__file__).parent.parent / "reader"
