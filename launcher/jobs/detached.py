@@ -2,9 +2,12 @@
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
+from launcher.errors import LaunchError
 from launcher.frames import Kind
+from launcher.jobs.detach import runtime_directory
 from launcher.jobs.journal import Journal, jobs_directory
 from launcher.jobs.log import LogSink
 from launcher.jobs.request import Request
@@ -12,6 +15,8 @@ from launcher.main import carry_out
 from launcher.options import parse_options
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
+SYSTEMD_S = 2.0
+"""What the user's systemd gets to answer."""
 
 
 def main(handed_over: Path) -> int:
@@ -26,7 +31,14 @@ def main(handed_over: Path) -> int:
     log = LogSink(directory)
     return carry_out(
         job,
-        journal=Journal(job, job_id=request.job_id, cwd=request.cwd, detached=True, on_running=lambda: ready(systemd)),
+        journal=Journal(
+            job,
+            job_id=request.job_id,
+            cwd=request.cwd,
+            detached=True,
+            on_running=lambda: ready(systemd),
+            goes_down=goes_down,
+        ),
         cwd=request.cwd,
         streams={Kind.STDOUT: log, Kind.STDERR: log},
     )
@@ -37,3 +49,20 @@ def ready(systemd: str | None) -> None:
     if systemd:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             channel.sendto(b"READY=1", systemd.replace("@", "\0", 1))
+
+
+def goes_down() -> bool:
+    """Whether systemd ends all that the user runs, and not this job alone; see systemctl(1), is-system-running."""
+    try:
+        said = subprocess.run(
+            ["systemctl", "--user", "is-system-running"],
+            env={**os.environ, "XDG_RUNTIME_DIR": str(runtime_directory())},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SYSTEMD_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, LaunchError):
+        return False
+    return said.stdout.strip() == b"stopping"

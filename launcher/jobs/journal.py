@@ -39,6 +39,7 @@ class Journal:
         cwd: str,
         detached: bool = False,
         on_running: Callable[[], None] = lambda: None,
+        goes_down: Callable[[], bool] = lambda: False,
     ) -> None:
         self._record = Record(
             id=job_id,
@@ -56,6 +57,7 @@ class Journal:
             detached=detached,
         )
         self._on_running = on_running
+        self._goes_down = goes_down
         self._directory = jobs_directory() / job_id
         self._question: RevisionQuestion | None = None
         self._upload: Upload | None = None
@@ -105,6 +107,9 @@ class Journal:
 
     def ended(self, failure: Failure | None) -> None:
         """The job is over."""
+        if failure is not None and failure.cancelled and self._goes_down():
+            # Nobody has asked for the job's end.
+            failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its machine shuts down")
         state = State.SUCCEEDED if failure is None else State.CANCELLED if failure.cancelled else State.FAILED
         self._change(
             state=state,

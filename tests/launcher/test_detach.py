@@ -1,6 +1,7 @@
 """Detached jobs, with a stand-in for systemd that does of it what a job needs; tests/e2e has the real one."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,16 @@ def test_a_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.Capture
     assert b"ended with exit code 3" in shell.verb("logs", "-f", job_id)
     job = shell.record()
     assert (job.id, job.state, job.exit_code) == (job_id, State.FAILED, 3)
+
+
+def test_a_job_that_ends_with_its_machine_was_cancelled_by_nobody(shell: Shell) -> None:
+    shell.cluster.program("systemctl", '[ "$*" = "--user is-system-running" ] && echo stopping\nexit 1')
+    assert shell.launch("sleep 1000") == 0
+    os.kill(shell.record().pid, signal.SIGTERM)
+    shell.verb("logs", "-f")
+    job = shell.record()
+    assert (job.state, job.exit_code) == (State.FAILED, 143)
+    assert job.reason == "stopped by SIGTERM: its machine shuts down"
 
 
 def test_fails_when_jobs_would_end_with_the_last_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
