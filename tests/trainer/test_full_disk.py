@@ -10,7 +10,7 @@ from tests.trainer.processes import REPOSITORY
 TRAINING = """
 # LeNet's weights and momentum take 3.5 MB.
 mount -t tmpfs -o size=5m none "$1" && cd "$1" || exit 70
-train() { "$0" -m trainer --num-epochs 3 --batch-size 500 --benchmark 1; echo "exit $?" >&2; }
+train() { "$0" -m trainer --num-epochs 3 --benchmark 1 --num-examples 200; echo "exit $?" >&2; }
 train
 for file in checkpoints/*; do "$0" -c "$READ" "$file" || exit 70; done
 mount -o remount,size=50m . || exit 70
