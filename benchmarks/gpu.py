@@ -3,17 +3,21 @@
     python -m benchmarks.gpu [--rounds N] [--timm PATH/benchmark.py] [--batch-size N]
 
 Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without one. Prints ``gpu_resnet50`` (bfloat16,
-synthetic 3x224x224) and ``gpu_resnext110`` (3x32x32) in images a second; ``gpu_loop_resident`` and ``gpu_loop_memory``,
-the whole loop's speed over that of the bare steps, with the data set on the GPU and in the host's memory; and where
-timm lies in a checkout, ``gpu_vs_timm``, the quotient of the best of several rounds, taken in turns. Beside each, on
-stderr, operations, bytes and the floor (benchmarks/_roofline.py). Not part of ``make bench``: ``make bench B=gpu``.
+synthetic 3x224x224), ``gpu_resnext110`` (3x32x32) and ``gpu_resnext110_graphs`` (the same with CUDA graphs) in images a
+second; ``gpu_checkpoint_stall``, what a checkpoint's copy beside the steps holds them up, over a torch.save of the same
+state to memory; ``gpu_loop_resident`` and ``gpu_loop_memory``, the whole loop's speed over that of the bare steps, with
+the data set on the GPU and in the host's memory; and where timm lies in a checkout, ``gpu_vs_timm``, the quotient of
+the best of several rounds, taken in turns. Beside each, on stderr, operations, bytes and the floor
+(benchmarks/_roofline.py). Not part of ``make bench``: ``make bench B=gpu``.
 """
 
 import argparse
 import importlib.util
+import io
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -56,13 +60,17 @@ def main() -> int:
     print_floor(resnet50, speed=best)
     if options.timm is None:
         say("no timm checkout, name its benchmark.py: --timm PATH")
+    stall = min(ours.checkpoint_stall() for _ in range(options.rounds))
     loops = [loop_speed(resnet50, share=share) for share in (0.25, 0.0)]
     del ours
-    small = Steps(resnext110)
-    best_small = max(small.speed() for _ in range(options.rounds))
-    print_floor(resnext110, speed=best_small)
+    small, graphs = Steps(resnext110), Steps(replace(resnext110, compile="graphs"))
+    speeds = [(small.speed(), graphs.speed()) for _ in range(options.rounds)]
+    best_small, best_graphs = (max(each) for each in zip(*speeds, strict=True))
+    print_floor(resnext110, speed=max(best_small, best_graphs))
     print(f"gpu_resnet50 {best:.0f} per_s")
     print(f"gpu_resnext110 {best_small:.0f} per_s")
+    print(f"gpu_resnext110_graphs {best_graphs:.0f} per_s")
+    print(f"gpu_checkpoint_stall {stall:.3f} ratio")
     for name, speed in zip(("gpu_loop_resident", "gpu_loop_memory"), loops, strict=True):
         print(f"{name} {speed / best:.3f} ratio")
     if theirs is not None:
@@ -107,6 +115,21 @@ class Steps:
     def speed(self) -> float:
         """Images a second."""
         return self._batch * STEPS / timed(lambda: self._run(STEPS))
+
+    def checkpoint_stall(self) -> float:
+        """How much longer the steps take beside the copy for a checkpoint, over a torch.save of the same to memory."""
+        import torch
+
+        def beside() -> None:
+            copying = threading.Thread(target=self._engine.snapshot())
+            copying.start()
+            self._run(STEPS)
+            copying.join()
+
+        alone, both = timed(lambda: self._run(STEPS)), timed(beside)
+        state = self._engine.state()
+        tensors = [torch.from_numpy(each).cuda() for each in (*state.weights.values(), *state.optimizer.values())]
+        return (both - alone) / timed(lambda: torch.save(tensors, io.BytesIO()))
 
     def _run(self, steps: int) -> None:
         for _ in range(steps):

@@ -15,9 +15,13 @@ KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_as
 RESUME: Final = ("auto", "never")
 DTYPES: Final = ("float32", "bfloat16", "float16")
 GC_TYPES: Final = ("none", "fp16", "bf16")
-COMPILE: Final = ("0", "1", "auto")
+COMPILED: Final = ("0", "1", "graphs")
+"""How far torch.compile goes: not at all, a network's own operations, their launches too (CUDA graphs)."""
+COMPILE: Final = (*COMPILED, "auto")
 FAST: Final = ("off", "auto")
-FOR_TORCH: Final = ("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "profile_steps")
+FOR_TORCH: Final = (
+    *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
+)
 """Settings that the other engines do not have."""
 
 

@@ -80,6 +80,8 @@ class TrainConfig:
     """One of COMPILE. Left out: 0, or what ``fast`` picks."""
     fast: str = "off"
     """One of FAST. Left out: off, nothing is measured and all is float32."""
+    deterministic: bool = False
+    """Whether a GPU may use only what gives the same bits every time; CPUs always do. Left out: what is quickest."""
     seed: int = 0
     """Of the first weights and of the order of the samples. Left out: 0."""
     model_prefix: str | None = None
@@ -141,9 +143,8 @@ class TrainConfig:
         if not (math.isfinite(self.wd) and self.wd >= 0):
             raise UsageError(f"wd must be a number of at least 0, got {self.wd}")
         if self.gpus and self.engine != "torch":
-            raise UsageError(
-                f"gpus are for the engine torch, {self.engine} is MXNet's build for CPUs, got {_join(self.gpus)}"
-            )
+            names = _join(self.gpus)
+            raise UsageError(f"gpus are for the engine torch, {self.engine} is MXNet's build for CPUs, got {names}")
         if len(set(self.gpus)) < len(self.gpus):
             raise UsageError(f"gpus must differ from each other, got {_join(self.gpus)}")
 
@@ -241,11 +242,8 @@ class TrainConfig:
     def _check_speed(self) -> None:
         """Raise UsageError unless the engine can compute so."""
         if self.engine != "torch":
-            given = [
-                each.name
-                for each in fields(self)
-                if each.name in FOR_TORCH and getattr(self, each.name) != each.default
-            ]
+            own = (each for each in fields(self) if each.name in FOR_TORCH)
+            given = [each.name for each in own if getattr(self, each.name) != each.default]
             if given:
                 raise UsageError(f"{given[0]} is for the engine torch, got engine {self.engine}")
         if self.dtype is not None:
@@ -254,8 +252,11 @@ class TrainConfig:
         if self.compile is not None:
             check_choice("compile", self.compile, COMPILE)
         check_choice("fast", self.fast, FAST)
-        if self.sync_bn and self.compile not in (None, "0"):
+        compiles = self.compile not in (None, "0")
+        if compiles and self.sync_bn:
             raise UsageError(f"compile must be 0 with sync_bn, whose sums torch.compile cannot see, got {self.compile}")
+        if compiles and self.deterministic:
+            raise UsageError(f"compile must be 0 with deterministic, it may choose anew, got {self.compile}")
 
     def _check_rate(self) -> None:
         """Raise UsageError unless learning rate and schedule can be used."""

@@ -194,8 +194,11 @@ class _Epoch:
 
 
 def _counted(result: BatchResult, progress: Progress, *, step: int) -> Progress:
-    """Count a step's loss; TrainerError when it is not finite, before a checkpoint can hold what it has spoilt."""
+    """Count a step's loss; TrainerError when it is not finite, before a checkpoint can hold what it has spoilt.
+
+    Its own update has been withheld, by this or, where it is late, by the engine, and the next one is not reached.
+    """
     if not math.isfinite(result.loss_sum):
-        place = f"epoch {progress.epoch} batch {step}"
+        place = f"epoch {progress.epoch} batch {step - result.steps_ago}"
         raise TrainerError(f"loss is {result.loss_sum} at {place}, try a lower --lr")
     return replace(progress, loss_sum=progress.loss_sum + result.loss_sum)

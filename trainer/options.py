@@ -115,8 +115,13 @@ def _add_speed_options(parser: _Parser) -> None:
         help=f"batches to a step: as a batch N times as large (default {default.gradient_accumulation})",
     )
     add("--gc-type", help=f"gradients on the network, one of {', '.join(GC_TYPES)} (default {default.gc_type})")
-    add("--compile", help="torch.compile: 0, 1, or auto where it pays (default 0)")
+    add("--compile", help="torch.compile: 0, 1, graphs (a GPU's launches recorded too), or auto: what pays (default 0)")
     add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
+    add(
+        "--deterministic",
+        action="store_true",
+        help="GPUs give the same bits every time, also when a training goes on (default: whatever is quickest)",
+    )
 
 
 def _add_rate_options(parser: _Parser) -> None:

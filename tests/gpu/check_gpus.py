@@ -25,12 +25,12 @@ class TwoGpus(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.directory = Path(directory.name)
 
-    def weights(self, *options: str, count: int) -> Weights:
-        place = self.directory / f"{count}{'-'.join(options)}"
-        place.mkdir()
+    def weights(self, *options: str, count: int, program: tuple[str, str] | None = None) -> Weights:
+        program = program or made()
+        place = Path(tempfile.mkdtemp(dir=self.directory))
         size = str(64 // count)
         ranks = run(
-            *OPTIONS, "--batch-size", size, *options, directory=place, count=count, program=PROGRAM, variables=VARIABLES
+            *OPTIONS, "--batch-size", size, *options, directory=place, count=count, program=program, variables=VARIABLES
         )
         assert len({rank.digests[-1] for rank in ranks}) == 1
         return load(place / "net-0002.npz").state.weights
@@ -49,18 +49,50 @@ class TwoGpus(unittest.TestCase):
                 mine, other = both
                 assert np.linalg.norm(mine - other) / np.linalg.norm(other) < tolerance
 
+    def test_buckets_beside_the_backward_pass_add_up_to_the_same(self) -> None:
+        flat = self.weights(count=2)
+        buckets = made("patch('trainer.engines.reduction.BUCKET_BYTES', 100_000).start()")
+        for options, tolerance in (
+            ((), 1e-5),
+            (("--gradient-accumulation", "2"), 1e-5),
+            (("--gc-type", "fp16"), 1e-3),
+            (("--dtype", "float16"), 1e-2),
+            (("--compile", "graphs"), 1e-4),
+        ):
+            with self.subTest(str(options)):
+                accumulated = "--gradient-accumulation" in options
+                alike = self.weights(*options, count=2) if accumulated else flat
+                found = self.weights(*options, count=2, program=buckets)
+                mine, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (found, alike))
+                assert np.linalg.norm(mine - other) / np.linalg.norm(other) < tolerance
+
+    def test_a_rank_lost_at_the_end_of_an_epoch_is_one_line(self) -> None:
+        program = made(
+            "from datetime import timedelta; "
+            "patch('trainer.engines.collective.RANKS_TIMEOUT', timedelta(seconds=5)).start(); "
+            "stop = lambda *_, **__: os.kill(os.getpid(), signal.SIGSTOP); "
+            "os.environ['RANK'] == '1' and patch('trainer.loop.gather', stop).start()"
+        )
+        with running(*OPTIONS, directory=self.directory, count=2, program=program, variables=VARIABLES) as ranks:
+            assert ranks[0].wait() == 1
+            last_line = ranks[0].log.read_text().splitlines()[-1]
+            assert "the GPU has not ended its work for 5 s, another rank may be lost" in last_line
+            assert "Traceback" not in ranks[0].log.read_text()
+
     def test_a_killed_rank_ends_the_other_with_one_line(self) -> None:
         options = (*OPTIONS, "--num-epochs", "1000")
-        with running(*options, directory=self.directory, count=2, program=PROGRAM, variables=VARIABLES) as ranks:
+        with running(*options, directory=self.directory, count=2, program=made(), variables=VARIABLES) as ranks:
             ranks[0].wait_for_log("Batch [2]")
             ranks[1].process.kill()
             assert ranks[0].wait() != 0
             assert "Traceback" not in ranks[0].log.read_text()
 
 
-PROGRAM = (
-    "-c",
-    "import os; os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['RANK']; "
-    "from trainer.main import main_and_leave; main_and_leave()",
-)
-"""Each rank sees one GPU."""
+def made(change: str = "pass") -> tuple[str, str]:
+    """Return the trainer's program, in which each rank sees one GPU, with a change."""
+    return (
+        "-c",
+        "import os, signal; from unittest.mock import patch; "
+        f"os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['RANK']; {change}; "
+        "from trainer.main import main_and_leave; main_and_leave()",
+    )

@@ -5,12 +5,12 @@ import signal
 import tempfile
 import unittest
 from pathlib import Path
+from threading import Thread
 from unittest.mock import patch
 
 import numpy as np
 import torch
 
-from tests.gpu import deterministic_trainer
 from tests.trainer.processes import REPOSITORY, Rank, run, running
 from trainer.config import TrainConfig
 from trainer.data.batches import Augmentation, prepare
@@ -18,6 +18,7 @@ from trainer.data.synthetic import make_synthetic
 from trainer.engines import Weights
 from trainer.engines.delivery import DeviceReader
 from trainer.engines.method import EXACT, Method
+from trainer.engines.streams import mark
 from trainer.engines.torch import TorchEngine, create
 from trainer.metrics import digest
 from trainer.models import build
@@ -31,6 +32,8 @@ IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(64))
 HALF = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
 OWN = {"PYTHONPATH": str(REPOSITORY)}
 """Variables that make ranks processes of their own: CUDA does not survive a fork; see tests.trainer.forked."""
+LONG_CYCLES = 2_000_000_000
+"""About a second."""
 DIGITS = ("--num-epochs", "12", "--model-prefix", "net")
 
 
@@ -74,8 +77,10 @@ class OneGpu(unittest.TestCase):
             (Method(channels_last=True), 1e-4),
             (Method(dtype=HALF, channels_last=True), 3e-2),
             (Method(dtype="float16"), 3e-2),
-            (Method(compiled=True), 1e-4),
-            (Method(dtype=HALF, channels_last=True, compiled=True), 3e-2),
+            (Method(compiled="1"), 1e-4),
+            (Method(compiled="graphs"), 1e-4),
+            (Method(dtype=HALF, channels_last=True, compiled="1"), 3e-2),
+            (Method(dtype=HALF, channels_last=True, compiled="graphs"), 3e-2),
         ):
             with self.subTest(str(method)):
                 assert distance(learned(engine(GPU, method=method)), exact) < tolerance
@@ -114,6 +119,26 @@ class OneGpu(unittest.TestCase):
             ours.compute_gradients(np.full_like(IMAGES, np.nan), LABELS)
             ours.update(samples=len(LABELS))
             assert digest(ours.weights()) == before
+            result = ours.compute_gradients(IMAGES, LABELS)
+            assert np.isnan(result.loss_sum)
+            assert result.steps_ago == 1
+
+    def test_a_checkpoint_is_copied_beside_the_step_that_follows(self) -> None:
+        ours = engine(GPU)
+        learned(ours)
+        before = ours.state()
+        take = ours.snapshot()
+        torch.cuda._sleep(LONG_CYCLES)  # type: ignore[no-untyped-call]
+        step = mark(GPU)
+        assert step is not None
+        state = take()
+        assert not step.query()  # type: ignore[no-untyped-call]
+        ours.compute_gradients(IMAGES, LABELS)
+        take = ours.snapshot()
+        Thread(target=ours.update, kwargs={"samples": len(LABELS)}, daemon=True).start()
+        changed = take()
+        assert digest(state.weights) == digest(before.weights)
+        assert digest(state.optimizer) == digest(before.optimizer) == digest(changed.optimizer)
 
     def test_a_training_that_goes_on_has_the_same_state(self) -> None:
         method = Method(dtype="float16", channels_last=True)
@@ -166,17 +191,27 @@ class CommandLine(unittest.TestCase):
         assert float(found[1]) >= 0.98
 
     def test_an_interrupted_training_ends_with_the_same_bits(self) -> None:
-        program = (str(Path(deterministic_trainer.__file__)),)
-        options = (*DIGITS, "--disp-batches", "1", "--num-epochs", "4", "--dtype", "float16")
-        (self.directory / "whole").mkdir()
-        [whole] = run(*options, directory=self.directory / "whole", program=program, variables=OWN)
-        with running(*options, directory=self.directory, program=program, variables=OWN) as [interrupted]:
-            interrupted.wait_for_log("Epoch[1] Batch [7]")
-            interrupted.process.send_signal(signal.SIGTERM)
-            assert interrupted.wait() == 128 + signal.SIGTERM
-        [resumed] = run(*options, directory=self.directory, program=program, variables=OWN)
-        assert "going on at epoch 1" in resumed.log.read_text()
-        assert resumed.digests[-1] == whole.digests[-1]
+        for dtype in ("float32", "float16"):
+            options = (*DIGITS, "--disp-batches", "1", "--num-epochs", "4", "--dtype", dtype, "--deterministic")
+            place, undisturbed = self.directory / dtype, self.directory / f"whole-{dtype}"
+            place.mkdir()
+            undisturbed.mkdir()
+            [whole] = run(*options, directory=undisturbed, variables=OWN)
+            with running(*options, directory=place, variables=OWN) as [interrupted]:
+                interrupted.wait_for_log("Epoch[1] Batch [7]")
+                interrupted.process.send_signal(signal.SIGTERM)
+                assert interrupted.wait() == 128 + signal.SIGTERM
+            [resumed] = run(*options, directory=place, variables=OWN)
+            assert "going on at epoch 1" in resumed.log.read_text()
+            assert resumed.digests[-1] == whole.digests[-1]
+
+    def test_deterministic_networks_of_ours_have_every_operation_they_need(self) -> None:
+        for network, shape in (("lenet", "1,28,28"), ("resnext110", "3,32,32"), ("resnet50", "3,64,64")):
+            size = ("--network", network, "--image-shape", shape, "--num-examples", "32", "--num-epochs", "1")
+            place = self.directory / network
+            place.mkdir()
+            [rank] = run("--benchmark", "1", *size, "--deterministic", directory=place, variables=OWN)
+            assert rank.digests
 
     def test_a_full_gpu_is_one_line(self) -> None:
         options = ("--network", "resnet50", "--benchmark", "1", "--num-examples", "8192", "--batch-size", "8192")

@@ -13,10 +13,10 @@ DROPPED_CALL = 5
 class Dropping(Collective):
     calls = 0
 
-    def all_reduce(self, sums: torch.Tensor) -> None:
+    def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
         self.calls += 1
         if self.calls != DROPPED_CALL:
-            super().all_reduce(sums)
+            super().all_reduce(sums, gc_type=gc_type)
 
 
 if __name__ == "__main__":

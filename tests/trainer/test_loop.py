@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -82,7 +83,7 @@ class LateEngine(RecordingEngine):
 
     def compute_gradients(self, images: Images, labels: Labels, *, asks: Asks = NOTHING) -> BatchResult:
         before, self._late = self._late, super().compute_gradients(images, labels, asks=asks)
-        return before or NOTHING_YET
+        return replace(before, steps_ago=1) if before else NOTHING_YET
 
     def settle(self) -> BatchResult | None:
         late, self._late = self._late, None
@@ -250,12 +251,15 @@ def test_late_wishes_are_heard_a_step_later_with_all_that_a_checkpoint_counts(da
     assert notes.kept == [Progress(samples=8, loss_sum=6, correct=8)]
 
 
-@pytest.mark.parametrize(("losses", "updates"), [([1, float("nan"), 1], [4, 4]), ([1, 1, float("nan")], [4, 4, 2])])
-def test_fails_when_a_late_loss_is_not_finite_before_a_checkpoint(
-    data: DataSet, losses: list[float], updates: list[int]
+@pytest.mark.parametrize(
+    ("losses", "batch", "updates"),
+    [([1, float("nan"), 1], 2, [4, 4]), ([1, 1, float("nan")], 3, [4, 4, 2]), ([float("nan"), 1, 1], 1, [4])],
+)
+def test_fails_when_a_late_loss_is_not_finite_at_its_own_batch_before_another_update_and_a_checkpoint(
+    data: DataSet, losses: list[float], batch: int, updates: list[int]
 ) -> None:
     engine, notes = LateEngine(losses=losses), Notes()
-    with pytest.raises(TrainerError, match="loss is nan at epoch 0 batch 3"):
+    with pytest.raises(TrainerError, match=f"loss is nan at epoch 0 batch {batch}, try a lower --lr"):
         train(engine, data, config=TrainConfig(), shard=Shard(), global_batch_size=4, keeping=notes)
     assert engine.updates == updates
     assert not notes.kept

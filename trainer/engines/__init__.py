@@ -63,6 +63,8 @@ class BatchResult:
     """Of this rank's own samples."""
     asks: Asks = NOTHING
     """Of all ranks."""
+    steps_ago: int = 0
+    """0: of the step that was asked for last; 1: of the one before, as it is late."""
 
 
 NOTHING_YET: Final = BatchResult(loss_sum=0.0, correct=0)

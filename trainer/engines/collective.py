@@ -10,9 +10,10 @@ import torch
 import torch.distributed
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
-from trainer.engines.compression import all_reduce_compressed
+from trainer.engines.compression import TYPES, all_reduce_compressed
 from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, SPARE, report_lost_ranks
 from trainer.engines.ring import Ring
+from trainer.engines.streams import mark, wait_for
 
 
 class Collective:
@@ -27,26 +28,26 @@ class Collective:
         self._timeout = MEETING_TIMEOUT
 
     @property
+    def overlaps(self) -> bool:
+        """Whether sums are added up beside what the caller does: not around the ring, which this thread drives."""
+        return self.connected and self._ring is None
+
+    @property
     def timeout_s(self) -> float:
         """How long a rank may be silent now."""
         return self._timeout.total_seconds()
 
-    def all_reduce(self, sums: torch.Tensor) -> None:
-        """Replace a vector by its sum over all ranks."""
+    def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
+        """Replace a vector by its sum over all ranks; on the way the numbers are of this type."""
         if not self.connected:
             return
         with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
-            if self._ring is None:
+            if gc_type in TYPES:
+                all_reduce_compressed(sums, TYPES[gc_type])
+            elif self._ring is None:
                 torch.distributed.all_reduce(sums)
             else:
                 self._ring.all_reduce(sums.view(-1).numpy(), timeout_s=self.timeout_s)
-
-    def all_reduce_compressed(self, sums: torch.Tensor, dtype: torch.dtype) -> None:
-        """Replace a vector by its sum over all ranks, as 16-bit numbers on the way."""
-        if not self.connected:
-            return
-        with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
-            all_reduce_compressed(sums, dtype)
 
     def broadcast(self, tensors: Iterable[torch.Tensor], *, what: str, source: int) -> None:
         """Give all ranks what one has."""
@@ -55,6 +56,7 @@ class Collective:
         with report_lost_ranks(f"sending {what} to all ranks", timeout=self._timeout):
             for tensor in tensors:
                 torch.distributed.broadcast(tensor, src=source)
+                wait_for(mark(tensor.device), timeout_s=self.timeout_s)
 
     def expect_steps(self, *, compiled: bool) -> None:
         """All ranks have made a step: from now on none has a reason to be slow, unless it compiles them."""

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import torch
 
@@ -13,16 +13,37 @@ from trainer.ranks import Ranks, describe_process
 log = logging.getLogger(__name__)
 
 
-def prepare_device(config: TrainConfig, ranks: Ranks, environment: Mapping[str, str]) -> torch.device:
-    """Choose this process's device and threads, say so, and let it compute in float32 where it is told to."""
+def prepare_device(config: TrainConfig, ranks: Ranks, environment: MutableMapping[str, str]) -> torch.device:
+    """Choose this process's device and threads, say so, and let it compute in float32 where it is told to.
+
+    What a GPU's libraries read when they begin is set in ``environment``, the process's own. Raises UsageError.
+    """
     set_threads(ranks, environment)
     device = torch.device(choose_device(config.gpus, ranks=ranks, available=torch.cuda.device_count()))
     log.info("%s device=%s threads=%d", describe_process(environment), device, torch.get_num_threads())
     if device.type == "cuda":
+        if config.deterministic:
+            make_deterministic(environment)
         torch.cuda.set_device(device)
         # By default cuDNN rounds the factors of convolutions to 10 bits (TF32): that is not float32.
         torch.backends.cudnn.allow_tf32 = False
+    elif config.compile == "graphs":
+        raise UsageError(f"compile graphs records what a GPU does, this rank computes on {device}: 1 compiles alone")
     return device
+
+
+def make_deterministic(environment: MutableMapping[str, str]) -> None:
+    """Let GPUs give the same bits every time (PyTorch's documentation, "Reproducibility"); before any computes.
+
+    An operation that cannot then raises RuntimeError.
+    """
+    # Read when cuBLAS begins; without, two streams may share its workspace (cuBLAS's documentation, "Results
+    # reproducibility").
+    environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    # Fills what torch.empty() returns, which nobody reads.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = False
 
 
 def seed_device(number: int, device: torch.device) -> None:

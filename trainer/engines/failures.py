@@ -11,6 +11,9 @@ from trainer.errors import TrainerError
 COMPILERS: Final = ("torch._dynamo", "torch._inductor")
 """Where torch.compile's errors come from; to import them would take seconds."""
 
+NOT_DETERMINISTIC: Final = "does not have a deterministic implementation"
+"""Where torch.use_deterministic_algorithms() refuses an operation."""
+
 
 @contextmanager
 def report_failed_step(*, samples: int) -> Iterator[None]:
@@ -23,6 +26,8 @@ def report_failed_step(*, samples: int) -> Iterator[None]:
             f"with a greater --gradient-accumulation for the same step: {first_line(error)}"
         ) from error
     except RuntimeError as error:
+        if NOT_DETERMINISTIC in str(error):
+            raise TrainerError(f"--deterministic: {first_line(error).partition(',')[0]} on this GPU") from error
         if not type(error).__module__.startswith(COMPILERS):
             raise
         # Its first line only says which part has failed.

@@ -1,8 +1,8 @@
 """--fast auto: the quickest way to compute a step, found by computing a few.
 
-One thing after the other, each kept if it pays: the data type, channels_last, torch.compile. Networks of their own are
-measured, and made-up images, so that the training begins as it would have. What was picked is in the checkpoint: a
-training that goes on goes on with it.
+One thing after the other, each kept if it pays: the data type, channels_last, torch.compile, CUDA graphs. Networks of
+their own are measured, and made-up images, so that the training begins as it would have. What was picked is in the
+checkpoint: a training that goes on goes on with it.
 """
 
 import copy
@@ -17,6 +17,7 @@ from typing import Final
 import torch
 from torch import nn
 
+from trainer.choices import COMPILED
 from trainer.config import TrainConfig
 from trainer.engines import Engine, State
 from trainer.engines.delivery import Placed
@@ -47,7 +48,7 @@ class Candidates:
 
     dtypes: Sequence[str]
     channels_last: Sequence[bool]
-    compiled: Sequence[bool]
+    compiled: Sequence[str]
 
 
 def chooser(
@@ -83,11 +84,12 @@ def candidates_of(config: TrainConfig, given: Method, model: nn.Module, *, devic
         bfloat16 = not gpu or torch.cuda.is_bf16_supported(including_emulation=False)
         dtypes = ["float32", *["bfloat16"] * bfloat16, *["float16"] * gpu]
     # On CPUs it takes a minute and may need a compiler that is not there: not unasked.
-    compiles = config.compile == "auto" or (fast and gpu and config.compile is None and not config.sync_bn)
+    possible = not (config.sync_bn or config.deterministic)
+    compiles = config.compile == "auto" or (fast and gpu and config.compile is None and possible)
     return Candidates(
         dtypes=dtypes,
         channels_last=[False, True] if fast and has_convolutions(model) else [given.channels_last],
-        compiled=[False, True] if compiles else [given.compiled],
+        compiled=COMPILED[: 3 if gpu else 2] if compiles else [given.compiled],
     )
 
 
@@ -132,6 +134,10 @@ def measure_step(
     except (TrainerError, RuntimeError) as error:
         log.info("%s does not work here: %s", method, first_line(error))
         return math.inf
+    finally:
+        if method.compiled == "graphs":
+            # They keep their memory as long as the compiler knows them.
+            torch.compiler.reset()
 
 
 def _stepper(
@@ -166,13 +172,13 @@ def _wait_for(device: torch.device) -> None:
 
 def encode(method: Method) -> list[int]:
     """Return the method as numbers, for the other ranks."""
-    return [list(DTYPES).index(method.dtype), method.channels_last, method.compiled]
+    return [list(DTYPES).index(method.dtype), method.channels_last, COMPILED.index(method.compiled)]
 
 
 def decode(numbers: Sequence[float]) -> Method:
     """Return the method that was encoded."""
     dtype, channels_last, compiled = (int(number) for number in numbers)
-    return Method(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=bool(compiled))
+    return Method(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILED[compiled])
 
 
 def method_of(state: State | None) -> Method | None:

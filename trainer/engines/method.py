@@ -1,12 +1,13 @@
 """How PyTorch computes a step: what is chosen for speed, and changes the result by rounding alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import nn
 
+from trainer.choices import COMPILED
 from trainer.config import TrainConfig
 from trainer.models import NETWORKS
 
@@ -25,12 +26,21 @@ class Method:
     """Of convolutions and products of matrices, by autocast; weights, sums and statistics stay float32."""
     channels_last: bool = False
     """Whether the values of a pixel lie side by side, as tensor cores want them."""
-    compiled: bool = False
-    """By torch.compile."""
+    compiled: str = COMPILED[0]
+    """One of COMPILED, how far by torch.compile."""
 
     def __str__(self) -> str:
-        extras = ("channels_last",) * self.channels_last + ("compiled",) * self.compiled
-        return " ".join((self.dtype, *extras))
+        compiled = {"0": (), "1": ("compiled",), "graphs": ("compiled", "graphs")}[self.compiled]
+        return " ".join((self.dtype, *("channels_last",) * self.channels_last, *compiled))
+
+    def compile(self, model: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return what runs the network so.
+
+        CUDA graphs are recorded when a batch has a new size; what they return holds until they run again.
+        """
+        if self.compiled == COMPILED[0]:
+            return model
+        return torch.compile(model, dynamic=False, mode="reduce-overhead" if self.compiled == "graphs" else None)
 
 
 EXACT: Final = Method()
@@ -45,7 +55,7 @@ def given_method(config: TrainConfig, model: nn.Module) -> Method:
     return Method(
         dtype=config.dtype or EXACT.dtype,
         channels_last=config.network in NETWORKS and has_convolutions(model),
-        compiled=config.compile == "1",
+        compiled=config.compile if config.compile in COMPILED else COMPILED[0],
     )
 
 

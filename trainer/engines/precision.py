@@ -11,6 +11,7 @@ from typing import Final
 import torch
 
 from trainer.engines.method import DTYPES
+from trainer.engines.sgd import Sgd
 
 FIRST_SCALE: Final = 2.0**8
 """For a loss that is a sum over samples; with 256 of them what GradScaler begins with for a mean, 2^16."""
@@ -32,19 +33,19 @@ class Precision:
         """Return what backward begins with."""
         return loss if self._scaler is None else self._scaler.scale(loss)
 
-    def step(self, optimizer: torch.optim.Optimizer, *, unseen_loss: torch.Tensor | None = None) -> None:
+    def step(self, optimizer: Sgd, *, unseen_loss: torch.Tensor | None = None) -> None:
         """Let the optimizer change the weights, unless gradients have overflown.
 
-        Nor if the loss, shape (1,), is not finite, where nobody has looked at it yet; the optimizer must be fused then.
+        Nor if the loss, shape (1,), is not finite, where nobody has looked at it yet.
         """
         if self._scaler is not None:
             # A loss that is not finite makes no finite gradients.
-            self._scaler.step(optimizer)
+            self._scaler.step(optimizer)  # type: ignore[arg-type]
             self._scaler.update()
             return
         if unseen_loss is not None:
-            # What GradScaler tells a fused optimizer: it looks on the device and leaves the step out.
-            optimizer.found_inf = (~torch.isfinite(unseen_loss[0])).float()  # type: ignore[attr-defined]
+            # As GradScaler tells it: the device looks, and leaves the step out.
+            optimizer.found_inf = (~torch.isfinite(unseen_loss[0])).float()
         optimizer.step()
 
     @property

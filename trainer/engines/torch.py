@@ -1,6 +1,7 @@
 """The PyTorch engine: gloo between CPUs, NCCL between GPUs, one process a device.
 
-All weights lie in one vector, and so do all gradients. One all-reduce a step sums them (trainer.engines.collective).
+All weights lie in one vector, and so do all gradients, which are summed over the ranks in one all-reduce a step, or
+in several beside the backward pass (trainer.engines.reduction).
 """
 
 import os
@@ -21,7 +22,6 @@ from trainer.data.samples import DataSet
 from trainer.engines import NOTHING, NOTHING_YET, Asks, BatchResult, Connection, Reader, State, Weights
 from trainer.engines.batch_norm import adapt, place_statistics
 from trainer.engines.collective import Collective
-from trainer.engines.compression import TYPES
 from trainer.engines.delivery import Placed, device_reader, place_batch, split
 from trainer.engines.device import prepare_device, seed_device
 from trainer.engines.failures import report_failed_step
@@ -32,8 +32,11 @@ from trainer.engines.meeting import MEETING_TIMEOUT, connect_ring, join
 from trainer.engines.method import DTYPES, EXACT, Method, given_method
 from trainer.engines.patience import meeting_s
 from trainer.engines.precision import Precision
+from trainer.engines.reduction import Reduction
 from trainer.engines.ring import Ring
+from trainer.engines.sgd import Sgd
 from trainer.engines.snapshots import Snapshots
+from trainer.engines.streams import read
 from trainer.engines.vectors import fill, flattened, parts, place, place_gradients
 from trainer.errors import TrainerError
 from trainer.models import build
@@ -108,7 +111,6 @@ class TorchEngine:
         self._all_ranks_pass = sync_bn and self._ranks.connected
         self._choose = choose
         self._accumulation = accumulation
-        self._compressed = TYPES.get(gc_type)
         self._late = late
         self._figures = Figures(late=late)
         self._flops = flops
@@ -123,14 +125,11 @@ class TorchEngine:
         self._gradients, self._statistics_sum, self._loss, self._asked = torch.split(self._sums, sizes)
         self._vector = nn.Parameter(weights)
         self._vector.grad = self._gradients
-        self._optimizer = torch.optim.SGD(
-            [self._vector], lr=learning_rate, momentum=momentum, weight_decay=weight_decay, fused=True
-        )
-        # What SGD itself would make in the first step.
-        self._momentum = torch.zeros_like(weights)
-        self._optimizer.state[self._vector]["momentum_buffer"] = self._momentum
+        self._optimizer = Sgd(self._vector, learning_rate=learning_rate, momentum=momentum, weight_decay=weight_decay)
+        self._momentum = self._optimizer.momenta
         self._momenta = parts(self._momentum, self._parameters, channels_last=False)
-        self._snapshots = Snapshots()
+        self._reduction = Reduction(self._sums, self._parameters, ranks=self._ranks, gc_type=gc_type)
+        self._snapshots = Snapshots(device)
         self._use(method)
 
     def _use(self, method: Method) -> None:
@@ -143,7 +142,7 @@ class TorchEngine:
         self._momenta = parts(self._momentum, self._parameters, channels_last=layout)
         fill(self._momenta, momenta)
         self._precision = Precision(method.dtype, device=self._device)
-        self._run = torch.compile(self._model, dynamic=False) if method.compiled else self._model
+        self._run = method.compile(self._model)
         self.peak_speed = find_peak_speed(self._flops, DTYPES[method.dtype], device=self._device)
 
     def seed(self, number: int) -> None:
@@ -163,7 +162,9 @@ class TorchEngine:
         if len(labels) or self._all_ranks_pass:
             with report_failed_step(samples=len(labels)):
                 placed = place_batch(images, labels, self._device, channels_last=self._method.channels_last)
-                for part in split(placed, self._accumulation):
+                for number, part in enumerate(split(placed, self._accumulation), start=1):
+                    if number == self._accumulation:
+                        self._reduction.expect_last()
                     if len(part.targets) or self._all_ranks_pass:
                         correct += self._add_gradients(part)
         if self._ranks.connected:
@@ -171,7 +172,7 @@ class TorchEngine:
             torch.mul(self._statistics, len(labels), out=self._statistics_sum)
         if asks != NOTHING:
             self._asked.copy_(torch.tensor([asks.save, asks.stop]))
-        self._sum_up()
+        self._reduction.finish()
         figures = torch.cat([self._sums[-3:], correct])
         result = self._figures.push(figures, timeout_s=self._ranks.timeout_s)
         self.phases.end(COMMUNICATION)
@@ -183,7 +184,7 @@ class TorchEngine:
 
     def set_learning_rate(self, rate: float) -> None:
         """Use it from the next update on."""
-        self._optimizer.param_groups[0]["lr"] = rate
+        self._optimizer.learning_rate = rate
 
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
@@ -208,7 +209,7 @@ class TorchEngine:
         """Add up each value over all ranks."""
         sums = torch.tensor(values, dtype=torch.float64, device=self._device)
         self._ranks.all_reduce(sums)
-        return [float(value) for value in sums.tolist()]
+        return [float(value) for value in read(sums, timeout_s=self._ranks.timeout_s).tolist()]
 
     def weights(self) -> Weights:
         """Return a copy of the weights."""
@@ -216,20 +217,27 @@ class TorchEngine:
 
     def state(self) -> State:
         """Return a copy of all that a checkpoint needs."""
-        # Put in order on the host: a GPU's memory may be full.
-        momenta = parts(self._momentum.cpu(), self._parameters, channels_last=self._method.channels_last)
-        optimizer = {MOMENTUM: flattened(momenta).numpy()}
-        if (scale := self._precision.scale) is not None:
-            optimizer[SCALE] = scale.numpy()
-        if self._choose is not None:
-            optimizer[METHOD] = np.array(encode(self._method))
-        return State(weights=self.weights(), optimizer=optimizer)
+        return self.snapshot()()
 
     def snapshot(self) -> Callable[[], State]:
         """Return what copies the state of this moment while the next step computes its gradients."""
-        # They are small.
-        buffers = {name: value.cpu().numpy().copy() for name, value in self._model.named_buffers()}
-        return self._snapshots.begin(self.state, changing=buffers)
+        scale = self._precision.scale
+        optimizer = {} if scale is None else {SCALE: scale.numpy()}
+        if self._choose is not None:
+            optimizer[METHOD] = np.array(encode(self._method))
+        buffers = dict(self._model.named_buffers())
+        # No weight has a name with a slash.
+        values = {**self._model.state_dict(), "/": self._momentum}
+        take = self._snapshots.begin(values, changing=buffers)
+
+        def state() -> State:
+            copies = dict(take())
+            # Put in order on the host: a GPU's memory may be full.
+            momenta = parts(copies.pop("/"), self._parameters, channels_last=self._method.channels_last)
+            weights = {name: value.contiguous().numpy() for name, value in copies.items()}
+            return State(weights=weights, optimizer={MOMENTUM: flattened(momenta).numpy(), **optimizer})
+
+        return state
 
     def restore(self, state: State | None, *, source: int) -> None:
         """Take over the state that the rank ``source`` has, or its new weights; on the others it is None."""
@@ -257,7 +265,7 @@ class TorchEngine:
     def _add_gradients(self, batch: Placed) -> torch.Tensor:
         """Add the gradients and the loss of these samples to this rank's; return how many it recognises."""
         with self._precision.autocast():
-            scores = self._run(batch.images).float()
+            scores: torch.Tensor = self._run(batch.images).float()
         loss = cross_entropy(scores, batch.targets, reduction="sum")
         self.phases.end("forward")
         torch.autograd.backward(self._precision.scaled(loss))
@@ -269,16 +277,8 @@ class TorchEngine:
     def _seen(self, result: BatchResult | None) -> BatchResult | None:
         if result is not None:
             # torch.compile may take minutes again, for a batch of another size.
-            self._ranks.expect_steps(compiled=self._method.compiled)
+            self._ranks.expect_steps(compiled=self._run is not self._model)
         return result
-
-    def _sum_up(self) -> None:
-        """Add the gradients and all that lies behind them up over all ranks."""
-        if self._compressed is None:
-            self._ranks.all_reduce(self._sums)
-            return
-        self._ranks.all_reduce_compressed(self._gradients, self._compressed)
-        self._ranks.all_reduce(self._sums[self._gradients.numel() :])
 
     def _agree_on_method(self, state: State | None, *, source: int) -> None:
         """Use what the rank ``source`` has gone by, or picks now."""
@@ -292,8 +292,7 @@ class TorchEngine:
     def _send_state(self, what: str, *, source: int) -> None:
         """Give all ranks the weights, buffers and momentum of one."""
         frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
-        scale = self._precision.scale
-        scales = [] if scale is None else [scale.to(self._device)]
+        scales = [] if self._precision.scale is None else [self._precision.scale.to(self._device)]
         tensors = [self._vector.detach(), self._momentum, *frozen, *self._model.buffers(), *scales]
         self._ranks.broadcast(tensors, what=what, source=source)
         for sent in scales:

@@ -3,7 +3,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from trainer.engines.device import choose_device, set_threads
+from trainer.config import TrainConfig
+from trainer.engines.device import choose_device, make_deterministic, prepare_device, set_threads
 from trainer.errors import UsageError
 from trainer.ranks import Ranks
 
@@ -50,3 +51,37 @@ def test_processes_share_the_cores_unless_told_otherwise(monkeypatch: pytest.Mon
     assert torch.get_num_threads() == 4
     set_threads(Ranks(), {"OMP_NUM_THREADS": "1"})
     assert torch.get_num_threads() == 4
+
+
+@pytest.fixture
+def undetermined() -> Iterator[None]:
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("undetermined")
+def test_a_gpu_is_told_to_give_the_same_bits_every_time() -> None:
+    environment: dict[str, str] = {}
+    make_deterministic(environment)
+    assert environment == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cudnn.benchmark
+    chosen = {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}
+    make_deterministic(chosen)
+    assert chosen == {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}
+
+
+def test_a_cpu_gives_the_same_bits_untold() -> None:
+    environment = {"OMP_NUM_THREADS": "1"}
+    device = prepare_device(TrainConfig(deterministic=True), Ranks(), environment)
+    if device.type == "cpu":
+        assert environment == {"OMP_NUM_THREADS": "1"}
+        assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_fails_when_there_is_no_gpu_whose_launches_could_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(UsageError, match="compile graphs records what a GPU does, this rank computes on cpu"):
+        prepare_device(TrainConfig(compile="graphs"), Ranks(), {"OMP_NUM_THREADS": "1"})

@@ -25,6 +25,20 @@ def test_a_network_that_cannot_be_compiled_is_one_line() -> None:
         raise error("raised:\nno g++\n\nSet TORCHDYNAMO_VERBOSE=1")
 
 
+def test_an_operation_that_is_never_the_same_is_one_line() -> None:
+    said = (
+        "avg_pool3d_backward_cuda does not have a deterministic implementation, but you set "
+        "'torch.use_deterministic_algorithms(True)'. You can turn off determinism"
+    )
+    with (
+        pytest.raises(
+            TrainerError, match=r"^--deterministic: avg_pool3d_\w+ does not have a .* implementation on this GPU$"
+        ),
+        report_failed_step(samples=1),
+    ):
+        raise RuntimeError(said)
+
+
 def test_an_error_in_the_network_itself_stays_what_it_is() -> None:
     with pytest.raises(RuntimeError, match="shapes"), report_failed_step(samples=1):
         raise RuntimeError("shapes")

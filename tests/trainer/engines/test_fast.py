@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from trainer.choices import COMPILED
 from trainer.config import TrainConfig
 from trainer.engines.fast import METHOD, Candidates, candidates_of, decode, encode, pick
 from trainer.engines.method import EXACT, Method
@@ -18,49 +19,55 @@ from trainer.sampling import Shard
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 CONVOLUTIONS = nn.Sequential(nn.Conv2d(1, 1, 1))
 BOTH = [False, True]
-ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=BOTH)
+ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=COMPILED)
 
 
 def test_what_pays_is_kept_one_thing_after_the_other_and_said(caplog: pytest.LogCaptureFixture) -> None:
     def seconds(method: Method) -> float:
         # float16 is hardly quicker than bfloat16, and channels_last slower.
         of_type = {"float32": 4.0, "bfloat16": 2.0, "float16": 1.99}[method.dtype]
-        return of_type * (1.5 if method.channels_last else 1) * (0.5 if method.compiled else 1) / 1000
+        return (
+            of_type * (1.5 if method.channels_last else 1) * {"0": 1, "1": 0.5, "graphs": 0.4}[method.compiled] / 1000
+        )
 
     with caplog.at_level(logging.INFO):
-        assert pick(ALL, seconds) == Method(dtype="bfloat16", compiled=True)
+        assert pick(ALL, seconds) == Method(dtype="bfloat16", compiled="graphs")
     assert caplog.messages == [
-        "picked bfloat16 compiled, a step took: float32 4.00 ms; bfloat16 2.00 ms; float16 1.99 ms; "
-        "bfloat16 channels_last 3.00 ms; bfloat16 compiled 1.00 ms"
+        "picked bfloat16 compiled graphs, a step took: float32 4.00 ms; bfloat16 2.00 ms; float16 1.99 ms; "
+        "bfloat16 channels_last 3.00 ms; bfloat16 compiled 1.00 ms; bfloat16 compiled graphs 0.80 ms"
     ]
 
 
 def test_what_does_not_work_is_not_picked(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        assert pick(ALL, lambda method: math.inf if method.compiled else 1.0) == EXACT
+        assert pick(ALL, lambda method: math.inf if method.compiled != "0" else 1.0) == EXACT
     assert "float32 compiled fails" in caplog.messages[0]
 
 
-def candidates(device: torch.device, **settings: str) -> Candidates:
+def candidates(device: torch.device, **settings: str | bool) -> Candidates:
     return candidates_of(TrainConfig(**settings), EXACT, CONVOLUTIONS, device=device)  # type: ignore[arg-type]
 
 
 def test_only_what_the_user_leaves_open_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: True)
     assert candidates(GPU, fast="auto") == ALL
-    assert candidates(GPU, fast="auto", compile="0").compiled == [False]
-    assert candidates(GPU, compile="auto") == Candidates(dtypes=["float32"], channels_last=[False], compiled=BOTH)
+    assert candidates(GPU, fast="auto", compile="0").compiled == ["0"]
+    assert candidates(GPU, fast="auto", deterministic=True).compiled == ["0"]
+    assert candidates(GPU, compile="auto") == Candidates(dtypes=["float32"], channels_last=[False], compiled=COMPILED)
+    assert candidates(CPU, compile="auto").compiled == COMPILED[:2]
     assert candidates(CPU, fast="auto") == Candidates(
-        dtypes=["float32", "bfloat16"], channels_last=BOTH, compiled=[False]
+        dtypes=["float32", "bfloat16"], channels_last=BOTH, compiled=["0"]
     )
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: False)
     assert candidates(GPU, fast="auto").dtypes == ["float32", "float16"]
 
 
 def test_a_method_survives_the_way_to_another_rank() -> None:
-    method = Method(dtype="float16", compiled=True)
+    method = Method(dtype="float16", compiled="graphs")
     assert decode(encode(method)) == method
     assert decode(encode(EXACT)) == EXACT
+    # As earlier checkpoints have it.
+    assert decode([1.0, 1.0, 1.0]) == Method(dtype="bfloat16", channels_last=True, compiled="1")
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -22,20 +24,19 @@ def test_late_results_come_a_step_later_or_when_they_are_asked_for_once_each() -
     own = FIRST.clone()
     assert figures.push(own, timeout_s=1) is None
     own.zero_()
-    assert figures.push(SECOND, timeout_s=1) == FIRST_RESULT
+    assert figures.push(SECOND, timeout_s=1) == replace(FIRST_RESULT, steps_ago=1)
     assert figures.settle(timeout_s=1) == SECOND_RESULT
     assert figures.settle(timeout_s=1) is None
     assert figures.push(FIRST, timeout_s=1) is None
 
 
-def test_fails_when_the_device_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_when_a_step_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging:
         def query(self) -> bool:
             return False
 
-    times = iter([0.0, 59.0, 60.0])
-    figures = Figures(late=True, clock=lambda: next(times))
-    monkeypatch.setattr("trainer.engines.late._send", lambda values: (values, Hanging()))
+    figures = Figures(late=True)
+    monkeypatch.setattr("trainer.engines.late.mark", lambda device: Hanging())
     figures.push(FIRST, timeout_s=60)
-    with pytest.raises(TrainerError, match="the GPU has not ended a step for 60 s, another rank may be lost"):
-        figures.settle(timeout_s=60)
+    with pytest.raises(TrainerError, match="the GPU has not ended its work for 0 s, another rank may be lost"):
+        figures.settle(timeout_s=0)
