@@ -52,7 +52,13 @@ PEAKS: Final[Mapping[str, Peak]] = {
     "NVIDIA H200": Peak(float32=67, half=989, source="NVIDIA H200 Tensor Core GPU Datasheet, column SXM"),
     "NVIDIA B200": Peak(half=2250, source="NVIDIA HGX Platform, an eighth of HGX B200"),
 }
-"""By the whole name that torch.cuda.get_device_name() gives, as a pattern: a part of a GPU (MIG) has another one."""
+"""By the whole name that torch.cuda.get_device_name() gives, as a pattern: a part of a GPU (MIG) has another one.
+
+All but A10G's were checked again against pages that repeat or recompute the datasheets: "A100", "H100" and "B200" in
+Glenn K. Lockwood's garden, "NVIDIA T4 vs NVIDIA V100 SXM" (HMC-Tech), "NVIDIA L4 vs L40S" (Grokipedia), "NVIDIA
+L40/L40S" (Mullet), "NVIDIA H200 vs B300: precisions, cores, and what the datasheet numbers mean" (IT KB). TF32, which
+the trainer never uses, is not here; nor is B200's float32, of which some say 80 and some 75.
+"""
 
 
 def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
