@@ -62,11 +62,8 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
     # Imported late: a wrong option is reported without loading torch.
     from torch import nn
 
-    function = _find(NETWORKS[network].reference if network in NETWORKS else network)
-    known = {"classes": classes, "image_shape": image_shape}
-    takes = inspect.signature(function).parameters
-    takes_all = any(each.kind is each.VAR_KEYWORD for each in takes.values())
-    model = function(**{name: value for name, value in known.items() if takes_all or name in takes})
+    reference = NETWORKS[network].reference if network in NETWORKS else network
+    model = call(reference, classes=classes, image_shape=image_shape)
     if not isinstance(model, nn.Module):
         raise UsageError(f"--network {network} must return a torch.nn.Module, got {type(model).__name__}")
     parameters = list(model.parameters())
@@ -75,6 +72,18 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
     if not any(parameter.requires_grad for parameter in parameters):
         raise UsageError(f"--network {network} must have weights to train, it has none")
     return model
+
+
+def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:
+    """Return what module:function builds; the function gets those of the keywords that it takes.
+
+    Raises UsageError when there is no such function.
+    """
+    function = _find(reference)
+    known = {"classes": classes, "image_shape": image_shape}
+    takes = inspect.signature(function).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in takes.values())
+    return function(**{name: value for name, value in known.items() if takes_all or name in takes})
 
 
 def _find(reference: str) -> Callable[..., object]:
