@@ -10,12 +10,14 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from local.errors import LocalError
 from local.faults.harness import Faults
 from local.faults.job_rounds import ANSWER_S, MOMENTS, Round, Strike, Told, draw, judge
-from local.faults.jobs import Job, kept_connections, leave_connections, left_behind
+from local.faults.jobs import Job, endings, leave_connections
+from local.faults.leftovers import kept_connections, left_behind, ranks_of
 from local.faults.nodes import NodeHandle, await_true
 from local.faults.observer import Observer
 from local.user import User, deploy_arguments, new_user
@@ -30,6 +32,8 @@ START_S = 60.0
 """In which a job starts on a busy machine."""
 STEPPING_S, MEETING_S, CONNECTING_S = 3.0, 2.0, 0.8
 """Lengths of the moments in which a fault comes."""
+AFTER_S = 10.0
+"""So long may something be left of a job whose launcher has ended, when the time for an answer is over."""
 
 
 def run_rounds(cluster: str, *, user: User, seed: int, rounds: int, say: Callable[[str], None]) -> list[str]:
@@ -79,16 +83,35 @@ class Scene:
         self._say(f"  {self.taken} of {len(kept)} kept connections taken, {waiting} struck while they wait")
         node = self._faults.node(self._faults.slots(self._cluster)[self._strike.slot])
         struck = time.monotonic()
-        whole_s = self._strike_and_heal(node) - struck
-        for job in jobs:
-            job.await_end(until=struck + whole_s + 2 * ANSWER_S)
-        told = [(job.round, job.told(since=struck)) for job in jobs]
-        for job in jobs:
-            job.leave()
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            outlived = [pool.submit(self._outlived, job, struck=struck) for job in jobs]
+            try:
+                whole_s = self._strike_and_heal(node) - struck
+                for job in jobs:
+                    job.await_end(until=struck + whole_s + 2 * ANSWER_S)
+                told = [(job, job.told(since=struck)) for job in jobs]
+            finally:
+                for job in jobs:
+                    job.leave()
         again = leave_connections(self._user)
         found = [f"the next job: {again}"] if again else []
-        found += [line for one, said in told for line in self._judge(one, said, whole_s=whole_s)]
-        return found + self._strays(until=max(struck + whole_s + ANSWER_S, time.monotonic() + 5))
+        known = endings(self._user)
+        for job, said in told:
+            said.ending = known.get(job.token)
+            found += self._judge(job.round, said, whole_s=whole_s)
+        found += [line for lines in outlived for line in lines.result()]
+        return found + self._strays(until=max(struck + ANSWER_S, time.monotonic() + AFTER_S))
+
+    def _outlived(self, job: Job, *, struck: float) -> list[str]:
+        """What of a job runs on too long, on any node: of the attempt that was struck, and when the job is over."""
+        answered, found = struck + ANSWER_S, []
+        if not self._strike.ends_launchers and not job.await_end(until=answered):
+            found = ranks_of(job.token, before=struck)
+            job.await_end(until=answered + 2 * WHOLE_S)
+        until = max(answered, time.monotonic() + AFTER_S)
+        while (left := ranks_of(job.token)) and time.monotonic() < until:
+            time.sleep(POLL_S)
+        return [f"{job.round.moment} ({job.round.wish}): outlives its job: {line}" for line in sorted({*found, *left})]
 
     def _leave_connections(self) -> None:
         if wrong := leave_connections(self._user):
@@ -98,15 +121,15 @@ class Scene:
         """So that the fault finds each in its moment."""
         jobs = []
         for one in sorted(self._strike.rounds, key=lambda one: MOMENTS.index(one.moment), reverse=True):
-            if one.moment == "connecting":
-                still, waiting = {pid for pid in kept if Path("/proc", pid).exists()}, kept_connections()
-                self.taken = len(still - waiting)
-                self._leave_connections()
-            job = Job(self._user, one, token=self._token)
+            job = Job(self._user, one, token=f"{self._token}.{one.moment}")
             jobs.append(job)
             if one.moment == "stepping":
                 job.await_line("goes on at", timeout_s=START_S)
                 time.sleep(one.fraction * STEPPING_S)
+                still, waiting = {pid for pid in kept if Path("/proc", pid).exists()}, kept_connections()
+                self.taken = len(still - waiting)
+                # For the next ones, which it is to hold up in no moment of theirs.
+                self._leave_connections()
             elif one.moment == "meeting":
                 job.await_line("meets", timeout_s=START_S)
                 time.sleep(one.fraction * MEETING_S)
@@ -144,6 +167,8 @@ class Scene:
         found = judge(told, one, strike=self._strike, whole_s=whole_s)
         lines = [f"    {at:6.1f} s  {line}" for at, line in told.lines if found or line.startswith("launch: ")]
         end = "was left" if told.ended_s is None else f"ended with {told.code} after {told.ended_s:.1f} s"
+        if told.ending is not None:
+            end += f" ({told.ending.state}, {told.ending.exit_code})"
         self._say("\n".join([f"  {one.moment} ({one.wish}) {end}; whole after {whole_s:.1f} s", *lines]))
         return [f"{one.moment} ({one.wish}): {line}" for line in found]
 

@@ -47,6 +47,11 @@ class Round:
     wish: Wish
 
     @property
+    def is_detached(self) -> bool:
+        """Whether it goes on without the user's session: then its record says how it ended, whoever was struck."""
+        return self.moment == "meeting"
+
+    @property
     def takes_kept(self) -> bool:
         """Whether it takes the connections that wait for it. Beside the others these wait, and are struck with it."""
         return round(100 * self.fraction) % 2 == 0
@@ -59,6 +64,11 @@ class Strike:
     kind: Kind
     slot: int
     rounds: tuple[Round, ...]
+
+    @property
+    def ends_launchers(self) -> bool:
+        """Whether the launchers end with their node, and the user's sessions."""
+        return self.slot == 1 and self.kind in ("kill", "reboot")
 
     def __str__(self) -> str:
         jobs = ", ".join(f"{one.moment} at {one.fraction:.2f} ({one.wish})" for one in self.rounds)
@@ -87,6 +97,14 @@ def _in_turn(dice: random.Random, values: Sequence[_Value]) -> Iterator[_Value]:
         yield from dice.sample(values, len(values))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """What a job's record says."""
+
+    state: str
+    exit_code: int | None
+
+
 @dataclass(kw_only=True, slots=True)
 class Told:
     """What came of a job, in seconds from the fault."""
@@ -95,39 +113,76 @@ class Told:
     """What it said, both streams."""
     ended_s: float | None = None
     code: int | None = None
+    """The session's exit code."""
+    ending: Ending | None = None
+    """None where it has no record, or its node is no more."""
 
 
 def judge(told: Told, one: Round, *, strike: Strike, whole_s: float) -> list[str]:
     """What is wrong with a round, a line each; `whole_s` is when all nodes were there again."""
-    if strike.slot == 1 and (strike.kind in ("kill", "reboot") or told.code == SESSION_LOST):
-        # The launcher and the user's session are gone with the node. That nothing runs on is seen from outside.
+    met = any(at < 0 and " meets " in line for at, line in told.lines)
+    if one.moment != "connecting" and not met:
+        return ["its ranks did not run when the fault came"]
+    if strike.ends_launchers:
+        return _judge_orphan(told, one, strike=strike)
+    if one.moment == "connecting" and strike.slot == 1 and told.code == SESSION_LOST:
+        # There was no session yet.
         return []
+    ending = told.ending
     if told.ended_s is None or told.code is None:
         return ["it never ended"]
+    if ending is None:
+        return ["it has no record"]
+    code = ending.exit_code if one.is_detached else told.code
+    wrong = []
+    if (ending.state, ending.exit_code) != ("FAILED" if code else "SUCCEEDED", code):
+        wrong = [f"it ended with {code}, and its record says {ending.state}, {ending.exit_code}"]
+    if code == 0:
+        return wrong + _judge_success(told, one, strike=strike, whole_s=whole_s, met=met)
+    return wrong + _judge_failure(told, code, one, strike=strike, whole_s=whole_s)
+
+
+def _judge_orphan(told: Told, one: Round, *, strike: Strike) -> list[str]:
+    """Of a job whose launcher's node is gone only the node itself can tell, if it comes back."""
+    if strike.kind == "kill":
+        return []
+    if told.ending is None:
+        return [] if one.moment == "connecting" else ["it has no record"]
+    # Who is logged in loses a session like any other when the node goes down in order.
+    right = ("FAILED",) if one.is_detached else ("FAILED", "CANCELLED")
+    state = told.ending.state
+    return [] if state in right else [f"its record says {state}, and not {' or '.join(right)}"]
+
+
+def _judge_success(told: Told, one: Round, *, strike: Strike, whole_s: float, met: bool) -> list[str]:
     text = [line for _, line in told.lines]
     world, done = _last_attempt(text)
-    if told.code == 0:
-        wrong = [] if done >= world > 0 else [f"it ended with 0, and {done} of {world} ranks were done"]
-        asked = _asked(text)
-        least = min(FEWEST, asked) if one.wish == "fewer" else asked
-        wrong += [] if world >= least else [f"it ended on {world} nodes, {least} were asked for"]
-        return wrong + _late(told, one, strike=strike, whole_s=whole_s)
-    # A launcher that is cut off from all others for longer than it was to wait has nowhere to start again.
-    alone = strike.slot == 1 and any(ALONE in line for line in text)
-    if one.wish != "end" and not alone:
-        return [f"it ended with {told.code}, and should have started again"]
-    wrong = [] if told.code in (NODE_LOST, LOST) else [f"it ended with {told.code}, neither {NODE_LOST} nor {LOST}"]
-    limit_s = ANSWER_S + (whole_s if strike.slot == 1 else 0.0)
-    return wrong if told.ended_s <= limit_s else [*wrong, f"it ended {told.ended_s:.0f} s after the fault"]
-
-
-def _late(told: Told, one: Round, *, strike: Strike, whole_s: float) -> list[str]:
-    """Whether a job that started again took too long to. The launcher itself may have been frozen or cut off."""
-    again = [at for at, line in told.lines if line.startswith(AGAIN)]
+    wrong = [] if done >= world > 0 else [f"it ended with 0, and {done} of {world} ranks were done"]
+    asked = _asked(text)
+    least = min(FEWEST, asked) if one.wish == "fewer" else asked
+    wrong += [] if world >= least else [f"it ended on {world} nodes, {least} were asked for"]
+    again = [at for at, line in told.lines if at > 0 and line.startswith(AGAIN)]
+    if met and not again:
+        # All faults are longer than the silence after which a node counts as lost.
+        wrong.append("it went on as if nothing had happened to its ranks")
+    # The launcher itself may have been frozen or cut off.
     limit_s = ANSWER_S + (whole_s if one.wish == "all" or strike.slot == 1 else 0.0)
     if again and min(again) > limit_s:
-        return [f"it started again {min(again):.0f} s after the fault"]
-    return []
+        wrong.append(f"it started again {min(again):.0f} s after the fault")
+    return wrong
+
+
+def _judge_failure(told: Told, code: int | None, one: Round, *, strike: Strike, whole_s: float) -> list[str]:
+    assert told.ended_s is not None
+    # A launcher that is cut off from all others for longer than it was to wait has nowhere to start again.
+    alone = strike.slot == 1 and any(ALONE in line for _, line in told.lines)
+    if one.wish != "end" and not alone:
+        return [f"it ended with {code}, and should have started again"]
+    wrong = [] if code in (NODE_LOST, LOST) else [f"it ended with {code}, neither {NODE_LOST} nor {LOST}"]
+    if told.ended_s < 0:
+        return [*wrong, "it ended before the fault"]
+    limit_s = ANSWER_S + (whole_s if strike.slot == 1 else 0.0)
+    return wrong if told.ended_s <= limit_s else [*wrong, f"it ended {told.ended_s:.0f} s after the fault"]
 
 
 def _asked(text: Sequence[str]) -> int:

@@ -1,8 +1,9 @@
 """What a job under faults runs: ranks that meet, take steps together and go on from their last one when started again.
 
-    launch python -c "$(cat job_script.py)" MEETING_S STEPS STEP_S
+    launch python -c "$(cat job_script.py)" MEETING_S STEPS STEPS_AGAIN STEP_S TOKEN
 
-Standard library only. A rank that loses another ends with LOST; one that is cut off hangs, as an engine's would.
+The token is for the job's record. Standard library only. A rank that loses another ends with LOST; one that is cut off
+hangs, as an engine's would.
 """
 
 import contextlib
@@ -32,10 +33,10 @@ def meet(rank: int, world: int, place: tuple[str, int]) -> list[socket.socket]:
 
 
 def lead(others: list[socket.socket], *, kept: Path, steps: int, step_s: float) -> None:
-    """Take each step with all others, and keep which one it was."""
+    """Take so many steps with all others, and keep which one was the last."""
     done = int(kept.read_text()) if kept.exists() else 0
     say(f"goes on at {done}")
-    while done < steps:
+    for _ in range(steps):
         time.sleep(step_s)
         for other in others:
             other.sendall(b"s")
@@ -65,14 +66,15 @@ def expect(other: socket.socket, *words: bytes) -> bytes:
 
 def main() -> int:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    meeting_s, steps, step_s = (float(word) for word in sys.argv[1:])
+    is_again = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
+    meeting_s, step_s, steps = float(sys.argv[1]), float(sys.argv[4]), int(sys.argv[3 if is_again else 2])
     say(f"meets {world}")
     time.sleep(meeting_s * rank / max(1, world - 1))
     try:
         others = meet(rank, world, (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
         if rank == 0:
             kept = Path(f"/var/tmp/{os.environ['TORCHELASTIC_RUN_ID']}.step")  # noqa: S108  (rank 0's own file)
-            lead(others, kept=kept, steps=int(steps), step_s=step_s)
+            lead(others, kept=kept, steps=steps, step_s=step_s)
         else:
             follow(others[0])
     except ConnectionError:

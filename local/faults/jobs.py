@@ -1,49 +1,39 @@
-"""Jobs of a user's in a local AWS, followed from the user's machine, and what is left of them on the nodes."""
+"""Jobs of a user's in a local AWS, followed from the user's machine."""
 
-import os
+import json
 import shlex
 import subprocess
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 from bootstrap.contract import KEEP_VARIABLE, MASTER_HOST
-from launcher.runner.idle import IDLE_S
 from local.faults import job_script
-from local.faults.job_rounds import ANSWER_S, OPTIONS, Round, Told
+from local.faults.job_rounds import ANSWER_S, OPTIONS, Ending, Round, Told
+from local.faults.leftovers import TOKEN
 from local.user import User
 
-MEETING_S, STEPS, STEP_S = 4.0, 60, 0.3
+MEETING_S = 6.0
+STEPS, STEPS_AGAIN, STEP_S = 120, 30, 0.3
+"""The first attempt takes so long that the fault finds it, on a busy machine too; a further one need not."""
 SCRIPT = Path(job_script.__file__).read_text()
-TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
-PROGRAM = b"deeplearning/current/launcher"
-"""In the command line of the launcher's own processes on a node."""
-KEEPER = PROGRAM + b"/keep/keeper.py"
-"""In that of one that keeps connections for the next launch (docs/decisions/018)."""
-IDLE = b"launch-idle"
-WAITS_S = IDLE_S + 15.0
-"""So long may wait what waits for the next launch; the keeper less, and some time is for a busy machine."""
-TICKS = os.sysconf("SC_CLK_TCK")
 READ_S = 10.0
 SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0", "-a")
 """Without an agent, which is another in each session: connections are kept for who has the same."""
 
 
 class Job:
-    """One job, started on the master in a session of its own."""
+    """One job, started on the master in a session of its own. `token` marks its processes and its record."""
 
     def __init__(self, user: User, one: Round, *, token: str) -> None:
-        words = ["python", "-c", SCRIPT, str(MEETING_S), str(STEPS), str(STEP_S)]
-        launch = shlex.join(["launch", *OPTIONS[one.wish], "--env", f"{TOKEN}:{token}", *words])
-        if not one.takes_kept:
-            launch = f"{KEEP_VARIABLE}=0 {launch}"
         self.round = one
+        self.token = token
         self._lines: list[tuple[float, str]] = []
         self._ended: float | None = None
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            user.ssh_command(MASTER_HOST, f"{launch} 2>&1", options=SESSION),
+            user.ssh_command(MASTER_HOST, _command(one, token=token), options=SESSION),
             env=dict(user.environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -95,6 +85,25 @@ class Job:
             )
 
 
+def _command(one: Round, *, token: str) -> str:
+    """What the user types, and sees the job's output by."""
+    script = ["python", "-c", SCRIPT, *map(str, (MEETING_S, STEPS, STEPS_AGAIN, STEP_S)), token]
+    options = [*OPTIONS[one.wish], "--env", f"{TOKEN}:{token}"]
+    if one.is_detached:
+        return f"exec 2>&1; job=$({shlex.join(['launch', '--detach', *options, *script])}) && exec launch logs -f $job"
+    launch = shlex.join(["launch", *options, *script])
+    return f"exec 2>&1; {launch}" if one.takes_kept else f"exec 2>&1; {KEEP_VARIABLE}=0 {launch}"
+
+
+def endings(user: User) -> Mapping[str, Ending]:
+    """How the jobs on the master ended, as their records say, by token.
+
+    Raises CalledProcessError and TimeoutExpired.
+    """
+    records = json.loads(user.ssh(MASTER_HOST, "launch list --json", timeout_s=ANSWER_S))
+    return {one["command"][-1]: Ending(state=one["state"], exit_code=one["exit_code"]) for one in records}
+
+
 def leave_connections(user: User) -> str | None:
     """A job that ends well, and whose connections then wait for the next one; returns what was wrong, or None."""
     command = user.ssh_command(MASTER_HOST, "launch true 2>&1", options=SESSION)
@@ -112,73 +121,3 @@ def leave_connections(user: User) -> str | None:
     except subprocess.TimeoutExpired:
         return f"launch true did not end in {ANSWER_S:g} s"
     return f"launch true ended with {done.returncode}: {done.stdout}{done.stderr}" if done.returncode else None
-
-
-def left_behind(token: str) -> list[str]:
-    """Processes of these jobs on any node, the launcher's own too, as they are seen from outside."""
-    kept = _kept_pipes()
-    found = []
-    for process in _processes():
-        command = _read(process / "cmdline")
-        is_ours = PROGRAM in command or f"{TOKEN}={token}".encode() in _read(process / "environ")
-        if is_ours and not _waits(process, command, kept=kept):
-            found.append(f"{process.name} {command[:100]!r}")
-    return found
-
-
-def _waits(process: Path, command: bytes, *, kept: set[str]) -> bool:
-    """Whether it belongs to no job: a runner between two and its guard, a keeper, or a connection that one holds.
-
-    None of them for longer than it should: a runner begins its wait, and a keeper its work, with its process.
-    """
-    name = _read(process / "comm").strip()
-    if KEEPER in command or name == IDLE:
-        return age_s(process) < WAITS_S
-    if name == b"launch-guard":
-        return [_read(child / "comm").strip() for child in _children(process)] == [IDLE]
-    return command.startswith(b"ssh\0") and bool(_pipes(process) & kept)
-
-
-def age_s(process: Path) -> float:
-    """Seconds since a process started; 0 when it has ended. See proc(5) for the field."""
-    fields = _read(process / "stat").rpartition(b")")[2].split()
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / TICKS if fields else 0.0
-
-
-def kept_connections() -> set[str]:
-    """Processes of ssh that lead to runners which wait for the next launch, on any node."""
-    kept = _kept_pipes()
-    return {
-        process.name
-        for process in _processes()
-        if _read(process / "cmdline").startswith(b"ssh\0") and _pipes(process) & kept
-    }
-
-
-def _kept_pipes() -> set[str]:
-    return set().union(*(_pipes(process) for process in _processes() if KEEPER in _read(process / "cmdline")))
-
-
-def _children(process: Path) -> list[Path]:
-    return [Path("/proc", pid.decode()) for pid in _read(process / "task" / process.name / "children").split()]
-
-
-def _processes() -> list[Path]:
-    return [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:  # it has ended
-        return b""
-
-
-def _pipes(process: Path) -> set[str]:
-    """The pipes that a process has an end of."""
-    found = set()
-    with suppress(OSError):  # it has ended
-        for fd in (process / "fd").iterdir():
-            with suppress(OSError):
-                found.add(os.readlink(fd))  # noqa: PTH115  (a name such as pipe:[1] is no path)
-    return {name for name in found if name.startswith("pipe:")}

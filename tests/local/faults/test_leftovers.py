@@ -2,14 +2,15 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from local.faults import jobs
-from local.faults.jobs import KEEPER, PROGRAM, TOKEN, WAITS_S, age_s, kept_connections, left_behind
+from local.faults import leftovers
+from local.faults.leftovers import KEEPER, PROGRAM, TOKEN, WAITS_S, age_s, kept_connections, left_behind, ranks_of
 
 RUNNER = f"/opt/{PROGRAM.decode()}/runner/__main__.py"
 NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); print(flush=True); sys.stdin.read()"
@@ -45,7 +46,7 @@ def test_a_runner_that_waits_is_no_jobs_and_one_that_works_is() -> None:
 def test_what_waits_for_too_long_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(*named("launch-idle", RUNNER)) as waits:
         assert 0 <= age_s(Path("/proc", str(waits.pid))) < WAITS_S
-        monkeypatch.setattr(jobs, "WAITS_S", 0.0)
+        monkeypatch.setattr(leftovers, "WAITS_S", 0.0)
         assert found(waits)
 
 
@@ -53,6 +54,15 @@ def test_what_has_a_jobs_mark_is_found_whatever_it_is_called() -> None:
     with running(*named("python3"), environment={TOKEN: "abc"}) as rank:
         assert found(rank, "abc")
         assert not found(rank, "abcd")
+
+
+def test_of_a_jobs_ranks_those_from_before_a_moment_are_told_apart() -> None:
+    with running(*named("python3"), environment={TOKEN: "abc.1"}) as rank:
+        [line] = ranks_of("abc.1")
+        assert line.startswith(f"{rank.pid} ")
+        assert ranks_of("abc.1", before=time.monotonic() + 1) == [line]
+        assert ranks_of("abc.1", before=time.monotonic() - 60) == []
+        assert ranks_of("abc.2") == []
 
 
 def test_a_connection_counts_unless_a_keeper_holds_it() -> None:
