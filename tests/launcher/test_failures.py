@@ -1,11 +1,16 @@
 """How jobs fail: the reason, the exit code, and that nothing starts or goes on."""
 
+import dataclasses
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from launcher.frames import VERSION
-from tests.launcher.conftest import ADDRESSES, Cluster
+from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 
@@ -53,6 +58,60 @@ def test_fails_when_a_node_is_unreachable_before_anything_starts(cluster: Cluste
     assert "nothing started, 1 of 3 nodes: 127.0.0.77: " in result.reason
     assert "Connection refused" in result.reason
     assert not touched.exists()
+
+
+SWALLOWS = "127.0.0.78"
+"""A host from which nothing comes, as from behind a security group."""
+
+
+@pytest.fixture
+def swallowing(nodes: Path) -> Iterator[None]:
+    """Nobody takes a connection there, and no more of them may wait: the kernel passes over what comes."""
+    [port] = set(re.findall(r"Port (\d+)", (nodes / "ssh_config").read_text()))
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.create_server((SWALLOWS, int(port)), backlog=0))
+        while True:
+            waiting = sockets.enter_context(socket.socket())
+            waiting.settimeout(0.2)
+            try:
+                waiting.connect(listener.getsockname())
+            except TimeoutError:
+                break
+        yield
+
+
+def hasty(cluster: Cluster, tmp_path: Path, *, module: str, constant: str, seconds: int) -> Cluster:
+    """Its launcher has another deadline."""
+    launcher = copy_launcher(tmp_path / "hasty")
+    change_constant(launcher / f"{module}.py", constant, lambda _: seconds)
+    return dataclasses.replace(cluster, launcher=launcher)
+
+
+@pytest.mark.usefixtures("swallowing")
+def test_fails_when_a_host_swallows_all_that_is_sent_to_it(cluster: Cluster, tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    impatient = hasty(cluster, tmp_path, module="ssh", constant="CONNECT_TIMEOUT_S", seconds=2)
+    result = impatient.run(f"touch {touched}", hosts=[FIRST, SWALLOWS])
+    assert result.code == 1
+    reason = f"launch: nothing started, 1 of 2 nodes: {SWALLOWS}: ssh: connect to host {SWALLOWS} port "
+    assert result.reason.startswith(reason)
+    assert result.reason.endswith("Connection timed out")
+    assert not touched.exists()
+
+
+def test_fails_when_a_host_takes_the_connection_and_never_answers(
+    cluster: Cluster, nodes: Path, tmp_path: Path
+) -> None:
+    touched, pids = tmp_path / "touched", tmp_path / "pids"
+    hangs = f"echo $$ >> {pids}; exec sleep 1000"
+    ssh = cluster.program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
+    impatient = hasty(cluster, tmp_path, module="nodes", constant="READY_DEADLINE_S", seconds=5)
+    path = f"{ssh.parent}:{cluster.environment['PATH']}"
+    result = impatient.run(f"touch {touched}", hosts=[FIRST, THIRD], environment={"PATH": path})
+    assert result.code == 1
+    assert result.reason == f"launch: nothing started, 1 of 2 nodes: {THIRD}: no answer within 5 s"
+    assert not touched.exists()
+    wait_until_gone([int(pid) for pid in pids.read_text().split()], seconds=5)
 
 
 def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None:

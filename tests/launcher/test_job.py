@@ -10,6 +10,33 @@ import pytest
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
+MEETING = """
+import os, pathlib, socket, sys, time
+name, go = sys.argv[1:]
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+until = time.monotonic() + 30
+
+def wait():
+    assert time.monotonic() < until
+    time.sleep(0.05)
+
+def name_of_the_leader():
+    while True:
+        try:
+            with socket.create_connection(place) as leader:
+                return leader.recv(100).decode()
+        except ConnectionRefusedError:
+            wait()
+
+server = socket.create_server(place) if os.environ["RANK"] == "0" else None
+if server:
+    for _ in range(2):
+        server.accept()[0].sendall(name.encode())
+print("met", name if server else name_of_the_leader(), flush=True)
+while not pathlib.Path(go).exists():
+    wait()
+"""
+"""Ranks that learn from rank 0 which job it is of, and stay until they may go."""
 
 
 def test_every_rank_runs_with_torchruns_variables_and_its_node_in_front(cluster: Cluster) -> None:
@@ -90,13 +117,16 @@ def test_binary_output_arrives_as_it_left(cluster: Cluster) -> None:
         assert b"\n".join(mine) == data
 
 
-def test_ten_megabytes_from_every_node_arrive_complete(cluster: Cluster) -> None:
-    result = cluster.run("seq -f %015.0f 1 655360")
-    expected = [f"{number:015d}" for number in range(1, 655361)]
+def test_a_hundred_megabytes_of_output_arrive_complete(cluster: Cluster) -> None:
+    lines = 340_000
+    result = cluster.run(f"seq -f %099.0f 1 {lines}")
+    expected = [b"%099d" % number for number in range(1, lines + 1)]
+    assert len(result.stdout) > 3 * 34_000_000
+    arrived = result.stdout.splitlines()
     for host in ADDRESSES:
-        prefix = f"{host} [0] "
-        mine = [line[len(prefix) :] for line in result.stdout.decode().splitlines() if line.startswith(prefix)]
-        assert mine == expected
+        prefix = f"{host} [0] ".encode()
+        assert [line[len(prefix) :] for line in arrived if line.startswith(prefix)] == expected
+    assert (result.code, result.stderr) == (0, b"")
 
 
 def test_what_shell_startup_files_print_does_not_disturb(cluster: Cluster, nodes: Path) -> None:
@@ -143,10 +173,16 @@ def test_local_needs_no_hosts_file_and_no_ssh(cluster: Cluster) -> None:
     assert sorted(ended.stdout.splitlines()) == [b"localhost [0] 0 127.0.0.1", b"localhost [1] 1 127.0.0.1"]
 
 
-def test_two_jobs_run_side_by_side(cluster: Cluster) -> None:
-    with cluster.start("echo one") as first, cluster.start("echo two") as second:
-        assert first.communicate(timeout=30)[0].count(b"one") == 3
-        assert second.communicate(timeout=30)[0].count(b"two") == 3
+def test_two_jobs_run_side_by_side_each_with_a_port_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    words = [sys.executable, "-c", MEETING]
+    with cluster.start(*words, "one", str(go)) as first, cluster.start(*words, "two", str(go)) as second:
+        # All six run now, and rank 0 of each listens.
+        assert [line.split("] ")[1] for line in read_lines(first.stdout, 3)] == ["met one"] * 3
+        assert [line.split("] ")[1] for line in read_lines(second.stdout, 3)] == ["met two"] * 3
+        go.touch()
+        assert [job.communicate(timeout=30) for job in (first, second)] == [(b"", b"")] * 2
+    assert (first.returncode, second.returncode) == (0, 0)
 
 
 def test_the_launcher_has_one_thread(cluster: Cluster) -> None:
