@@ -2,12 +2,14 @@
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import NODES, Cluster, aliases
+from tests.e2e.conftest import NODES, SHARED, Cluster, aliases
 
 MASTER = "deeplearning-master"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 # The third article's line; on CPU nodes seq prints nothing and --gpus is left with no value.
 ARTICLE = (
     "cd && launch -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python /opt/deeplearning/trainer"
@@ -48,6 +50,17 @@ def test_held_out_digits_are_recognized(job: str) -> None:
 def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> None:
     path = re.findall(r"checkpoint=(\S+)", job)[0]
     assert int(cluster.on(MASTER, f"cd && stat -c %s {path}")) > 100_000
+
+
+def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster) -> None:
+    copy = ["rsync", "-a", "-e", " ".join(cluster.user.ssh_command("", options=SHARED)[:-1]), f"{EXAMPLES}/"]
+    cluster.user.run(*copy, f"{MASTER}:examples/")
+    said = cluster.on(MASTER, "cd examples && launch --sync-dst-dir examples python torchrun_ddp.py 2>&1")
+    found = dict(re.findall(rf"worker (\d)/{NODES} accuracy=(\S+)", said))
+    assert set(found) == {str(rank) for rank in range(NODES)}, said
+    # All have the same weights.
+    assert len(set(found.values())) == 1, said
+    assert float(found["0"]) >= 0.9, said
 
 
 @pytest.mark.parametrize("code", [1, 3])

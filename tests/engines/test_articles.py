@@ -4,11 +4,20 @@ Only the path of the launcher and the name of the script are others than in the 
 """
 
 import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
 
 from tests.engines.conftest import NODES, WORKERS, Cluster
 from tests.engines.training import KNOWN, TRAINER
 
 LEARNED = 0.9
+SECOND = "second0"
+ALL = "00:00:00:00:00:00"
+BOUND = r"Bind to .*?role=(\w+).*?ip=([0-9.]+)"
+"""What every process of ps-lite says once with PS_VERBOSE=1."""
 OPEN_MPI_OPTIONS = "-bind-to none -map-by slot -mca pml ob1 -mca btl ^openib"
 
 
@@ -45,12 +54,38 @@ def test_gluon_with_parameter_servers_runs_as_in_the_second_article(cluster: Clu
     assert_learned(output, workers=2)
 
 
-def test_the_interface_is_the_users_and_ps_lite_says_what_it_does(cluster: Cluster) -> None:
-    variables = "DMLC_INTERFACE=ens5 PS_VERBOSE=1"
-    output = cluster.on_master(f"cd examples; export {variables}; launch -s 1 python gluon_parameter_server.py")
-    assert_learned(output, workers=NODES)
-    # Once a process says where it is bound: scheduler, server and workers.
-    assert len(re.findall(r"Bind to|Assign rank|is connected", output)) >= NODES, output
+@pytest.fixture
+def second_interface(cluster: Cluster) -> Iterator[dict[str, str]]:
+    """One of the user's own on every node, beside that of the route: a VXLAN; returns each node's address on it."""
+    own = "own=$(ip -4 -brief address show ens5 | grep -o '[0-9.]*/' | tr -d /)"
+    routes = {alias: cluster.on(alias, f"{own}; echo $own") for alias in WORKERS}
+    found = {alias: f"10.99.0.{slot}" for slot, alias in enumerate(WORKERS, 1)}
+    for alias in WORKERS:
+        others = [
+            f"bridge fdb append 00:00:00:00:00:00 dev {SECOND} dst {routes[each]}" for each in set(WORKERS) - {alias}
+        ]
+        add = f"ip link add {SECOND} type vxlan id 99 dstport 4789 local {routes[alias]}"
+        address = f"ip address add {found[alias]}/24 dev {SECOND}"
+        steps = [add, address, f"ip link set {SECOND} up", *others]
+        cluster.on(alias, f"sudo sh -ec '{'; '.join(steps)}'")
+    yield found
+    for alias in WORKERS:
+        cluster.on(alias, f"sudo ip link delete {SECOND}")
+
+
+def test_the_interface_is_the_users(cluster: Cluster, second_interface: dict[str, str]) -> None:
+    export = f"export DMLC_INTERFACE={SECOND}; export PS_VERBOSE=1"
+    output = cluster.on_master(f"cd examples; {export}; launch -s 3 python gluon_parameter_server.py --epochs 1")
+    # Servers and workers; the scheduler is where the others were told.
+    bound = re.findall(BOUND, output)
+    assert {ip for role, ip in bound if role in ("server", "worker")} == set(second_interface.values()), output
+
+
+def test_ps_lite_says_what_it_does_when_it_is_asked_to(cluster: Cluster) -> None:
+    command = "launch -s 1 python gluon_parameter_server.py --epochs 1"
+    output = cluster.on_master(f"cd examples; export PS_VERBOSE=1; {command}")
+    roles = Counter(role for role, _ in re.findall(BOUND, output))
+    assert roles == {"scheduler": 1, "server": 1, "worker": NODES}, output
 
 
 def test_fails_when_the_users_interface_is_not_there(cluster: Cluster) -> None:
@@ -75,13 +110,20 @@ def test_horovod_runs_as_in_the_fifth_article(cluster: Cluster) -> None:
     assert_learned(output, workers=NODES)
 
 
-def test_horovod_runs_by_the_launchers_mpirun(cluster: Cluster) -> None:
-    assert_learned(cluster.on_master("cd examples; launch --launcher mpi python horovod_gluon.py"), workers=NODES)
+LOOK = (
+    "grep -alFf <(printenv SECRET) /proc/[0-9]*/cmdline 2>/dev/null | sed 's/^/told in /';"
+    " echo looked; exec python horovod_gluon.py"
+)
+"""On every node while mpirun and its daemons run; the secret is on no command line of this either."""
+
+
+def test_horovod_runs_by_the_launchers_mpirun_which_tells_nobody_a_secret(cluster: Cluster) -> None:
+    secret = "export SECRET=$(cat /proc/sys/kernel/random/uuid)"
+    output = cluster.on_master(f"cd examples; {secret}; launch --launcher mpi --env SECRET {shlex.quote(LOOK)}")
+    assert_learned(output, workers=NODES)
+    assert output.count("looked") == NODES, output
+    assert "told in" not in output, output
 
 
 def test_horovod_runs_over_gloo(cluster: Cluster) -> None:
     assert_learned(cluster.on_master("cd examples; launch --engine horovod python horovod_gluon.py"), workers=NODES)
-
-
-def test_pytorch_runs_as_under_torchrun(cluster: Cluster) -> None:
-    assert_learned(cluster.on_master("cd examples; launch python torchrun_ddp.py"), workers=NODES)

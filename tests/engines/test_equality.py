@@ -3,7 +3,7 @@
 import pytest
 
 from tests.engines.conftest import NODES, Cluster
-from tests.engines.training import ALONE, PYTHON, train
+from tests.engines.training import ALONE, PYTHON, TWO_SERVERS, train
 
 TOLERANCE = 1e-5
 # 2,000 made-up images: the last of 19 steps has 2, and the first of three ranks none of them. A low rate, as
@@ -42,12 +42,23 @@ print(len(one), numpy.linalg.norm(one - three) / numpy.linalg.norm(one))
     assert float(distance) < TOLERANCE
 
 
+def test_batch_norms_statistics_are_the_same_on_all_ranks_and_with_both_engines(cluster: Cluster) -> None:
+    # Of 100 made-up images the last step has four.
+    options = "--network resnet20 --benchmark 1 --num-examples 100 --num-epochs 1 --batch-size 16 --lr 0.001"
+    servers = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store dist_sync {options} --model-prefix bn-mxnet")
+    servers.assert_equal_weights(ranks=2, epochs=1)
+    # A sum of two is the same in either order: so are the bits, and the digest has the statistics in it.
+    horovod = train(cluster, "--engine horovod -n 2", f"--engine horovod {options} --model-prefix bn-horovod")
+    assert horovod.digests == servers.digests, horovod.output
+
+
 NETWORKS = """
 import numpy
 from trainer.engines.gluon import named_parameters
 from trainer.models.gluon import build
 from mxnet import nd
-for network, shape in ("lenet", (1, 28, 28)), ("resnet20", (3, 32, 32)), ("resnet110", (3, 32, 32)):
+for network in "lenet", "resnet20", "resnet110", "resnext110":
+    shape = (1, 28, 28) if network == "lenet" else (3, 32, 32)
     model = build(network, classes=10, image_shape=shape)
     trained = [each for each in named_parameters(model).values() if each.grad_req != "null"]
     scores = model(nd.zeros((2, *shape))).asnumpy()
@@ -58,7 +69,7 @@ for network, shape in ("lenet", (1, 28, 28)), ("resnet20", (3, 32, 32)), ("resne
 
 def test_networks_have_the_sizes_known_from_the_literature(cluster: Cluster) -> None:
     output = cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{NETWORKS}\nPY")
-    assert output.splitlines() == ["lenet 431080", "resnet20 269722", "resnet110 1727962"]
+    assert output.splitlines() == ["lenet 431080", "resnet20 269722", "resnet110 1727962", "resnext110 1730973"]
 
 
 RATES = """

@@ -1,12 +1,14 @@
 """What a lost or failing rank costs, and what is refused."""
 
 import re
+import secrets
 import shlex
 import time
 
 import pytest
 
 from tests.engines.conftest import WORKERS, Cluster
+from tests.engines.outside import TOKEN, kill
 from tests.engines.training import (
     DEADLINE_S,
     PYTHON,
@@ -18,29 +20,49 @@ from tests.engines.training import (
     wait_for_end,
 )
 
+STARTED, TRAINS, GOES_ON = (
+    "",
+    r"Epoch\[1\] Batch \[2\]",
+    r"rank 0/2 going on at epoch [12345] sample \d+, from the checkpoint",
+)
+"""What the job's log says in the moment of a kill; at once, and the processes may not have met."""
+
 
 @pytest.mark.parametrize(
-    ("engine", "launch", "options"),
+    ("engine", "launch", "options", "kills"),
     [
-        ("mxnet", TWO_SERVERS, f"--kv-store dist_sync {SHORT}"),
-        ("horovod", "--engine horovod -n 2", f"{SHORT} --batch-size 32"),
+        (
+            "mxnet",
+            TWO_SERVERS,
+            f"--kv-store dist_sync {SHORT}",
+            [(STARTED, "DMLC_ROLE=scheduler"), (TRAINS, "DMLC_ROLE=server"), (GOES_ON, "DMLC_TASK_ID=1")],
+        ),
+        ("horovod", "--engine horovod -n 2", f"{SHORT} --batch-size 32", [(TRAINS, "HOROVOD_RANK=1")]),
     ],
 )
-def test_a_killed_rank_costs_nothing_but_time(
-    cluster: Cluster, request: pytest.FixtureRequest, engine: str, launch: str, options: str
+def test_killed_processes_cost_nothing_but_time(
+    cluster: Cluster,
+    request: pytest.FixtureRequest,
+    engine: str,
+    launch: str,
+    options: str,
+    kills: list[tuple[str, str]],
 ) -> None:
     undisturbed: Training = request.getfixturevalue("dist_sync" if engine == "mxnet" else "horovod")
+    token = secrets.token_hex(8)
     job = cluster.on_master(
-        "mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --detach --max-restarts 1"
+        "mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1;"
+        f" launch --detach --max-restarts {len(kills)} --env {TOKEN}:{token}"
         f" {launch} python {TRAINER} --engine {engine} {options} --model-prefix killed-{engine}"
         " --checkpoint-seconds 0.5 --disp-batches 1 2>/dev/null"
     )
-    log = wait_for(cluster, job, r"Epoch\[1\] Batch \[2\]")
-    [pid, *_] = re.findall(r"rank 1/2 host=\S+ instance=\S+ pid=(\d+)", log)
-    cluster.on_master(f"ssh {WORKERS[1]} kill -KILL {pid}")
+    for moment, victim in kills:
+        wait_for(cluster, job, moment)
+        kill(victim, f"{TOKEN}={token}")
 
     log = wait_for(cluster, job, r"Validation-accuracy=\S+ images/s")
-    assert re.search(r"rank 0/2 going on at epoch [12345] sample \d+, from the checkpoint of rank", log), log
+    assert len(re.findall(GOES_ON, log)) == sum(moment != STARTED for moment, _ in kills), log
+    assert len(re.findall(r"launch: restart \d of", log)) == len(kills), log
     last = max(undisturbed.digests)
     assert Training(output=log).digests[last] == undisturbed.digests[last], log
     wait_for_end(cluster, job)

@@ -1,0 +1,138 @@
+"""A job whose processes are looked for, and struck, from outside of the nodes: they cannot say themselves that nothing
+of them is left.
+"""
+
+import os
+import re
+import secrets
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.engines.conftest import MASTER, SHARED, Cluster
+from tests.engines.training import DEADLINE_S
+
+TOKEN = "OUTSIDE_TOKEN"
+PAUSE_S = 0.1
+
+
+class OutsideJob:
+    """One job, started on the master in a session of its own."""
+
+    def __init__(self, cluster: Cluster, launch: str, *command: str, log: Path) -> None:
+        self._log, self._token = log, secrets.token_hex(8)
+        line = f"exec launch --env {TOKEN}:{self._token} {launch} {shlex.join(command)} 2>&1"
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                cluster.user.ssh_command(MASTER, line, options=SHARED),
+                env=dict(cluster.user.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def wait_for(self, pattern: str, *, times: int) -> None:
+        """Return when it has said something so many times."""
+        until = time.monotonic() + DEADLINE_S
+        while len(re.findall(pattern, self.said)) < times:
+            assert self._process.poll() is None, self.said
+            assert time.monotonic() < until, self.said
+            time.sleep(PAUSE_S)
+
+    def code(self) -> int:
+        """Its exit code, when it has ended."""
+        return self._process.wait(DEADLINE_S)
+
+    def launcher(self) -> int:
+        """Process id of the launcher."""
+        own = f"{TOKEN}:{self._token}"
+        [pid] = [pid for pid in _pids() if (words := _words(pid)) and "python3" in words[0] and own in words]
+        return pid
+
+    def processes(self, program: str = "", *, below: str = "") -> list[int]:
+        """Those that have the job's variables, and in their command and in their parent's these words."""
+        return [
+            pid
+            for pid in marked(f"{TOKEN}={self._token}")
+            if program in " ".join(_words(pid)) and below in " ".join(_words(_parent(pid)) if below else [])
+        ]
+
+    def is_gone(self) -> bool:
+        """Whether nothing of it is left on any node."""
+        return self._process.poll() is not None and not self.processes()
+
+    def wait_until_gone(self, *, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self.is_gone():
+            left = [" ".join(_words(pid)) for pid in self.processes()]
+            assert time.monotonic() < until, (left, self.said)
+            time.sleep(PAUSE_S)
+
+    def leave(self) -> None:
+        """Take away what a failed test has left."""
+        self._process.kill()
+        self._process.wait(DEADLINE_S)
+        for pid in self.processes():
+            _kill(pid)
+
+
+@contextmanager
+def outside_job(cluster: Cluster, launch: str, *command: str, log: Path) -> Iterator[OutsideJob]:
+    """Start one; nothing of it outlives its test."""
+    job = OutsideJob(cluster, launch, *command, log=log)
+    try:
+        yield job
+    finally:
+        job.leave()
+
+
+def marked(*variables: str) -> list[int]:
+    """Process ids, on any node, of those in whose environment all of these are, each NAME=VALUE."""
+    wanted = {variable.encode() for variable in variables}
+    return [pid for pid in _pids() if wanted <= set(_read(pid, "environ").split(b"\0"))]
+
+
+def kill(*variables: str) -> None:
+    """End the processes in whose environment all of these are, as soon as there are any."""
+    until = time.monotonic() + DEADLINE_S
+    while not (pids := marked(*variables)):
+        assert time.monotonic() < until, variables
+        time.sleep(PAUSE_S)
+    for pid in pids:
+        _kill(pid)
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
+def _words(pid: int) -> list[str]:
+    return _read(pid, "cmdline").decode(errors="replace").rstrip("\0").split("\0")
+
+
+def _parent(pid: int) -> int:
+    # See proc(5); the name before it may have blanks and brackets.
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,124 @@
+"""What is left on the nodes when a part of a job is killed, frozen or cut off: nothing, as seen from outside."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from local.faults import Faults
+from tests.engines.conftest import WORKERS, Cluster
+from tests.engines.outside import OutsideJob, outside_job
+
+PROMISED_S = 60
+"""Issue: the job ends within so many seconds, and no process of it is left."""
+SSHS = 255
+"""ssh's exit code where the command has ended by a signal."""
+BY_MPI = "--launcher mpi -n 2"
+ALL_REDUCE = (
+    "import horovod.mxnet as hvd, mxnet as mx, itertools; hvd.init()\n"
+    "for step in itertools.count():\n"
+    "    hvd.allreduce(mx.nd.ones(1000), name='ones').asnumpy()\n"
+    "    step or print('meets', flush=True)"
+)
+SERVED = (
+    "import mxnet as mx, time; mx.kv.create('dist_sync').init(0, mx.nd.ones(1));"
+    "print('meets', flush=True); time.sleep(1000)"
+)
+STUBBORN = "trap '' TERM; setsid sleep 1000 & echo meets; while :; do sleep 1000; done"
+"""A rank that heeds no TERM, and a part of it that has left its session."""
+
+
+class Struck:
+    """Jobs that hear of nobody any more."""
+
+    def __init__(self, jobs: dict[str, OutsideJob], frozen: int) -> None:
+        self.jobs = jobs
+        self._frozen = frozen
+        self._began = time.monotonic()
+        self.gone: dict[str, float] = {}
+        """For each when nothing of it was left on any node, in seconds."""
+        os.kill(frozen, signal.SIGSTOP)
+        Faults.here().partition(WORKERS[2])
+        self._watching = threading.Thread(target=self._watch)
+        self._watching.start()
+
+    def _watch(self) -> None:
+        try:
+            while len(self.gone) < len(self.jobs) and time.monotonic() < self._began + PROMISED_S:
+                for name, job in self.jobs.items():
+                    # The frozen launcher is no rank, and can do nothing about itself.
+                    if name not in self.gone and not job.processes():
+                        self.gone[name] = time.monotonic() - self._began
+                time.sleep(0.5)
+        finally:
+            Faults.here().reconnect(WORKERS[2])
+            os.kill(self._frozen, signal.SIGCONT)
+
+    def wait(self) -> None:
+        self._watching.join(2 * PROMISED_S)
+
+
+@pytest.fixture(scope="module")
+def struck(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
+    """A node that is cut off under two jobs, and a launcher that is frozen."""
+    logs = tmp_path_factory.mktemp("logs")
+    cluster.on_master(f"printf '{WORKERS[0]}\\n{WORKERS[2]}\\n' > first-and-last")
+    with ExitStack() as stack:
+
+        def start(name: str, launch: str, *command: str) -> OutsideJob:
+            return stack.enter_context(outside_job(cluster, launch, *command, log=logs / name))
+
+        jobs = {
+            "mpi": start("mpi", "--launcher mpi -H first-and-last", STUBBORN),
+            "mxnet": start("mxnet", "-s 2 -H first-and-last", "python", "-c", SERVED),
+            "frozen": start("frozen", BY_MPI, STUBBORN),
+        }
+        for job in jobs.values():
+            job.wait_for("meets", times=2)
+        struck = Struck(jobs, jobs["frozen"].launcher())
+        yield struck
+        struck.wait()
+
+
+# Those that are killed run on the other nodes, while the deadlines of the others pass.
+
+
+@pytest.mark.usefixtures("struck")
+def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: Cluster, tmp_path: Path) -> None:
+    with outside_job(cluster, BY_MPI, "python", "-c", ALL_REDUCE, log=tmp_path / "log") as job:
+        job.wait_for("meets", times=2)
+        [victim] = job.processes("hvd.init()", below="orted")
+        os.kill(victim, signal.SIGKILL)
+        assert job.code() == 137, job.said
+        job.wait_until_gone(seconds=PROMISED_S / 2)
+
+
+@pytest.mark.usefixtures("struck")
+@pytest.mark.parametrize(("victim", "code"), [("launcher", SSHS), ("mpiexec", 137), ("orted", None)])
+def test_nothing_is_left_when_a_part_of_mpiruns_job_is_killed(
+    cluster: Cluster, tmp_path: Path, victim: str, code: int | None
+) -> None:
+    with outside_job(cluster, BY_MPI, STUBBORN, log=tmp_path / "log") as job:
+        job.wait_for("meets", times=2)
+        # mpirun, what waited for its daemon, the daemon, and on each node a rank and what it has started.
+        assert len(job.processes()) >= 3 + 2 * 3
+        pid = job.launcher() if victim == "launcher" else job.processes(f"/bin/{victim}")[-1]
+        os.kill(pid, signal.SIGKILL)
+        ended = job.code()
+        assert ended == code if code else ended != 0, job.said
+        job.wait_until_gone(seconds=PROMISED_S / 2)
+
+
+@pytest.mark.parametrize("name", ["mpi", "mxnet", "frozen"])
+def test_nothing_is_left_of_a_job_that_is_cut_off_or_whose_launcher_is_frozen(struck: Struck, name: str) -> None:
+    struck.wait()
+    job = struck.jobs[name]
+    assert name in struck.gone, ([*struck.gone], job.processes(), job.said)
+    assert job.code() == 1, job.said
+    if name != "frozen":
+        assert f"{WORKERS[2]}: lost: silent for" in job.said
