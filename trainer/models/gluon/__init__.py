@@ -27,14 +27,14 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
 
     Raises UsageError where there is none for MXNet, or where what is built is not ready to be trained.
     """
-    # Imported late: it is in an environment of its own.
-    from mxnet.gluon import HybridBlock
-
     if network in models.NETWORKS and network not in NETWORKS:
         raise UsageError(
             f"network {network} is not there for MXNet, which has: {', '.join(NETWORKS)}, "
             "or your own as module:function; --engine torch has it"
         )
+    # Imported late: it is in an environment of its own.
+    from mxnet.gluon import HybridBlock
+
     model = models.call(NETWORKS.get(network, network), classes=classes, image_shape=image_shape)
     if not isinstance(model, HybridBlock):
         raise UsageError(f"--network {network} must return a gluon.HybridBlock, got {type(model).__name__}")
