@@ -15,11 +15,17 @@ from launcher.ssh import runner_command, ssh_command
 
 CONNECTIONS_AT_ONCE = 32
 READY_DEADLINE_S = 30.0
+NO_KEY_EXCHANGE = "no matching key exchange method"
+TAKE_ANOTHER = (
+    "; launch takes none of curve25519 among the cluster's nodes: have that sshd take ecdh-sha2-nistp256 too "
+    "(KexAlgorithms in its sshd_config)"
+)
 FOR_GOOD = (
     "Could not resolve hostname",
     "Host key verification failed",
     "Permission denied",
     "its runner speaks version",
+    NO_KEY_EXCHANGE,
 )
 """Words for what is wrong with the host and not with the moment."""
 
@@ -44,13 +50,18 @@ def is_for_good(reason: str) -> bool:
     return any(word in reason for word in words)
 
 
+def with_advice(reason: str) -> str:
+    """`reason`, and what to do where that is our own choice (launcher.ssh.CLUSTER_OPTIONS)."""
+    return reason + TAKE_ANOTHER if NO_KEY_EXCHANGE in reason and reason.startswith(WORKER_HOST_PREFIX) else reason
+
+
 async def connect(hosts: Sequence[Host], *, local: bool, reserve: Reserve | None = None) -> list[Connection]:
     """A runner on each host; or an error that names every host without one."""
     found, errors = await reach(hosts, local=local, reserve=reserve)
     if not errors:
         return found
     await dismiss(found)
-    reasons = [str(error) for error in errors]
+    reasons = [with_advice(str(error)) for error in errors]
     final = any(map(is_for_good, reasons))
     raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {'; '.join(reasons)}", final=final)
 

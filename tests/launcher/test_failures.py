@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.frames import VERSION
+from launcher.nodes import TAKE_ANOTHER
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -141,6 +142,19 @@ def test_what_ssh_leaves_in_the_background_holds_nothing_up(cluster: Cluster, no
     result = cluster.run("echo hello", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.lines == [f"{host} [0] hello" for host in (FIRST, SECOND)]
     assert (result.code, result.stderr) == (0, b"")
+
+
+def test_an_sshd_without_a_key_exchange_of_ours_is_told_what_to_take(cluster: Cluster) -> None:
+    said = "Unable to negotiate with 10.0.0.7 port 22: no matching key exchange method found. Their offer: curve25519"
+    ssh = cluster.program("ssh", f"echo '{said}' >&2; exit 255")
+    path = f"{ssh.parent}:{cluster.environment['PATH']}"
+    # That of the cluster's own nodes is our choice alone; a restart would be of no use.
+    hosts = [FIRST, "deeplearning-worker7", SECOND]
+    result = cluster.run("--max-restarts", "9", "true", hosts=hosts, environment={"PATH": path})
+    own, other = result.reason.split("; 127.0.0.2: ")
+    assert (result.code, other) == (1, said)
+    assert own.endswith(f"worker7: {said}{TAKE_ANOTHER}")
+    assert "ecdh-sha2-nistp256" in own
 
 
 def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
