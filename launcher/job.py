@@ -8,7 +8,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -197,7 +197,17 @@ async def supervise(
         for task in (*watching, decided):
             task.cancel()
         await end(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
-    return outcome
+    return unless_crashed(outcome, nodes)
+
+
+def unless_crashed(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+    """`outcome`, judged by what the node that leaves has done since.
+
+    One with notice lives, and says how its processes end. One that has crashed says nothing, which may be the job's
+    own fault.
+    """
+    crashed = [node.connection.host for node in nodes if node.is_lost]
+    return replace(outcome, reclaimed=False) if outcome is not None and outcome.leaver in crashed else outcome
 
 
 async def _until_decided(nodes: Sequence[Node]) -> None:
@@ -224,7 +234,7 @@ async def end(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *,
     """Tell every runner that has not ended its processes to do so; cut the connection of one that does not in time."""
     for node in nodes:
         if not node.connection.is_idle:
-            node.connection.close()
+            node.stop()
     _, late = await asyncio.wait(follows, timeout=deadline_s)
     for task in late:
         task.cancel()

@@ -28,7 +28,7 @@ class Present:
     noticed: frozenset[str] = frozenset()
     """Instances that keep their slots though the cluster no longer counts on them: they have notice, as a rule.
 
-    Also one that has crashed may be for a while.
+    Also one that has crashed may be for a while: it does not answer any more (launcher.job).
     """
 
     def has(self, instance: str | None) -> bool:
@@ -77,7 +77,8 @@ def find_leaver(hosts: Mapping[Host, str | None], present: Present) -> Failure |
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine of the user's own
         if not present.has(instance):
-            return Failure(exit_code=LOST, reason=f"{host}: leaves the cluster", reclaimed=instance in present.noticed)
+            reclaimed = instance in present.noticed
+            return Failure(exit_code=LOST, reason=f"{host}: leaves the cluster", reclaimed=reclaimed, leaver=host)
     return None
 
 

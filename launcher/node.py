@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from launcher.connection import Connection
 from launcher.errors import LaunchError
 from launcher.frames import Frame, Kind
+from launcher.hosts import Host
 from launcher.output import ProcessOutput, Streams
 from launcher.spec import JOBS_DIR, NodeSpec
 
@@ -28,6 +29,8 @@ class Failure:
     """Whether no restart can mend it."""
     reclaimed: bool = False
     """Whether it is a node's end that somebody had given notice of (launcher.leavers), and no fault of the job's."""
+    leaver: Host | None = None
+    """The node that leaves."""
     cancelled: bool = False
     """Whether somebody ended the job on purpose."""
 
@@ -49,6 +52,7 @@ class Node:
         self._running = set(range(len(spec.processes)))
         self.decided = asyncio.Event()
         """Set when every process that the job waits for has ended."""
+        self._told = self._heard_since = False
         self._check_decided()
 
     async def start(self, failure: "asyncio.Future[Failure]") -> None:
@@ -71,7 +75,19 @@ class Node:
             reason = f"{self.connection.host}: lost: {await self.connection.complaint()}"
             settle(failure, Failure(exit_code=LOST, reason=reason))
 
+    def stop(self) -> None:
+        """Tell the runner to end the processes; its frames go on until they have ended."""
+        self._told = True
+        self.connection.close()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing was heard since then of processes that were to be ended."""
+        return bool(self._running) and not self._heard_since
+
     async def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
+        if self._told and frame.kind in (Kind.ALIVE, Kind.EXIT):  # output may have been on its way for long
+            self._heard_since = True
         if frame.kind == Kind.ALIVE:
             return
         if frame.kind == Kind.NOTE:
