@@ -12,16 +12,11 @@ INTERRUPTED = 130
 
 
 def start() -> int:
-    """Import the launcher, sparing what takes a quarter of that time and serves nothing, and run it."""
+    """Import the launcher and run it."""
+    # There is no garbage to look for yet.
     gc.disable()
-    # asyncio goes without, and is not asked for TLS here. None is how Python marks what cannot be imported.
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # no stub knows of it
-    import asyncio  # noqa: F401  (so that all later imports find it)
-
-    del sys.modules["ssl"]
     from launcher.main import main
 
-    gc.enable()
     return main(sys.argv[1:])
 
 

@@ -30,7 +30,8 @@ def address_for_peers(name: str, seen: str | None) -> str:
 def address_of(host: str) -> str:
     """IPv4 address of a host name, the first that is not loopback when there is one."""
     try:
-        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+        # Given a str, Python imports what it takes to encode the names of other scripts.
+        found = socket.getaddrinfo(host.encode() if host.isascii() else host, None, socket.AF_INET, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # the latter for a name that DNS could never hold
         reason = error.strerror if isinstance(error, OSError) else "not a valid host name"
         raise LaunchError(f"{host}: {reason or error}") from error

@@ -8,7 +8,6 @@ from contextlib import suppress
 from launcher.complaints import Complaints, last_line
 from launcher.errors import LaunchError
 from launcher.frames import (
-    CALL,
     GREETING,
     HEADER,
     KINDS,
@@ -71,7 +70,10 @@ class Connection:
 
     @classmethod
     async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "Connection":
-        """Call a runner that an earlier launch left idle; LaunchError when it is not there, or no longer right."""
+        """Hear a runner that an earlier launch left idle and this one has called (launcher.frames.CALL).
+
+        Raises LaunchError when it is not there, or no longer right.
+        """
         connection = cls(host, process)
         await connection._answered(connection._become_ready_again, deadline_s=deadline_s)
         return connection
@@ -104,7 +106,7 @@ class Connection:
             if version != VERSION:
                 # Nodes that came before and after a deploy of new code may have different releases.
                 raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
-            await self._take_ready()
+            self._take_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise LaunchError(f"{self.host}: {await self.complaint()}") from error
 
@@ -117,15 +119,14 @@ class Connection:
 
     async def _become_ready_again(self) -> None:
         try:
-            self._stdin.write(CALL)
-            # That it is still right it says at once; what it then finds out may take a while.
-            await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
-            await self._take_ready()
+            # That it is still right it says at once, also where what it then finds out takes a while.
+            frame = await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
+            self._take_ready(await self._read_frame() if frame.kind == Kind.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
             raise LaunchError(f"{self.host}: waits no longer") from error
 
-    async def _take_ready(self) -> None:
-        values = json.loads((await self._read_frame()).payload)
+    def _take_ready(self, frame: Frame) -> None:
+        values = json.loads(frame.payload)
         self.free_port, self.address = int(values["port"]), values["address"]
         self.gpus = GpusInUse.from_json(values.get("gpus", {}))
         self._watching = asyncio.create_task(self._keep_alive())
@@ -162,10 +163,13 @@ class Connection:
 
     async def _keep_alive(self) -> None:
         """Give signs of life, and end the connection when the runner gives none while it is waited for."""
-        while not self._process.has_ended():
+        while True:
+            # First of all: that the runner has just been reached is the first sign.
+            await asyncio.sleep(SIGN_OF_LIFE_S)
+            if self._process.has_ended():
+                return
             if not self._stdin.is_closing():
                 self._stdin.write(SIGN_OF_LIFE)
-            await asyncio.sleep(SIGN_OF_LIFE_S)
             since = self._waiting_since
             if since is not None and asyncio.get_running_loop().time() - since > SILENCE_S:
                 self._silent = True
@@ -193,8 +197,9 @@ class Connection:
     async def kill(self) -> None:
         """Give up waiting: end the connection itself, which also tells the runner."""
         self._process.kill()
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
+        if not self._process.has_ended():
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
         self.let_go()
 
     def let_go(self) -> None:

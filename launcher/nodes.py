@@ -81,7 +81,7 @@ async def reach(
         command = runner_command() if host is here else ssh_command(host)
         environment = session_environment(ours) if host is here and not local else ours
         async with at_once:
-            resumed = None if host is here else await _resume(host, command, reserve)
+            resumed = None if host is here else await _resume(host, reserve)
             connection = resumed or await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
         if host is here:
             connection.is_here = True
@@ -99,9 +99,9 @@ async def reach(
     return [task.result() for task in tasks if not task.exception()], errors
 
 
-async def _resume(host: Host, command: Sequence[str], reserve: Reserve | None) -> Connection | None:
+async def _resume(host: Host, reserve: Reserve | None) -> Connection | None:
     """The runner that an earlier launch has left on `host`, if it is still there and still right."""
-    process = None if reserve is None else reserve.claim(host, command)
+    process = None if reserve is None else reserve.claim(host)
     if process is None:
         return None
     try:

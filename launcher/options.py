@@ -1,6 +1,7 @@
 """The command line of ``launch``, turned into one Job."""
 
 import argparse
+import os
 import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -26,7 +27,16 @@ LONGEST_S = 86400
 MOST_RESTARTS = 1000
 MOST_SERVERS = 1024
 """More than any cluster has use for; stops a slip of the keyboard."""
+NO_TERMINAL = 80
+"""Columns of help that goes elsewhere."""
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+class _Help(argparse.HelpFormatter):
+    """As wide as the terminal. By itself it asks shutil, which takes longer to import than all options to parse."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_terminal_width() - 2)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,6 +55,7 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog="launch",
         allow_abbrev=False,
+        formatter_class=_Help,
         description="Run a command on every node of the cluster, once a GPU, as one job.",
         epilog="The command may be one quoted word, which a shell then reads, or several words; what is called "
         "NAME.py is run by python. What follows the command's name belongs to the command.",
@@ -82,6 +93,13 @@ def _parser() -> _Parser:
     parser.add_argument("-mca", "-map-by", action=_OfMpirun, nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
     return parser
+
+
+def _terminal_width() -> int:
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) or NO_TERMINAL
+    except (ValueError, OSError):
+        return NO_TERMINAL
 
 
 def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Job:

@@ -1,6 +1,5 @@
 """A program with a pipe for each standard stream: started here, or by an earlier launch that left it running."""
 
-import asyncio
 import os
 import select
 import signal
@@ -78,6 +77,9 @@ class Process:
         """Return when it has ended."""
         if self.has_ended():
             return
+        # Who takes a process from a keeper does so before there is an event loop.
+        import asyncio
+
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         # Several may wait, and a loop has one callback for a descriptor.
         mine = os.dup(self._pidfd)

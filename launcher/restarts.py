@@ -16,7 +16,7 @@ from launcher.frames import Kind
 from launcher.hosts import Host
 from launcher.installed import lacking_engine
 from launcher.job import Attempt, Observer, run_attempt
-from launcher.keep.reserve import Reserve, open_reserve
+from launcher.keep.reserve import Reserve
 from launcher.node import Failure
 from launcher.nodes import READY_DEADLINE_S, connect, dismiss, reach
 from launcher.output import Streams
@@ -32,10 +32,12 @@ MOST_NAMED = 8
 """Hosts in one line of ours."""
 
 
-async def run_job(job: Job, *, job_id: str, cwd: str, streams: Streams, observer: Observer) -> Failure | None:
+async def run_job(
+    job: Job, *, job_id: str, cwd: str, streams: Streams, observer: Observer, reserve: Reserve | None = None
+) -> Failure | None:
     """Run `job` until it succeeds, or fails for good. Cancelling it ends its processes."""
     attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer)
-    failure, counted = await _first(job, attempt), 0
+    failure, counted = await _first(job, attempt, reserve), 0
     while failure is not None and not failure.final and job.restarts.most:
         # A node that is taken away is no failure of the job's, and there are as many of these as the cloud likes.
         counted += not failure.reclaimed
@@ -53,8 +55,7 @@ def new_job_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(seconds))}-{nanoseconds // 10**6:03d}{os.urandom(2).hex()}"
 
 
-async def _first(job: Job, attempt: Attempt) -> Failure | None:
-    reserve = open_reserve(job.hosts, seconds=job.keep_s)
+async def _first(job: Job, attempt: Attempt, reserve: Reserve | None) -> Failure | None:
     try:
         connections = await connect(job.hosts, local=job.local, reserve=reserve)
     except UnreachableError as error:

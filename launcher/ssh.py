@@ -34,6 +34,9 @@ CLUSTER_OPTIONS = {
 }
 """Among the cluster's own nodes, whose sshd we know."""
 
+GIVEN_KEY_ONLY = "IdentitiesOnly=yes"
+"""In a command line: no agent is asked for other keys."""
+
 RUNNER = Path(__file__).parent / "runner" / "__main__.py"
 """Every node runs the release that the launcher is from: the path is the same on all of them."""
 

@@ -11,8 +11,8 @@ from launcher.jobs.detach import runtime_directory
 from launcher.jobs.journal import Journal, jobs_directory
 from launcher.jobs.log import LogSink
 from launcher.jobs.request import Request
-from launcher.main import carry_out
 from launcher.options import parse_options
+from launcher.running import carry_out
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 SYSTEMD_S = 2.0

@@ -3,12 +3,18 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from launcher.connection import Connection
+from launcher.frames import CALL
 from launcher.hosts import Host
 from launcher.keep.kept import Kept, leave, take
-from launcher.keep.situation import fixed_names, situation, situation_of
+from launcher.keep.situation import AGENT_VARIABLE, fixed_names, situation, situation_of
 from launcher.process import Process
+from launcher.ssh import ssh_command
+
+if TYPE_CHECKING:
+    # The runners are called before asyncio and all that needs it is imported (launcher.main).
+    from launcher.connection import Connection
 
 
 class Reserve:
@@ -16,24 +22,27 @@ class Reserve:
 
     def __init__(self, hosts: Sequence[Host], *, seconds: float, general: str) -> None:
         self._seconds = seconds
-        self._general = general
-        self._fixed = fixed_names()
         self._names = [str(host) for host in hosts]
-        self._kept = {one.host: one for one in take(os.environ, self._names)}
-        self._situations: dict[str, str | None] = {}
+        fixed, agent = fixed_names(), os.environ.get(AGENT_VARIABLE)
+        self._situations = {
+            str(host): situation_of(host, ssh_command(host), general, names=fixed, agent=agent) for host in hosts
+        }
+        self._called: dict[str, Process] = {}
 
-    def claim(self, host: Host, command: Sequence[str]) -> Process | None:
-        """The idle runner on `host`, where `command` would lead to the same one now."""
-        now = self._situations[str(host)] = situation_of(host, command, self._general, names=self._fixed)
-        kept = self._kept.pop(str(host), None)
-        if kept is None:
-            return None
-        if now == kept.situation:
-            return kept.process
-        kept.process.discard()
-        return None
+    def call(self) -> None:
+        """Call the idle runners to which a new connection would lead now; what else is kept for the hosts, is ended."""
+        for one in take(os.environ, self._names):
+            is_right = one.situation == self._situations.get(one.host) and one.host not in self._called
+            if is_right and _call(one.process):
+                self._called[one.host] = one.process
+            else:
+                one.process.discard()
 
-    def leave(self, connections: Sequence[Connection]) -> None:
+    def claim(self, host: Host) -> Process | None:
+        """The runner on `host` that has been called, if there was one."""
+        return self._called.pop(str(host), None)
+
+    def leave(self, connections: "Sequence[Connection]") -> None:
         """Keep those whose runners are idle open, and let go of them."""
         # The runner on this machine has the launching shell's limits and all else that no list names.
         away = (one for one in connections if not one.is_here)
@@ -52,12 +61,23 @@ class Reserve:
             one.let_go()
 
 
+def _call(process: Process) -> bool:
+    """Whether somebody is there to hear it: a runner's own answer comes later."""
+    try:
+        process.stdin.write(CALL)
+    except OSError:
+        return False
+    return True
+
+
 def open_reserve(hosts: Sequence[Host], *, seconds: float) -> Reserve | None:
-    """None where nothing is to be kept for any time, or for this user, who has no account."""
+    """What waits for these hosts, and is called; None where nothing is to be kept, or for a user without an account."""
     if not seconds:
         return None
     try:
         general = situation(os.environ)
     except KeyError:
         return None
-    return Reserve(hosts, seconds=seconds, general=general)
+    reserve = Reserve(hosts, seconds=seconds, general=general)
+    reserve.call()
+    return reserve

@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 
 from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, HOSTS_FILE, SSH_CLIENT_CONFIG
 from launcher.hosts import Host
+from launcher.ssh import GIVEN_KEY_ONLY
 
 NOT_COUNTED = {"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"}
-COUNTED = {"HOME", "USER", "LOGNAME", "PATH", "SSH_AUTH_SOCK", "LANG", "TZ"}
+COUNTED = {"HOME", "USER", "LOGNAME", "PATH", "LANG", "TZ"}
 COUNTED |= {"KRB5CCNAME", "KRB5_CONFIG", "LD_LIBRARY_PATH", "LD_PRELOAD"}
+AGENT_VARIABLE = "SSH_AUTH_SOCK"
 NAMES_VARIABLES = re.compile(
     r"\$|^\s*(SendEnv(?!\s+LANG LC_\*\s*$)|Match\s.*exec|ProxyCommand|LocalCommand|KnownHostsCommand)", re.I | re.M
 )
@@ -55,13 +57,18 @@ def situation(environ: Mapping[str, str], *, home: str | None = None) -> str:
     return _name(state)
 
 
-def situation_of(host: Host, command: Sequence[str], general: str, *, names: set[str]) -> str | None:
+def situation_of(host: Host, command: Sequence[str], general: str, *, names: set[str], agent: str | None) -> str | None:
     """Name the state of what a connection to `host` by `command` depends on; None where that cannot be known at once.
 
-    `general` is what `situation` has said, `names` what `fixed_names` has: where they lead, the former knows.
+    `general` is what `situation` has said, `names` what `fixed_names` has: where they lead, the former knows. `agent`
+    is where the user's SSH agent listens.
     """
     # Another name may lead elsewhere now: a question of DNS takes seconds where it fails, an alias only ssh knows.
-    return _name([general, str(host), list(command)]) if host.name in names or _is_address(host.name) else None
+    if not (host.name in names or _is_address(host.name)):
+        return None
+    # With the cluster's own key all of the user's sessions log in alike; another agent may be another person.
+    who = None if GIVEN_KEY_ONLY in command else agent
+    return _name([general, str(host), list(command), who])
 
 
 def fixed_names(path: str = HOSTS_FILE) -> set[str]:

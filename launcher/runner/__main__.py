@@ -18,14 +18,14 @@ def start() -> int:
     # There is no garbage to look for yet.
     gc.disable()
     from launcher.runner.guard import guarded
-    from launcher.runner.idle import situation
+    from launcher.runner.idle import say_idle, situation
     from launcher.runner.node import main
 
     at_login = situation()
     # What the guard's child will never change it need not copy.
     gc.freeze()
     gc.enable()
-    return guarded(lambda is_further: main(at_login, is_further=is_further))
+    return guarded(lambda is_further: main(at_login, is_further=is_further), say_idle)
 
 
 if __name__ == "__main__":

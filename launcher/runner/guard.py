@@ -24,10 +24,11 @@ AGAIN = 75
 """Exit code of a child whose job has ended in order, and who wants a next one (EX_TEMPFAIL of sysexits(3))."""
 
 
-def guarded(work: Callable[[bool], int]) -> int:
+def guarded(work: Callable[[bool], int], say_idle: Callable[[], bool]) -> int:
     """Do `work` in a child, and in a further one, which is told so, as long as it ends with AGAIN.
 
-    Returns the last one's result when nothing of it is left.
+    In between nothing of the last one is left, which `say_idle` tells; it returns whether anybody hears that. Returns
+    the last one's result.
     """
     adopt_orphans()
     guard, is_further, since = os.getpid(), False, time.monotonic()
@@ -50,6 +51,9 @@ def guarded(work: Callable[[bool], int]) -> int:
         is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
         if code != AGAIN or not is_clean or time.monotonic() - since > LONGEST_S:
+            return code
+        # Who waits for this need not wait for the next child too.
+        if not say_idle():
             return code
         is_further = True
         rename(GUARD_NAME)

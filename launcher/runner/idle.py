@@ -9,7 +9,7 @@ import select
 import time
 from _collections_abc import Callable  # collections takes long to import
 
-from launcher.frames import CALL, Kind
+from launcher.frames import CALL, SILENCE_S, Kind, encode
 from launcher.runner.link import Link
 
 IDLE_S = 75.0
@@ -57,9 +57,16 @@ def situation() -> Situation:
     return [os.path.realpath(__file__), _inode(home), inside, *map(_state, (*files, *directories, *inside))]
 
 
+def say_idle(*, sink: int = 1) -> bool:
+    """Say that nothing of the last job is left, and that a call will be heard; False when nobody reads it in time."""
+    try:
+        return bool(select.select([], [sink], [], SILENCE_S)[1]) and os.write(sink, encode(Kind.IDLE, b"")) > 0
+    except OSError:
+        return False
+
+
 def await_call(link: Link, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Say that nothing of the last job is left, and wait for a call; False when none comes in time."""
-    link.send(Kind.IDLE)
+    """Wait for a call; False when none comes in time."""
     received, until = b"", clock() + seconds
     while not link.over and (left := until - clock()) > 0:
         select.select([link.source], [link.sink] if link.pending else [], [], left)

@@ -54,7 +54,9 @@ def is_called(link: Link, at_login: Situation) -> bool:
     if not await_call(link) or situation() != at_login:
         return False
     rename(BUSY_NAME)
-    link.send(Kind.ALIVE)
+    if has_gpus():
+        # The answer to who uses them may take a while, and the launcher waits for this one only a moment.
+        link.send(Kind.ALIVE)
     return True
 
 
@@ -148,8 +150,9 @@ def free_port(port_range: str = "/proc/sys/net/ipv4/ip_local_port_range") -> int
     lowest = max(1024, ephemeral - PORTS)
     # None where every port may be given to an outgoing connection, as some administrators have it.
     span = max(0, ephemeral - lowest)
-    drawn = [lowest + int.from_bytes(os.urandom(4), "big") % span for _ in range(PORTS_TRIED if span else 0)]
-    for port in [*drawn, 0]:
+    for tried in range(PORTS_TRIED + 1):
+        # At last any that the kernel gives.
+        port = lowest + int.from_bytes(os.urandom(4), "big") % span if span and tried < PORTS_TRIED else 0
         probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             probe.bind(("", port))

@@ -30,8 +30,9 @@ def rename(name: str) -> None:
     Nothing depends on it: where it cannot be done, it is not.
     """
     try:
-        with open(NAME_FILE, "wb") as file:
-            file.write(name.encode("ascii"))
+        file = os.open(NAME_FILE, os.O_WRONLY | os.O_CLOEXEC)
+        os.write(file, name.encode("ascii"))
+        os.close(file)
     except OSError:
         pass
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.errors import UsageError
+from launcher.sync.request import IGNORE_FILE
 
-IGNORE_FILE = ".launchignore"
 DEFAULTS = (
     ".git",
     ".hg",

@@ -4,8 +4,7 @@ import argparse
 
 from launcher.errors import UsageError
 from launcher.numbers import whole_number
-from launcher.sync.ignore import IGNORE_FILE, Ignore
-from launcher.sync.request import DEADLINE_S, SOURCE, Fetch, SyncRequest
+from launcher.sync.request import DEADLINE_S, IGNORE_FILE, SOURCE, Fetch, SyncRequest
 
 
 def add_sync_options(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +39,11 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
         deadline_s = whole_number(options.sync_timeout, name="--sync-timeout")
     if options.sync_dst_dir is None and options.sync_exclude:
         raise UsageError("--sync-exclude is for --sync-dst-dir, which is not given")
-    Ignore(options.sync_exclude)  # raises
+    if options.sync_exclude:
+        # Most jobs need not wait for this.
+        from launcher.sync.ignore import Ignore
+
+        Ignore(options.sync_exclude)  # raises
     if options.sync_dst_dir is None and not options.sync_s3:
         if options.sync_timeout is not None:
             raise UsageError("--sync-timeout is for --sync-dst-dir and --sync-s3, of which none is given")

@@ -7,6 +7,8 @@ from pathlib import Path
 from launcher.errors import LaunchError
 
 DEADLINE_S = 3600
+IGNORE_FILE = ".launchignore"
+"""In the directory that is sent: patterns of what is left out (launcher.sync.ignore)."""
 SOURCE = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?", re.DOTALL)
 """Bucket, and prefix if any."""
 

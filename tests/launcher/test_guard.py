@@ -16,7 +16,7 @@ AGAIN_ONCE = """
 import os
 from launcher.runner import guard
 guard.LONGEST_S = {longest_s}
-os._exit(guard.guarded(lambda is_further: 7 if is_further else guard.AGAIN))
+os._exit(guard.guarded(lambda is_further: 7 if is_further else guard.AGAIN, lambda: {heard}))
 """
 STOPS_ITSELF = "kill -STOP $$; exit 7"
 
@@ -44,7 +44,9 @@ def test_one_that_goes_on_in_time_ends_as_it_would() -> None:
     assert os.waitstatus_to_exitcode(status) == 7
 
 
-@pytest.mark.parametrize(("longest_s", "code"), [(60, 7), (0, AGAIN)], ids=["young", "old"])
-def test_a_session_that_is_too_old_gets_no_further_job(longest_s: int, code: int) -> None:
-    program = AGAIN_ONCE.format(longest_s=longest_s)
+@pytest.mark.parametrize(
+    ("longest_s", "heard", "code"), [(60, True, 7), (0, True, AGAIN), (60, False, AGAIN)], ids=["young", "old", "alone"]
+)
+def test_a_session_that_is_too_old_or_alone_gets_no_further_job(longest_s: int, heard: bool, code: int) -> None:
+    program = AGAIN_ONCE.format(longest_s=longest_s, heard=heard)
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == code

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from launcher.frames import CALL, SIGN_OF_LIFE, Kind, encode
-from launcher.runner.idle import await_call, situation
+from launcher.runner.idle import await_call, say_idle, situation
 from launcher.runner.link import Link
 
 
@@ -20,7 +20,16 @@ def test_only_a_call_ends_the_wait_with_a_job(said: bytes, is_called: bool) -> N
     if not said:
         os.close(sends)
     assert await_call(Link(source=source, sink=sink), seconds=20) is is_called
+    os.close(sink)
+    assert os.read(reads, 64) == b""
+
+
+def test_that_nothing_is_left_is_said_as_long_as_somebody_hears_it() -> None:
+    reads, sink = os.pipe()
+    assert say_idle(sink=sink)
     assert os.read(reads, 64) == encode(Kind.IDLE, b"")
+    os.close(reads)
+    assert not say_idle(sink=sink)
 
 
 def test_the_wait_has_an_end() -> None:

@@ -47,6 +47,12 @@ def test_the_oldest_jobs_are_cleared_away_unless_they_run(tmp_path: Path) -> Non
     jobs = tmp_path / JOBS_DIR
     for number in range(KEPT_JOBS + 5):
         (jobs / f"2026{number:04d}").mkdir(parents=True)
+    (jobs / "20260000" / "deep" / "deeper").mkdir(parents=True)
+    (jobs / "20260000" / "deep" / "rank-0.log").write_bytes(b"x")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    (jobs / "20260000" / "link").symlink_to(elsewhere)
     running = os.open(jobs / "20260001", os.O_RDONLY)
     fcntl.flock(running, fcntl.LOCK_SH)
     JobLogs(tmp_path, "20270000").open(RANK).write(b"x")
@@ -54,6 +60,7 @@ def test_the_oldest_jobs_are_cleared_away_unless_they_run(tmp_path: Path) -> Non
     kept = [f"2026{number:04d}" for number in range(6, KEPT_JOBS + 5)]
     assert names(jobs) == ["20260001", *kept, "20270000"]
     assert (jobs / "20270000" / "rank-3.log").read_bytes() == b"x"
+    assert names(elsewhere) == ["kept"]
 
 
 def test_a_log_keeps_the_last_output_and_does_not_grow_for_ever(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import main
+from launcher import main, running
 from launcher.channel import Channel
 from launcher.frames import Kind
 from launcher.jobs.journal import Journal, jobs_directory
@@ -39,6 +39,19 @@ def test_while_it_is_being_imported_it_ends_without_a_word(tmp_path: Path, modul
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, b"", b"")
 
 
+def test_idle_runners_are_called_before_what_takes_long_is_imported() -> None:
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from launcher.main import open_reserve, parse_options
+parse_options(["--launcher", "local", "x"], environ={})
+print(sorted({"asyncio", "shutil", "ssl", "launcher.running"} & set(sys.modules)))
+"""
+    command = [sys.executable, "-I", "-S", "-c", program, str(LAUNCHER.parents[1])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_before_the_job_begins_it_is_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,7 +63,7 @@ def test_before_the_job_begins_it_is_its_end(
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr(asyncio, "run", interrupted)
     streams = {Kind.STDOUT: Channel(1), Kind.STDERR: Channel(2)}
-    assert main.carry_out(JOB, journal=Journal(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
+    assert running.carry_out(JOB, journal=Journal(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")
     assert record is not None
@@ -62,7 +75,7 @@ def test_before_signals_are_heeded_ctrl_c_is_its_end_too(monkeypatch: pytest.Mon
         # As asyncio.run does on SIGINT from Python 3.11 on, while it has the handler.
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(main, "run_job", cancelled)
+    monkeypatch.setattr(running, "run_job", cancelled)
     journal = Journal(JOB, job_id="j", cwd="/")
-    failure = asyncio.run(main.run_until_signal(JOB, journal=journal, cwd="/", streams={}))
-    assert failure == main.stopped_by(signal.SIGINT)
+    failure = asyncio.run(running.run_until_signal(JOB, journal=journal, cwd="/", streams={}))
+    assert failure == running.stopped_by(signal.SIGINT)

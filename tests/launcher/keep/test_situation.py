@@ -8,6 +8,7 @@ import pytest
 
 from bootstrap.contract import CLUSTER_KEY_FILE, HOSTS_FILE
 from bootstrap.hosts import SSH_CLIENT_WITH_KEY
+from launcher import ssh
 from launcher.hosts import Host
 from launcher.keep import situation as situations
 from launcher.keep.reserve import open_reserve
@@ -27,7 +28,7 @@ def test_it_is_the_same_as_long_as_nothing_changes(tmp_path: Path) -> None:
     assert situation(before, home=str(tmp_path)) == situation(after, home=str(tmp_path))
 
 
-@pytest.mark.parametrize("change", [{"SSH_AUTH_SOCK": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}, {"LD_PRELOAD": "/x.so"}])
+@pytest.mark.parametrize("change", [{"KRB5CCNAME": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}, {"LD_PRELOAD": "/x.so"}])
 def test_another_environment_is_another_situation(tmp_path: Path, change: dict[str, str]) -> None:
     before = {"PATH": "/usr/bin", "LANG": "de_DE"}
     assert situation(before, home=str(tmp_path)) != situation({**before, **change}, home=str(tmp_path))
@@ -102,16 +103,30 @@ def test_the_machines_own_files_count_too(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_another_way_to_a_host_is_another_situation() -> None:
     host = Host(name="deeplearning-worker2")
-    ways = {situation_of(host, command, "g", names=NAMES) for command in (["ssh", "a"], ["ssh", "b"])}
-    ways |= {situation_of(Host(name=host.name, port=22), ["ssh", "a"], "g", names=NAMES)}
+    ways = {situation_of(host, command, "g", names=NAMES, agent=None) for command in (["ssh", "a"], ["ssh", "b"])}
+    ways |= {situation_of(Host(name=host.name, port=22), ["ssh", "a"], "g", names=NAMES, agent=None)}
     assert len(ways) == 3
     assert None not in ways
 
 
+@pytest.mark.parametrize(("key", "matters"), [(True, False), (False, True)])
+def test_the_users_agent_matters_where_the_clusters_own_key_does_not_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: bool, matters: bool
+) -> None:
+    monkeypatch.setattr(ssh, "CLUSTER_KEY_FILE", str(tmp_path / "key"))
+    if key:
+        (tmp_path / "key").write_text("key")
+    host = Host(name="deeplearning-worker2")
+    ways = {
+        situation_of(host, ssh.ssh_command(host), "g", names=NAMES, agent=agent) for agent in (None, "/tmp/a", "/tmp/b")
+    }
+    assert len(ways) == (3 if matters else 1)
+
+
 @pytest.mark.parametrize("name", ["gpu-box.example.com", "alias"])
 def test_where_a_name_leads_that_is_in_no_file_nobody_knows(name: str) -> None:
-    assert situation_of(Host(name=name), ["ssh"], "g", names=NAMES) is None
-    assert situation_of(Host(name="10.0.0.7"), ["ssh"], "g", names=NAMES) is not None
+    assert situation_of(Host(name=name), ["ssh"], "g", names=NAMES, agent=None) is None
+    assert situation_of(Host(name="10.0.0.7"), ["ssh"], "g", names=NAMES, agent=None) is not None
 
 
 def test_names_are_read_as_hosts_files_have_them(tmp_path: Path) -> None:
