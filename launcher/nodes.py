@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bootstrap.contract import WORKER_HOST_PREFIX
 from launcher.addresses import address_for_peers, address_of, check_reachable, is_here
@@ -11,10 +11,12 @@ from launcher.errors import LaunchError, UnreachableError
 from launcher.hosts import Host
 from launcher.keep.reserve import Reserve
 from launcher.session import session_environment
-from launcher.ssh import runner_command, ssh_command
+from launcher.ssh import louder, runner_command, ssh_command
 
 CONNECTIONS_AT_ONCE = 32
 READY_DEADLINE_S = 30.0
+SSH_FAILED = "connection ended with code 255"
+"""Our own words for it; see EXIT STATUS in ssh(1)."""
 NO_KEY_EXCHANGE = "no matching key exchange method"
 TAKE_ANOTHER = (
     "; launch takes none of curve25519 among the cluster's nodes: have that sshd take ecdh-sha2-nistp256 too "
@@ -82,7 +84,7 @@ async def reach(
         environment = session_environment(ours) if host is here and not local else ours
         async with at_once:
             resumed = None if host is here else await _resume(host, reserve)
-            connection = resumed or await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
+            connection = resumed or await _open(host, command, deadline_s=deadline_s, environment=environment)
         if host is here:
             connection.is_here = True
             # Here sshd took another connection: the user's, if any.
@@ -97,6 +99,16 @@ async def reach(
         raise
     errors = [error for task in tasks if (error := task.exception())]
     return [task.result() for task in tasks if not task.exception()], errors
+
+
+async def _open(host: Host, command: Sequence[str], *, deadline_s: float, environment: Mapping[str, str]) -> Connection:
+    """A new connection, tried once more where ssh has failed without a word: the second time it says why."""
+    try:
+        return await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
+    except LaunchError as error:
+        if str(error) != f"{host}: {SSH_FAILED}":
+            raise
+    return await Connection.open(host, louder(command), deadline_s=deadline_s, environment=environment)
 
 
 async def _resume(host: Host, reserve: Reserve | None) -> Connection | None:

@@ -2,11 +2,13 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.contract import CLUSTER_KEY_FILE, WORKER_HOST_PREFIX
 from launcher.hosts import Host
 
+QUIET, LOUD = "ERROR", "INFO"
 CONNECT_TIMEOUT_S = 10
 ALIVE_INTERVAL_S = 5
 ALIVE_COUNT = 6
@@ -18,7 +20,8 @@ OPTIONS = {
     "ConnectTimeout": str(CONNECT_TIMEOUT_S),
     "ServerAliveInterval": str(ALIVE_INTERVAL_S),
     "ServerAliveCountMax": str(ALIVE_COUNT),
-    "LogLevel": "ERROR",
+    # A banner is for people.
+    "LogLevel": QUIET,
     # People forward their agent; a job's processes must not be able to sign as the user.
     "ForwardAgent": "no",
     "ClearAllForwardings": "yes",
@@ -49,6 +52,13 @@ def runner_command() -> list[str]:
 def ssh_command(host: Host) -> list[str]:
     """The command line that starts the runner on `host`."""
     return [*client_command(host), "--", host.name, shlex.join(runner_command())]
+
+
+def louder(command: Sequence[str]) -> list[str]:
+    """The same command line, by which ssh also says what it otherwise keeps to itself: that nothing in common was
+    found with sshd, for one.
+    """
+    return [f"LogLevel={LOUD}" if word == f"LogLevel={QUIET}" else word for word in command]
 
 
 def client_command(host: Host) -> list[str]:
