@@ -69,7 +69,10 @@ def _build_parser() -> _Parser:
     add("--wd", type=float, help=f"weight decay (default {default.wd})")
     add("--engine", help=f"one of {', '.join(ENGINES)} (default {default.engine})")
     stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
-    add("--kv-store", help=f"the first is the default of {stores}")
+    add(
+        "--kv-store",
+        help=f"the first is the default of {stores} (dist_async: checkpoints at epochs' ends alone, none at SIGTERM)",
+    )
     add(
         "--sync-bn",
         action="store_true",

@@ -33,6 +33,8 @@ def test_horovod_learns_the_same_under_mpirun(cluster: Cluster, horovod: Trainin
 def test_the_other_kv_stores_with_servers_learn_the_digits(cluster: Cluster, kv_store: str, options: str) -> None:
     found = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store {kv_store} --model-prefix {kv_store} {options}")
     assert found.accuracy >= KNOWN, found.output
+    # Who runs it should know, before a spot instance goes.
+    assert ("none when it is told to stop (SIGTERM)" in found.output) == (kv_store == "dist_async"), found.output
     # Those of dist_async meet at an epoch's end.
     assert all(len(set(of_ranks.values())) == 1 for of_ranks in found.digests.values()), found.output
 

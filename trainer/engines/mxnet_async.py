@@ -6,6 +6,7 @@ So there is no equality with one worker, nor from run to run. The ranks meet at 
 they count, take the same weights and keep checkpoints. These have no momentum: it is the servers'.
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +26,8 @@ from trainer.engines.watchdog import Watchdog
 from trainer.errors import StoppedError
 from trainer.ranks import Ranks
 
+log = logging.getLogger(__name__)
+
 
 def create(
     network: gluon.HybridBlock,
@@ -36,6 +39,7 @@ def create(
     learning_rate: float,
 ) -> "AsyncEngine":
     """Give the servers their optimizer, and all ranks the weights of rank 0."""
+    log.info("dist_async keeps a checkpoint at each epoch's end, and none when it is told to stop (SIGTERM)")
     # Not the weight decay: it follows the learning rate, of which the servers hear nothing after this.
     optimizer = ServerSGD(learning_rate=learning_rate, momentum=config.mom, wd=0, rows_from=VECTORS)
     communication = AsyncStore(store, optimizer, ranks=ranks, watchdog=watchdog)
