@@ -58,12 +58,26 @@ def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> 
     assert int(cluster.on(MASTER, f"cd && stat -c %s {path}")) > 100_000
 
 
-def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("line", "ranks", "told"),
+    [
+        ("python torchrun_ddp.py", NODES, ""),
+        # torchrun's own, with its first word changed.
+        (
+            "--nnodes=1:2 --nproc_per_node=1 --max_restarts=0 --rdzv-id=7 --rdzv-backend=c10d"
+            " --rdzv-endpoint=$(hostname):29400 torchrun_ddp.py --epochs 8",
+            2,
+            "launch: not needed: --rdzv-endpoint, --rdzv-id; ",
+        ),
+    ],
+)
+def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster, line: str, ranks: int, told: str) -> None:
     copy = ["rsync", "-a", "-e", " ".join(cluster.user.ssh_command("", options=SHARED)[:-1]), f"{EXAMPLES}/"]
     cluster.user.run(*copy, f"{MASTER}:examples/")
-    said = cluster.on(MASTER, "cd examples && launch --sync-dst-dir examples python torchrun_ddp.py 2>&1")
-    found = dict(re.findall(rf"worker (\d)/{NODES} accuracy=(\S+)", said))
-    assert set(found) == {str(rank) for rank in range(NODES)}, said
+    said = cluster.on(MASTER, f"cd examples && launch --sync-dst-dir ddp {line} 2>&1")
+    assert told in said
+    found = dict(re.findall(rf"worker (\d)/{ranks} accuracy=(\S+)", said))
+    assert set(found) == {str(rank) for rank in range(ranks)}, said
     # All have the same weights.
     assert len(set(found.values())) == 1, said
     assert float(found["0"]) >= 0.9, said
@@ -83,21 +97,6 @@ def test_fails_when_one_rank_fails_with_its_exit_code(cluster: Cluster, code: in
 def test_no_rank_reaches_the_users_ssh_agent(cluster: Cluster) -> None:
     printed = cluster.user.ssh(MASTER, "launch 'echo agent=$SSH_AUTH_SOCK'")
     assert sorted(line.split()[-1] for line in printed.splitlines()) == ["agent="] * NODES
-
-
-def test_a_line_of_torchruns_runs_with_its_first_word_changed(cluster: Cluster) -> None:
-    examples = Path(__file__).parents[2] / "examples"
-    remote = " ".join(cluster.user.ssh_command("", options=SHARED)[:-1])
-    cluster.user.run("rsync", "-a", "-e", remote, f"{examples}/", f"{MASTER}:examples/")
-    torchrun = "--nnodes=1:2 --nproc_per_node=1 --max_restarts=0 --rdzv-id=7 --rdzv-backend=c10d"
-    line = f"{torchrun} --rdzv-endpoint=$(hostname):29400 torchrun_ddp.py --epochs 8"
-    output = cluster.on(MASTER, f"cd examples && launch --sync-dst-dir /home/ubuntu/ddp {line} 2>&1")
-    assert "launch: not needed: --rdzv-endpoint, --rdzv-id; " in output
-    known = dict(re.findall(r"worker (\d)/2 accuracy=(\S+)", output))
-    assert set(known) == {"0", "1"}, output
-    # All have the same weights.
-    assert len(set(known.values())) == 1, output
-    assert float(known["0"]) >= 0.9, output
 
 
 def test_data_come_from_the_clusters_bucket_and_what_was_learned_goes_there(cluster: Cluster) -> None:

@@ -1,6 +1,7 @@
 """kill -9 of any rank, at a step or in the middle of a write: the training ends with the same bits all the same.
 
-KILLS=20 plays so many of them (make soak); each is drawn from its number alone.
+KILLS=20 plays so many of them (make soak); each is drawn from its number alone. For every ten there is another one,
+after which another number of ranks goes on: it ends as well as the others, if not with the same bits.
 """
 
 import os
@@ -14,7 +15,7 @@ import pytest
 from tests.trainer.processes import Rank, run, running
 from trainer.checkpoint import Checkpoint, load
 
-ROUNDS = int(os.environ.get("KILLS", "2"))
+ROUNDS = int(os.environ.get("KILLS", "3"))
 RANKS = 2
 EPOCHS = 3
 STEPS = 12
@@ -45,14 +46,9 @@ class Kill:
 
 
 def draw(number: int) -> Kill:
-    """Every third round strikes in a step; the others leave half a file, some of them the training's last.
-
-    After every tenth, another number of ranks goes on: one or three.
-    """
+    """Every third round strikes in a step; the others leave half a file, some of them the training's last."""
     chance = random.Random(number)
     rank = chance.randrange(RANKS)
-    if number % 10 == 9:
-        return Kill(rank=rank, place="step", number=chance.randint(2, EPOCHS * STEPS), ranks_after=number % 4)
     if number % 3 == 0:
         step = chance.randint(2, EPOCHS * STEPS)
         return Kill(rank=rank, place="step", number=step, disk_is_lost=chance.random() < 0.5)
@@ -61,6 +57,13 @@ def draw(number: int) -> Kill:
     if number % 9 == 1:
         return Kill(rank=0, place="write", number=last, part=chance.random())
     return Kill(rank=rank, place="write", number=chance.randint(2, last - 1), part=chance.random())
+
+
+def draw_for_others(number: int) -> Kill:
+    """In a step; one rank goes on, or three do."""
+    chance = random.Random(f"others {number}")
+    step = chance.randint(2, EPOCHS * STEPS)
+    return Kill(rank=chance.randrange(RANKS), place="step", number=step, ranks_after=(1, 3)[number % 2])
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +121,10 @@ def assert_alike(found: Checkpoint, expected: Checkpoint) -> None:
     assert all(np.isfinite(value).all() for value in found.state.weights.values())
 
 
-@pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_killed_rank_leaves_no_trace_in_the_weights(tmp_path: Path, undisturbed: Path, number: int) -> None:
-    struck = draw(number)
-    kill(struck, tmp_path, size=undisturbed.stat().st_size)
-    places = machines(tmp_path)
+def play(struck: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
+    """Kill, go on to the end, and return what that left."""
+    kill(struck, directory, size=undisturbed.stat().st_size)
+    places = machines(directory)
     kept = {path: load(path) for place in places for path in place.glob("net-resume-*.npz")}
     assert kept
     if struck.place == "write":
@@ -130,13 +132,28 @@ def test_a_killed_rank_leaves_no_trace_in_the_weights(tmp_path: Path, undisturbe
     if struck.disk_is_lost:
         for path in places[struck.rank].iterdir():
             path.unlink()
-    ranks = go_on(tmp_path, count=struck.ranks_after)
+    ranks = go_on(directory, count=struck.ranks_after)
     assert "going on at epoch" in ranks[0].log.read_text()
     assert len({rank.digests[-1] for rank in ranks}) == 1
-    found, expected = load(places[0] / undisturbed.name), load(undisturbed)
-    if struck.ranks_after == RANKS:
-        assert_same(found, expected)
-    else:
-        assert_alike(found, expected)
-    places = machines(tmp_path, count=struck.ranks_after)
-    assert not [path for place in places for path in place.iterdir() if path.suffix == ".tmp" or "resume" in path.name]
+    left = machines(directory, count=struck.ranks_after)
+    assert not [path for place in left for path in place.iterdir() if path.suffix == ".tmp" or "resume" in path.name]
+    return load(places[0] / undisturbed.name)
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_killed_rank_leaves_no_trace_in_the_weights(tmp_path: Path, undisturbed: Path, number: int) -> None:
+    assert_same(play(draw(number), tmp_path, undisturbed), load(undisturbed))
+
+
+@pytest.mark.parametrize("number", range(ROUNDS // 10))
+def test_another_number_of_ranks_ends_as_well(tmp_path: Path, undisturbed: Path, number: int) -> None:
+    assert_alike(play(draw_for_others(number), tmp_path, undisturbed), load(undisturbed))
+
+
+def test_the_first_rounds_strike_in_a_step_in_the_last_file_and_in_mid_epoch() -> None:
+    first, second, third = map(draw, range(3))
+    assert (first.place, second.place, third.place) == ("step", "write", "write")
+    assert second.number == EPOCHS * (STEPS + 1)
+    # Each epoch ends with one more.
+    assert third.number < EPOCHS * (STEPS + 1)
+    assert third.number % (STEPS + 1) not in (0, STEPS)

@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -197,6 +198,38 @@ def test_what_was_stopped_goes_on_with_the_next_batch_and_counts_all_once(data: 
     train(whole, data, config=config, shard=Shard(), global_batch_size=4, keeping=Notes())
     assert first.seen + second.seen == whole.seen
     assert (result.loss, result.train_accuracy, result.samples) == (1, 1, 6)
+
+
+@pytest.mark.parametrize("before", [1, 2, 3])
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_on_another_number_of_ranks_each_sample_of_the_epoch_still_counts_once(
+    data: DataSet, before: int, after: int
+) -> None:
+    def part(count: int, notes: Callable[[], Notes], begin: Progress) -> tuple[list[float], Progress | None]:
+        """What ranks of two samples each see in what is left of the epoch, and the place where they were stopped."""
+        seen, stopped = [], None
+        for index in range(count):
+            engine, keeping = RecordingEngine(losses=[0] * SAMPLES), notes()
+            with suppress(StoppedError):
+                train(
+                    engine,
+                    data,
+                    config=TrainConfig(num_epochs=1),
+                    shard=Shard(index=index, count=count),
+                    global_batch_size=2 * count,
+                    keeping=keeping,
+                    begin=begin,
+                )
+            seen += [value for batch in engine.seen for value in batch]
+            stopped = keeping.kept[-1] if keeping.kept else None
+        return seen, stopped
+
+    first, place = part(before, lambda: Notes(Asks(save=True, stop=True)), Progress())
+    assert place is not None
+    assert (len(first), place.samples) == (2 * before, 2 * before)
+    second, end = part(after, Notes, place)
+    assert sorted(first + second) == list(range(SAMPLES))
+    assert end is None
 
 
 def test_the_rate_follows_the_schedule_also_after_an_interruption(data: DataSet) -> None:
