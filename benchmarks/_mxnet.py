@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks._pair import INTERFACE, NODES, PORT, Contestant, Node
+from benchmarks._work import WORK
 from bootstrap.engines.recipe import MXNET
 from local.cache import cached_tree, recipe_hash
 
@@ -33,7 +34,7 @@ def mxnet(network: str) -> Contestant:
         return [{**everybody, "DMLC_ROLE": role} for role in roles]
 
     command = [str(environment() / "bin/python"), "-m", "benchmarks._bare_mxnet", network]
-    return Contestant(name=f"{network} MXNet", command=command, environment=worker, beside=beside)
+    return Contestant(name=f"{network} MXNet", command=command, work=WORK[network], environment=worker, beside=beside)
 
 
 def environment() -> Path:

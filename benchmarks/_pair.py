@@ -9,14 +9,16 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 from benchmarks._nodes import machine, run_inside
-from benchmarks._work import WORK
+from benchmarks._work import WORK, Work
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 INTERFACE = "eth0"
@@ -83,10 +85,13 @@ class Contestant:
 
     name: str
     command: Sequence[str]
+    work: Work
     environment: Environment = ranks
     beside: Callable[[Node], Sequence[Mapping[str, str]]] = nothing
     """Processes of a node that train nothing, by their environment: MXNet's servers."""
     speeds: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
+    """The same over whole epochs, with all that is done between two of them. Empty for work of one epoch."""
 
     @property
     def best(self) -> float:
@@ -95,54 +100,87 @@ class Contestant:
     def run(self) -> None:
         """One round: the sum of each worker's fastest window, as on a busy machine only that one was undisturbed."""
         with TemporaryDirectory() as directory:
-            logs = run_on_both(self, Path(directory))
-        windows = [[float(speed) for speed in SPEED.findall(log)] for log in logs]
+            said = run_on_both(self, Path(directory))
+        windows = [[float(speed) for line in lines for speed in SPEED.findall(line.text)] for lines in said]
         if not all(windows):
-            raise SystemExit(f"{self.name} did not train: {logs[0][-2000:]} {logs[1][-2000:]}")
+            raise SystemExit(f"{self.name} did not train: {[[line.text for line in lines[-20:]] for lines in said]}")
         self.speeds.append(sum(map(max, windows)))
+        if self.work.epochs > 1:
+            self.whole.append(sum(whole_epochs(lines, self.work) for lines in said))
         print(f"  {self.name}: {self.speeds[-1]:.1f} images/s", file=sys.stderr)
 
     def __str__(self) -> str:
-        return f"{self.name}: best {self.best:.1f} images/s; rounds {' '.join(f'{one:.1f}' for one in self.speeds)}"
+        rounds = " ".join(f"{one:.1f}" for one in self.speeds)
+        whole = f"; over whole epochs {max(self.whole):.1f}" if self.whole else ""
+        return f"{self.name}: best {self.best:.1f} images/s; rounds {rounds}{whole}"
 
 
-def run_on_both(contestant: Contestant, directory: Path) -> list[str]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """What a worker said, and when: seconds of the machine's monotonic clock."""
+
+    seconds: float
+    text: str
+
+
+def whole_epochs(lines: Sequence[Line], work: Work) -> float:
+    """Images a second of one worker between the last steps of its first and its last epoch, whatever it does there."""
+    spoken = [line.seconds for line in lines if SPEED.search(line.text)]
+    windows = work.steps // work.window
+    return (work.epochs - 1) * work.steps * work.batch_size / (spoken[work.epochs * windows - 1] - spoken[windows - 1])
+
+
+def run_on_both(contestant: Contestant, directory: Path) -> list[list[Line]]:
     """Run the workers, and what belongs beside them, to their end; returns what each worker said."""
-    workers, others, logs = [], [], []
+    workers, others, listeners = [], [], []
+    said: list[list[Line]] = [[] for _ in NODES]
     try:
-        for node in NODES:
+        for node, lines in zip(NODES, said, strict=True):
             own = directory / node.name
             own.mkdir()
-            logs.append(own / "log")
-            others += [_start(contestant, node, own / "beside", extra) for extra in contestant.beside(node)]
-            workers.append(_start(contestant, node, logs[-1], contestant.environment(node)))
+            others += [
+                _start(contestant, node, own, extra, stdout=subprocess.DEVNULL) for extra in contestant.beside(node)
+            ]
+            workers.append(_start(contestant, node, own, contestant.environment(node), stdout=subprocess.PIPE))
+            listeners.append(Thread(target=_listen, args=(workers[-1], lines)))
+            listeners[-1].start()
         for worker in workers:
             worker.wait(ROUND_TIMEOUT_S)
     finally:
         for process in (*workers, *others):
             process.kill()
             process.wait()
-    return [log.read_text(errors="replace") for log in logs]
+        for listener in listeners:
+            listener.join()
+    return said
 
 
-def _start(contestant: Contestant, node: Node, log: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _listen(worker: subprocess.Popen[str], lines: list[Line]) -> None:
+    assert worker.stdout is not None
+    lines.extend(Line(seconds=time.monotonic(), text=text) for text in worker.stdout)
+
+
+def _start(
+    contestant: Contestant, node: Node, directory: Path, variables: Mapping[str, str], *, stdout: int
+) -> subprocess.Popen[str]:
     environment = {
         "PATH": os.environ["PATH"],
-        "HOME": str(log.parent),
+        "HOME": str(directory),
         "PYTHONPATH": str(REPOSITORY),
         # What torchrun sets, and what a worker of one core wants of every library.
         "OMP_NUM_THREADS": "1",
         **variables,
     }
-    with log.open("ab") as file:
-        return subprocess.Popen(
-            node.command(*contestant.command),
-            cwd=log.parent,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-        )
+    return subprocess.Popen(
+        node.command(*contestant.command),
+        cwd=directory,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
 
 
 def trainer(network: str, *, store: str, workers: int, more: Sequence[str] = ()) -> list[str]:

@@ -18,5 +18,5 @@ class Work:
 
 WORK = {
     "lenet": Work(batch_size=32, steps=100, epochs=4, window=10),
-    "resnet110": Work(batch_size=16, steps=16, epochs=1, window=2),
+    "resnet110": Work(batch_size=16, steps=16, epochs=2, window=2),
 }

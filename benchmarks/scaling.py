@@ -10,15 +10,19 @@ Run by ``make bench B=scaling`` or ``python -m benchmarks.scaling [--rounds N] [
 import sys
 
 from benchmarks._pair import Contestant, alone, compare, run_rounds, trainer
+from benchmarks._work import WORK
 
 
 def measure(rounds: int, networks: list[str]) -> list[str]:
     """Return the figures."""
     figures = []
     for network in networks:
-        together = Contestant(name=f"{network} together", command=trainer(network, store="dist_sync", workers=2))
+        work = WORK[network]
+        together = Contestant(
+            name=f"{network} together", command=trainer(network, store="dist_sync", workers=2), work=work
+        )
         apart = Contestant(
-            name=f"{network} apart", command=trainer(network, store="local", workers=1), environment=alone
+            name=f"{network} apart", command=trainer(network, store="local", workers=1), work=work, environment=alone
         )
         compare([together, apart], rounds=rounds)
         figures.append(f"scaling_{network} {together.best / apart.best:.2f} ratio")
