@@ -7,8 +7,9 @@ synthetic 3x224x224), ``gpu_resnext110`` (3x32x32) and ``gpu_resnext110_graphs``
 second; ``gpu_checkpoint_stall``, what a checkpoint's copy beside the steps holds them up, over a torch.save of the same
 state to memory; ``gpu_loop_resident`` and ``gpu_loop_memory``, the whole loop's speed over that of the bare steps, with
 the data set on the GPU and in the host's memory; and where timm lies in a checkout, ``gpu_vs_timm``, the quotient of
-the best of several rounds, taken in turns. Beside each, on stderr, operations, bytes and the floor
-(benchmarks/_roofline.py). Not part of ``make bench``: ``make bench B=gpu``.
+the best of several rounds, taken in turns. Where there are two GPUs, ``gpu_overlap``: what it gains them that gradients
+travel while the backward pass runs. Beside each, on stderr, operations, bytes and the floor (benchmarks/_roofline.py).
+Not part of ``make bench``: ``make bench B=gpu``.
 """
 
 import argparse
@@ -26,6 +27,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import numpy as np
+
+from benchmarks._two_gpus import overlap_gain
 
 STEPS: Final = 30
 WARM_UP: Final = 15
@@ -75,6 +78,8 @@ def main() -> int:
         print(f"{name} {speed / best:.3f} ratio")
     if theirs is not None:
         print(f"gpu_vs_timm {best / best_of_timm:.3f} ratio")
+    if torch.cuda.device_count() > 1:
+        print(f"gpu_overlap {overlap_gain(rounds=options.rounds, batch=options.batch_size // 2):.3f} ratio")
     return 0
 
 

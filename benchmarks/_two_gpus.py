@@ -1,0 +1,62 @@
+"""What it gains two GPUs that gradients travel while the backward pass runs: the trainer, with buckets and without."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
+TIMEOUT_S: Final = 600
+PROGRAM: Final = """
+import os, sys
+os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["RANK"]
+import trainer.engines.reduction
+trainer.engines.reduction.BUCKET_BYTES = int(sys.argv.pop(1))
+from trainer.main import main_and_leave
+main_and_leave()
+"""
+OPTIONS: Final = (
+    *("--network", "resnet50", "--benchmark", "1", "--num-examples", "4096", "--num-epochs", "3"),
+    *("--dtype", "bfloat16", "--lr", "0.01", "--kv-store", "dist_sync", "--resume", "never"),
+)
+BUCKET_BYTES: Final = 25 * 2**20
+ONE_BUCKET: Final = 2**40
+
+
+def overlap_gain(*, rounds: int, batch: int) -> float:
+    """Return images a second with buckets over those without, each the best of its rounds, taken in turns."""
+    pairs = [(_speed(BUCKET_BYTES, batch=batch), _speed(ONE_BUCKET, batch=batch)) for _ in range(rounds)]
+    return max(speed for speed, _ in pairs) / max(speed for _, speed in pairs)
+
+
+def _speed(bucket_bytes: int, *, batch: int) -> float:
+    """Train with two ranks, each with ``batch`` images a step; images a second of both."""
+    arguments = [sys.executable, "-c", PROGRAM, str(bucket_bytes), *OPTIONS, "--batch-size", str(batch)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {**os.environ, "PYTHONPATH": str(REPOSITORY), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    with tempfile.TemporaryDirectory() as directory:
+        ranks = [
+            subprocess.Popen(
+                arguments,
+                cwd=directory,
+                env={**common, "RANK": str(rank), "WORLD_SIZE": "2", "NCCL_SOCKET_IFNAME": "lo"},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        try:
+            said = [rank.communicate(timeout=TIMEOUT_S)[0] for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+    found = re.search(r"images/s=([\d.]+)", said[0])
+    if found is None:
+        raise SystemExit("error: a training with two GPUs failed")
+    return float(found[1])
