@@ -1,9 +1,11 @@
 """The trainer between CPUs as it is between GPUs: gradients travel in buckets while the backward pass runs.
 
-With the fault that DROPPED_BUCKET numbers: every rank leaves out that one of all its buckets.
+On request with a fault, at the bucket of that number: every rank leaves it out (DROPPED_BUCKET), or is told to stop
+(LAST_BUCKET).
 """
 
 import os
+import signal
 from unittest.mock import patch
 
 from trainer.engines.reduction import Reduction
@@ -12,14 +14,17 @@ from trainer.main import main_and_leave
 BUCKET_BYTES = 1000
 """Of tests.trainer.networks.normalised: three buckets."""
 DROPPED = "DROPPED_BUCKET"
+LAST = "LAST_BUCKET"
 
 
-class Dropping(Reduction):
+class Faulty(Reduction):
     calls = 0
 
     def _send(self) -> None:
-        Dropping.calls += 1
-        if Dropping.calls == int(os.environ.get(DROPPED, 0)):
+        Faulty.calls += 1
+        if Faulty.calls == int(os.environ.get(LAST, 0)):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if Faulty.calls == int(os.environ.get(DROPPED, 0)):
             self._sent += 1
         else:
             super()._send()
@@ -29,6 +34,6 @@ if __name__ == "__main__":
     with (
         patch("trainer.engines.torch.connect_ring", lambda *_, **__: None),
         patch("trainer.engines.reduction.BUCKET_BYTES", BUCKET_BYTES),
-        patch("trainer.engines.torch.Reduction", Dropping),
+        patch("trainer.engines.torch.Reduction", Faulty),
     ):
         main_and_leave()

@@ -160,10 +160,10 @@ def test_ranks_end_with_the_bits_of_the_flat_vector_also_after_an_interruption(t
     for place in (flat, overlapped, dropped):
         place.mkdir()
     expected = run(*OPTIONS, directory=flat, count=2)
-    with running(*OPTIONS, directory=overlapped, count=2, program=PROGRAM) as interrupted:
-        interrupted[0].wait_for_log("Epoch[1] Batch [2]")
-        interrupted[0].process.send_signal(signal.SIGTERM)
-        assert [rank.wait(deadline_s=30) for rank in interrupted] == [128 + signal.SIGTERM] * 2
+    # In the second of three epochs, of six steps with three buckets each.
+    stopped = {overlapping_trainer.LAST: "22"}
+    with running(*OPTIONS, directory=overlapped, count=2, program=PROGRAM, variables=stopped) as interrupted:
+        assert [rank.wait() for rank in interrupted] == [128 + signal.SIGTERM] * 2
     ranks = run(*OPTIONS, directory=overlapped, count=2, program=PROGRAM)
     assert "going on at epoch" in ranks[0].log.read_text()
     # Of two ranks' numbers the sum has the same bits in either order.
