@@ -105,7 +105,7 @@ class Scene:
     def _outlived(self, job: Job, *, struck: float) -> list[str]:
         """What of a job runs on too long, on any node: of the attempt that was struck, and when the job is over."""
         answered, found = struck + ANSWER_S, []
-        if not self._strike.ends_launchers and not job.await_end(until=answered):
+        if not job.await_end(until=answered):
             found = ranks_of(job.token, before=struck)
             job.await_end(until=answered + 2 * WHOLE_S)
         until = max(answered, time.monotonic() + AFTER_S)

@@ -123,10 +123,10 @@ def judge(told: Told, one: Round, *, strike: Strike, whole_s: float) -> list[str
     met = any(at < 0 and " meets " in line for at, line in told.lines)
     if one.moment != "connecting" and not met:
         return ["its ranks did not run when the fault came"]
-    if strike.ends_launchers:
+    no_session = one.moment == "connecting" and strike.slot == 1 and told.code in (SESSION_LOST, None)
+    if strike.ends_launchers and (met or no_session):
         return _judge_orphan(told, one, strike=strike)
-    if one.moment == "connecting" and strike.slot == 1 and told.code == SESSION_LOST:
-        # There was no session yet.
+    if no_session and told.ended_s is not None:
         return []
     ending = told.ending
     if told.ended_s is None or told.code is None:
@@ -165,6 +165,8 @@ def _judge_success(told: Told, one: Round, *, strike: Strike, whole_s: float, me
     if met and not again:
         # All faults are longer than the silence after which a node counts as lost.
         wrong.append("it went on as if nothing had happened to its ranks")
+    if again and one.wish == "end":
+        wrong.append("it started again, and should have ended")
     # The launcher itself may have been frozen or cut off.
     limit_s = ANSWER_S + (whole_s if one.wish == "all" or strike.slot == 1 else 0.0)
     if again and min(again) > limit_s:

@@ -79,6 +79,7 @@ def test_a_job_that_does_as_it_was_asked_to_is_right(said: Told, wish: str) -> N
     (told(code=1, ended_s=61.0), "end", "it ended 61 s after the fault"),
     (told(code=1, ended_s=-1.0), "end", "it ended before the fault"),
     (told(code=1), "fewer", "it ended with 1, and should have started again"),
+    (told([AGAIN], ranks(3, done=3)), "end", "it started again, and should have ended"),
     (told([WAITS, AGAIN], ranks(1, done=1)), "fewer", "it ended on 1 nodes, 2 were asked for"),
     (told([WAITS, AGAIN], ranks(2, done=2)), "all", "it ended on 2 nodes, 3 were asked for"),
     (told([AGAIN], ranks(2, done=2), at=61.0), "fewer", "it started again 61 s after the fault"),
@@ -142,6 +143,13 @@ def test_a_lost_session_excuses_no_job_that_had_begun() -> None:
 def test_a_job_whose_launchers_node_restarts_has_failed(moment: str, state: str | None, is_right: bool) -> None:
     gone = told(code=255, state=state, recorded=None)
     assert (verdict(gone, "all", slot=1, kind="reboot", moment=moment) == []) is is_right
+
+
+def test_a_session_that_finds_the_node_when_it_is_back_has_a_job_like_any_other() -> None:
+    whole = told(ranks(3, done=3), before=[])
+    assert verdict(whole, "all", slot=1, kind="reboot", moment="connecting") == []
+    half = told(ranks(3, done=2), before=[])
+    assert verdict(half, "all", slot=1, kind="reboot", moment="connecting") != []
 
 
 def test_of_a_launcher_that_is_gone_with_its_node_nobody_can_tell() -> None:
