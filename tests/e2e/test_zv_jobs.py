@@ -1,6 +1,7 @@
 """Jobs on nodes that go: a training goes on from its checkpoint, and ten jobs under faults drawn from a seed do as they
 were asked to, the launcher's own node included. `make soak` has fifty. In a local AWS of its own (see the Makefile)."""
 
+import json
 import re
 import subprocess
 import sys
@@ -22,6 +23,14 @@ TRAINING = (
     "cd && launch --max-restarts 1 --min-nodes 2 --rejoin-timeout 0"
     " python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 10000 2>&1"
 )
+SILENT = "launch --detach -n 2 'sleep 60; echo spoke'"
+"""On nodes that nobody takes away meanwhile."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def silent(cluster: Cluster) -> str:
+    """A job that says nothing for a minute, beside the first test; returns its id."""
+    return cluster.on("deeplearning-master", SILENT)
 
 
 @contextmanager
@@ -63,6 +72,13 @@ def test_a_spot_notice_reaches_every_rank_and_the_training_goes_on_without_the_n
     assert "launch: restart 1 of 1 on 2 of 3 nodes: deeplearning-worker1, deeplearning-worker2" in text
     [epoch] = re.findall(r"rank 0/2 going on at epoch (\d+) ", text)
     assert int(epoch) > 2
+
+
+def test_a_job_may_be_silent_for_a_minute(cluster: Cluster, silent: str) -> None:
+    said = cluster.on("deeplearning-master", f"timeout 90 launch logs -f {silent}")
+    assert sorted(said.splitlines()) == [f"deeplearning-worker{slot} [0] spoke" for slot in (1, 2)]
+    record = json.loads(cluster.on("deeplearning-master", f"launch status --json {silent}"))
+    assert (record["state"], record["exit_code"]) == ("SUCCEEDED", 0)
 
 
 @pytest.mark.timeout(TIMEOUT_S)

@@ -1,9 +1,11 @@
 """Nodes end, and the cluster is whole again without anybody doing anything. Named to run after the tests that know
 the nodes of the first hour by their ids."""
 
+import shlex
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import boto3
 import pytest
@@ -12,9 +14,11 @@ from local.faults import Faults
 from local.faults.agreement import Observation
 from local.faults.clients import client
 from local.faults.observer import Observer
-from tests.e2e.conftest import STACK, Cluster, node_disk, stack_outputs
+from tests.e2e.conftest import STACK, Cluster, aliases, node_disk, stack_outputs
 
 HEALED_S = 120.0
+SAVING = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
+"""A rank that needs a moment for its checkpoint."""
 AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
 
 
@@ -112,16 +116,43 @@ def state(instance_id: str) -> str:
     return str(found["State"]["Name"])
 
 
+@contextmanager
+def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
+    """A job whose ranks run on all nodes."""
+    with subprocess.Popen(
+        cluster.user.ssh_command("deeplearning-master", shlex.join(["launch", SAVING])),
+        env=dict(cluster.user.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout is not None
+        try:
+            assert sorted(job.stdout.readline() for _ in aliases()) == [f"{alias} [0] up\n" for alias in aliases()]
+            yield job
+        finally:
+            job.kill()
+
+
 def test_scaled_in_survivors_close_the_gap_in_one_generation(
     cluster: Cluster, observer: Observer, before: Observation
 ) -> None:
-    """A worker of a low slot goes for good: the highest survivor takes its place, nobody else moves."""
+    """A worker of a low slot goes for good: the highest survivor takes its place, nobody else moves.
+
+    A job has its time to save before, on all nodes.
+    """
     workers = stack_outputs()["WorkerAutoScalingGroup"]
     autoscaling = boto3.client("autoscaling")
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=1)
-    autoscaling.terminate_instance_in_auto_scaling_group(
-        InstanceId=before.slots[2], ShouldDecrementDesiredCapacity=True
-    )
+    with saving_job(cluster) as job:
+        autoscaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=before.slots[2], ShouldDecrementDesiredCapacity=True
+        )
+        stdout, stderr = job.communicate(timeout=HEALED_S)
+    assert sorted(stdout.splitlines()) == [f"{alias} [0] saved" for alias in aliases()]
+    # Before that line bash says which of its children TERM has ended too.
+    assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
     expected = {1: before.slots[1], 2: before.slots[3]}
     await_true(lambda: Faults.here().slots(STACK) == expected, "the survivor in the free slot")
     assert observer.await_agreement(HEALED_S).slots == expected
