@@ -52,7 +52,8 @@ def test_killed_processes_cost_nothing_but_time(
     token = secrets.token_hex(8)
     job = cluster.on_master(
         "mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1;"
-        f" launch --detach --max-restarts {len(kills)} --env {TOKEN}:{token}"
+        # Who waits for a lost one inside MXNet does not heed TERM.
+        f" launch --detach --grace 2 --max-restarts {len(kills)} --env {TOKEN}:{token}"
         f" {launch} python {TRAINER} --engine {engine} {options} --model-prefix killed-{engine}"
         " --checkpoint-seconds 0.5 --disp-batches 1 2>/dev/null"
     )
