@@ -14,7 +14,7 @@ ACCURACY = re.compile(r"rank 0/\d Validation-accuracy=([\d.]+) images/s=([\d.]+)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_recognises_97_percent_of_the_held_out_digits(tmp_path: Path, count: int) -> None:
+def test_recognises_98_percent_of_the_held_out_digits(tmp_path: Path, count: int) -> None:
     # As the article's command is on a machine without GPUs, and as the cluster starts it: a linked directory.
     link = tmp_path / "trainer"
     link.symlink_to(REPOSITORY / "trainer")
@@ -23,7 +23,7 @@ def test_recognises_97_percent_of_the_held_out_digits(tmp_path: Path, count: int
 
     result = ACCURACY.fullmatch(ranks[0].out.read_text())
     assert result is not None
-    assert float(result[1]) >= 0.97
+    assert float(result[1]) >= 0.98
     assert float(result[2]) > 0
     # Rank 0 alone writes them: an epoch once.
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
