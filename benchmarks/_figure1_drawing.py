@@ -17,8 +17,9 @@ COLOURS: Final = {
     "horovod": "#f4a259",
     "ours": "#3a7d44",
 }
+CORES: Final[dict[str, Any]] = {"marker": "D", "markersize": 4, "linestyle": "none", "color": "none", "mec": "black"}
 BYTES_A_WEIGHT: Final = 4
-WIDTH: Final = 0.8
+WIDTH: Final = 0.86
 """Of a group of bars; a group is 1 apart from the next."""
 
 
@@ -26,14 +27,17 @@ def draw(measured: Mapping[str, Any], path: Path) -> None:
     """Draw images/s and efficiency against workers, as SVG."""
     # Else every file has other names in it, and its date.
     with mpl.rc_context({"svg.hashsalt": "figure1", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(10, 4.4), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        figure = Figure(figsize=(11, 5), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=[3, 2])
+        for axes in left, right:
+            axes.spines[["top", "right"]].set_visible(False)
         _draw_speeds(left, measured)
         _draw_efficiencies(right, measured)
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+        handles, labels = left.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
         figure.suptitle(
-            f"LeNet, batch {measured['batch']} a worker, links of {measured['mbit']} Mbit/s "
-            f"({measured['machine']}, {measured['date']})"
+            f"{measured['weights'] / 1e6:.1f} million weights, batch {measured['batch']} a worker, "
+            f"links of {measured['mbit']:,} Mbit/s ({measured['machine']}, load {measured['load']}, {measured['date']})"
         )
         figure.savefig(path, format="svg", metadata={"Date": None})
 
@@ -48,26 +52,38 @@ def limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
     return images / seconds if seconds else float("inf")
 
 
-def ideal(row: Mapping[str, float], name: str) -> float:
-    """Return the most images/s that as many workers of the same kind had: as a rule those that send nothing."""
-    same = WAYS[name].ideal
-    return max(row[same], *(row[other] for other, way in WAYS.items() if way.ideal == same))
+def cores_limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
+    """Return the images/s that the cores allow if they do nothing else: a worker computes on one of them.
+
+    From the processor time of a step, which hardly depends on what else the machine does.
+    """
+    images: int = workers * measured["batch"]
+    seconds: float = measured["cpu_s_per_step"][str(workers)][name] / min(workers, measured["cores"])
+    return images / seconds
 
 
-def efficiency(row: Mapping[str, float], name: str) -> float:
-    """Return the part of that which this way reaches, from 0 to 1."""
-    return row[name] / ideal(row, name)
+def efficiency(measured: Mapping[str, Any], name: str, workers: int) -> float:
+    """Return the part that this way reaches, from 0 to 1, of what the cores allow to workers that send nothing."""
+    speed: float = measured["images_per_s"][str(workers)][name]
+    return speed / cores_limit(measured, WAYS[name].ideal, workers)
 
 
 def _draw_speeds(axes: Axes, measured: Mapping[str, Any]) -> None:
     rows = measured["images_per_s"]
     bar = WIDTH / len(WAYS)
+    inner = 0.92 * bar
     for place, (name, way) in enumerate(WAYS.items()):
         lefts = [group - WIDTH / 2 + place * bar for group in range(len(rows))]
-        axes.bar(lefts, [row[name] for row in rows.values()], bar, align="edge", color=COLOURS[name], label=way.label)
-        limits = [min(limit(measured, name, int(workers)), ideal(row, name)) for workers, row in rows.items()]
-        label = "" if place else "limit of network and cores"
-        axes.hlines(limits, lefts, [left + bar for left in lefts], color="black", linewidth=1.5, label=label)
+        heights = [row[name] for row in rows.values()]
+        bars = axes.bar(lefts, heights, inner, align="edge", color=COLOURS[name], label=way.label)
+        axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
+        for workers, left in zip(map(int, rows), lefts, strict=True):
+            # One worker sends nothing, and computes on one core.
+            if workers > 1:
+                axes.hlines(limit(measured, name, workers), left, left + inner, color="black", linewidth=1.5)
+                axes.plot(left + inner / 2, cores_limit(measured, name, workers), **CORES)
+    axes.plot([], [], color="black", linewidth=1.5, label="what the links allow")
+    axes.plot([], [], label="what the cores allow", **CORES)
     axes.set_xticks(range(len(rows)), list(rows))
     axes.set_xlabel("workers")
     axes.set_ylabel("images/s, all workers")
@@ -76,9 +92,9 @@ def _draw_speeds(axes: Axes, measured: Mapping[str, Any]) -> None:
 def _draw_efficiencies(axes: Axes, measured: Mapping[str, Any]) -> None:
     rows = measured["images_per_s"]
     for name in WAYS:
-        shares = [100 * efficiency(row, name) for row in rows.values()]
+        shares = [100 * efficiency(measured, name, int(workers)) for workers in rows]
         axes.plot(range(len(rows)), shares, color=COLOURS[name], marker="o")
     axes.set_xticks(range(len(rows)), list(rows))
     axes.set_xlabel("workers")
-    axes.set_ylabel("efficiency: % of as many workers\nthat send each other nothing")
+    axes.set_ylabel("efficiency: % of as many workers that send nothing")
     axes.set_ylim(0, 105)

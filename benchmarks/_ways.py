@@ -6,9 +6,9 @@ from typing import Final
 
 TRAINER: Final = "/opt/deeplearning/trainer"
 ENGINES_PYTHON: Final = "/opt/deeplearning/engines/current/bin/python"
-SPLIT: Final = "--env MXNET_KVSTORE_BIGARRAY_BOUND:100000"
-"""So that LeNet's large layer, of 400,000 weights, is split over all servers; by default MXNet splits from a million on
-("Environment Variables", MXNet's documentation). The network of the article has none so large."""
+IN_TORCH: Final = f"{TRAINER} --network _wide:in_torch"
+IN_GLUON: Final = f"{TRAINER} --network _wide:in_gluon"
+"""benchmarks/_wide.py lies in the working directory of every node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,12 +21,12 @@ class Way:
     command: Callable[[int], str]
     """What is typed for so many workers, up to the trainer's options."""
     models_sent: Callable[[int], float]
-    """How often one step sends the whole model over the busiest link, in its busier direction."""
+    """How often one step brings the whole model over the busiest link, in its busier direction."""
 
 
 def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
     return lambda workers: (
-        f"launch -n {workers} -s {count(workers)} {SPLIT} python {TRAINER} --engine mxnet --kv-store dist_sync"
+        f"launch -n {workers} -s {count(workers)} python {IN_GLUON} --engine mxnet --kv-store dist_sync"
     )
 
 
@@ -61,13 +61,13 @@ WAYS: Final = {
     "horovod": Way(
         label="MXNet with Horovod",
         ideal="mxnet_alone",
-        command=lambda workers: f"launch -n {workers} --engine horovod python {TRAINER} --engine horovod",
+        command=lambda workers: f"launch -n {workers} --engine horovod python {IN_GLUON} --engine horovod",
         models_sent=_all_to_all,
     ),
     "ours": Way(
-        label="the trainer's default (PyTorch, gloo)",
+        label="PyTorch (the trainer's default)",
         ideal="torch_alone",
-        command=lambda workers: f"launch -n {workers} python {TRAINER} --kv-store dist_sync",
+        command=lambda workers: f"launch -n {workers} python {IN_TORCH} --kv-store dist_sync",
         models_sent=_all_to_all,
     ),
 }
@@ -76,14 +76,14 @@ ALONE: Final = {
     "torch_alone": Way(
         label="PyTorch, nothing sent",
         ideal=ITSELF,
-        command=lambda workers: f"launch -n {workers} python {TRAINER} --kv-store local",
+        command=lambda workers: f"launch -n {workers} python {IN_TORCH} --kv-store local",
         models_sent=lambda _: 0,
     ),
     "mxnet_alone": Way(
         label="MXNet, nothing sent",
         ideal=ITSELF,
         # Several workers without servers are an error: these do not know of each other.
-        command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {ENGINES_PYTHON} {TRAINER} --engine mxnet",
+        command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {ENGINES_PYTHON} {IN_GLUON} --engine mxnet",
         models_sent=lambda _: 0,
     ),
 }

@@ -1,11 +1,10 @@
 """How does training scale by parameter servers, and how by all-reduce? The fifth article's Figure 1, measured here.
 
-On one to four nodes of a local AWS: LeNet with batches of 64 a worker (nine tenths of its weights are one fully
-connected layer), images/s of all workers by each way of benchmarks/_ways.py. Efficiency is that over the images/s of
-as many workers on the same nodes that send each other nothing, so that the cores, which the nodes share, do not count.
-
-The nodes' links are shaped to 50 Mbit/s: four nodes on two cores cannot fill four links of 1 Gbit/s, and the cores
-would be measured. Models, batches and links of a real cluster are all larger. ``--mbit`` takes another rate.
+On one to four nodes of a local AWS whose links are shaped to 1 Gbit/s: a network with as many weights as the article's
+ResNet-50 (benchmarks/_wide.py), batches of 32 a worker, images/s of all workers by each way of benchmarks/_ways.py.
+Efficiency is that over what the cores, which the nodes share, allow to as many workers that send each other nothing:
+their processor time for a step, on all cores of the machine. Beside it stands what the links allow, and what the cores
+do with all that is sent.
 
     make bench B=figure1                      measure, and draw docs/figures/figure1.svg; as root
     python -m benchmarks.figure1 --draw       draw it again from docs/figures/figure1.json
@@ -17,38 +16,40 @@ import argparse
 import json
 import os
 import platform
-import re
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import _wide
 from benchmarks._cluster import CLUSTER, is_inside, output_inside, user_with_cluster
 from benchmarks._figure1_drawing import draw, efficiency
-from benchmarks._links import shape
+from benchmarks._links import rates, shape
 from benchmarks._nodes import machine
+from benchmarks._steps import Steps, follow
 from benchmarks._ways import ALONE, ITSELF, WAYS, Way
 from local.faults import Faults
+from local.faults.nodes import NodeHandle
 from local.user import User
 
 WORKERS = (1, 2, 4)
-BATCH = 64
-STEPS = 12
-"""In an epoch."""
-EPOCHS = 4
-"""Four times as many where nothing goes over a link, as steps are short there and the best epoch is taken."""
-WEIGHTS = 431_080
-TIMEOUT_S = 240
+BATCH = 32
+STEPS = 8
+"""Of a training whose step goes over links."""
+STEPS_WITHOUT_LINKS = 16
+"""Far shorter ones; workers that are by themselves do not begin at the same time, but should train at the same time."""
+TIMEOUT_S = 400
+HOME = "/home/ubuntu"
 FOLDER = Path(__file__).resolve().parents[1] / "docs/figures"
 DATA, DRAWING = FOLDER / "figure1.json", FOLDER / "figure1.svg"
-EPOCH = re.compile(r"Epoch\[(\d+)\] Train-accuracy=.* Speed=([\d.]+) samples/sec")
 
 
 def main() -> int:
     """Measure in a local AWS of our own, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--mbit", type=int, default=50, help="rate of a node's link (default 50)")
+    parser.add_argument("--mbit", type=int, default=1000, help="rate of a node's link (default 1000)")
     parser.add_argument("--draw", action="store_true", help="only draw what was measured before")
     options = parser.parse_args()
     if is_inside():
@@ -60,10 +61,9 @@ def main() -> int:
         DATA.write_text(json.dumps(measured, indent=2) + "\n")
     measured = json.loads(DATA.read_text())
     draw(measured, DRAWING)
-    most = str(max(WORKERS))
-    row = measured["images_per_s"][most]
+    most = max(WORKERS)
     for name in WAYS:
-        print(f"figure_1_{name}_{most} {efficiency(row, name):.2f} ratio")
+        print(f"figure_1_{name}_{most} {efficiency(measured, name, most):.2f} ratio")
     return 0
 
 
@@ -72,40 +72,74 @@ def measure(mbit: int) -> dict[str, Any]:
     with user_with_cluster("engines=horovod", nodes=max(WORKERS)) as user:
         user.write_ssh_config()
         faults = Faults.here()
-        shape((faults.node(name) for name in faults.slots(CLUSTER).values()), mbit=mbit)
-        print(machine(), file=sys.stderr)
+        nodes = [faults.node(name) for name in faults.slots(CLUSTER).values()]
+        network = Path(_wide.__file__)
+        for node in nodes:
+            node.path(f"{HOME}/{network.name}").write_bytes(network.read_bytes())
+        shape(nodes, mbit=mbit)
+        carried = rates(*nodes[:2])
+        print(f"{machine()}; two links carry {carried[0]:.0f} and {carried[1]:.0f} Mbit/s at once", file=sys.stderr)
         # All ways of one size after each other: what else the machine does changes slowly.
-        rows = {
-            workers: {name: speed(user, way, workers=workers) for name, way in (ALONE | WAYS).items()}
-            for workers in WORKERS
-        }
+        rows = {workers: measure_ways(user, nodes, workers=workers) for workers in WORKERS}
+        load = os.getloadavg()[2]
         print(machine(), file=sys.stderr)
     return {
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "cores": os.cpu_count(),
+        "load": round(load),
         "date": time.strftime("%Y-%m-%d"),
         "mbit": mbit,
+        "mbit_carried": [round(rate) for rate in carried],
         "batch": BATCH,
-        "weights": WEIGHTS,
-        "images_per_s": rows,
+        "weights": _wide.WEIGHTS,
+        "images_per_s": {
+            workers: {name: round(steps.images_per_s, 2) for name, steps in row.items()}
+            for workers, row in rows.items()
+        },
+        "cpu_s_per_step": {
+            workers: {name: round(steps.cpu_s_per_step, 3) for name, steps in row.items()}
+            for workers, row in rows.items()
+        },
     }
 
 
-def speed(user: User, way: Way, *, workers: int) -> float:
-    """Images/s of all workers, in the best epoch but the first."""
-    samples = STEPS * BATCH * (1 if way.ideal == ITSELF else workers)
-    count = EPOCHS if way.models_sent(workers) else 4 * EPOCHS
-    options = f"--benchmark 1 --num-examples {samples} --batch-size {BATCH} --num-epochs {count} --lr 0.001"
-    command = f"{way.command(workers)} {options} --resume never --model-prefix figure1/{time.time_ns()}"
+def measure_ways(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> dict[str, Steps]:
+    """Train by each way."""
+    found: dict[str, Steps] = {}
+    for name, way in (ALONE | WAYS).items():
+        # Alone, a worker has one server in two of the ways.
+        same = [other for other in found if (ALONE | WAYS)[other].command(workers) == way.command(workers)]
+        found[name] = found[same[0]] if same else train(user, nodes, way, workers=workers)
+    return found
+
+
+def train(user: User, nodes: Sequence[NodeHandle], way: Way, *, workers: int) -> Steps:
+    """Train once by one way, on as many nodes as there are workers."""
+    steps = STEPS if way.models_sent(workers) else STEPS_WITHOUT_LINKS
+    samples = steps * BATCH * (1 if way.ideal == ITSELF else workers)
+    image_shape = ",".join(map(str, _wide.IMAGE_SHAPE))
+    # One epoch, without a checkpoint in between, which would be written beside the next one's steps.
+    options = f"--benchmark 1 --image-shape {image_shape} --num-examples {samples} --batch-size {BATCH} --num-epochs 1"
+    command = f"{way.command(workers)} {options} --lr 0.001 --disp-batches 1 --resume never --model-prefix figure1/net"
     login = shlex.join(["bash", "-lc", f"export OMP_NUM_THREADS=1; {command} 2>&1"])
-    said = user.ssh("deeplearning-master", login, timeout_s=TIMEOUT_S)
-    epochs = [0.0] * count
-    for epoch, images_per_s in EPOCH.findall(said):
-        # One line for all, or one of each that trains alone.
-        epochs[int(epoch)] += float(images_per_s)
-    if not all(epochs):
-        raise SystemExit(f"not all epochs ended: {command}\n{said[-2000:]}")
-    print(f"{workers} workers, {way.label}: {max(epochs[1:]):.0f} images/s", file=sys.stderr)
-    return max(epochs[1:])
+    began = time.monotonic()
+    try:
+        found = follow(
+            user.ssh_command("deeplearning-master", login),
+            environment=user.environment,
+            workers=workers,
+            steps=steps,
+            nodes=nodes,
+            timeout_s=TIMEOUT_S,
+        )
+    except ValueError as error:
+        raise SystemExit(f"{command}: {error}") from error
+    print(
+        f"{workers} workers, {way.label}: {found.images_per_s:.1f} images/s, {found.cpu_s_per_step:.2f} processor "
+        f"seconds a step; took {time.monotonic() - began:.0f} s",
+        file=sys.stderr,
+    )
+    return found
 
 
 if __name__ == "__main__":

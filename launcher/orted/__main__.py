@@ -4,7 +4,7 @@
     deliver PLACE                         what it starts on HOST by ssh; the command is its standard input
     await PLACE                           what HOST's runner has started; it runs the command
 
-See docs/decisions/020-orted-under-the-runner.md.
+See docs/decisions/021-orted-under-the-runner.md.
 """
 
 import sys

@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks._figure1_drawing import draw, efficiency, limit
+from benchmarks import _wide
+from benchmarks._figure1_drawing import cores_limit, draw, efficiency, limit
 from benchmarks.figure1 import DATA, DRAWING
+from trainer.models import build
 
 MEASURED = {"mbit": 1000, "batch": 64, "weights": 1_000_000}
 
@@ -27,13 +30,37 @@ def test_the_links_allow_so_much(way: str, workers: int, images_per_s: float) ->
     assert limit(MEASURED, way, workers) == pytest.approx(images_per_s)
 
 
-def test_efficiency_is_the_part_of_what_the_same_workers_can_do() -> None:
-    row = {"torch_alone": 500.0, "mxnet_alone": 1000.0, "one_server": 250.0, "n_servers": 400.0}
-    row |= {"two_n_servers": 500.0, "horovod": 500.0, "ours": 400.0}
-    assert efficiency(row, "one_server") == 0.25
-    assert efficiency(row, "ours") == 0.8
-    # What was measured at a quiet moment shows what the workers can do, too.
-    assert efficiency(row | {"horovod": 2000.0}, "one_server") == 0.125
+def test_the_network_is_as_large_as_resnet_50() -> None:
+    with torch.device("meta"):
+        built, resnet = (
+            build(network, classes=classes, image_shape=shape)
+            for network, classes, shape in (
+                ("benchmarks._wide:in_torch", _wide.CLASSES, _wide.IMAGE_SHAPE),
+                ("resnet50", 1000, (3, 224, 224)),
+            )
+        )
+        assert built(torch.empty(2, *_wide.IMAGE_SHAPE)).shape == (2, _wide.CLASSES)
+    weights, literature = (sum(each.numel() for each in model.parameters()) for model in (built, resnet))
+    assert weights == _wide.WEIGHTS
+    assert weights == pytest.approx(literature, rel=0.01)
+
+
+COMPUTED = MEASURED | {
+    "cores": 2,
+    "cpu_s_per_step": {"1": {"torch_alone": 0.5}, "4": {"torch_alone": 2.0, "ours": 3.0}},
+    "images_per_s": {"1": {"ours": 96.0}, "4": {"ours": 64.0}},
+}
+
+
+def test_the_cores_allow_what_they_have_time_for() -> None:
+    # Four workers use 3 seconds of processors for 256 images, and two cores have 2 a second.
+    assert cores_limit(COMPUTED, "ours", 4) == pytest.approx(256 / 1.5)
+
+
+def test_efficiency_is_the_part_of_what_the_cores_allow_to_workers_that_send_nothing() -> None:
+    assert efficiency(COMPUTED, "ours", 4) == pytest.approx(64 / 256)
+    # One worker has one core.
+    assert efficiency(COMPUTED, "ours", 1) == pytest.approx(96 / 128)
 
 
 def test_the_drawing_in_the_docs_is_what_was_measured(tmp_path: Path) -> None:

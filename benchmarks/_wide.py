@@ -1,0 +1,51 @@
+"""Figure 1's network for both engines: as many weights as ResNet-50 has, and little to compute with them.
+
+Eight fully connected layers for images of 1x28x28: 25,602,010 weights, where ResNet-50 has 25,557,032. A weight is used
+once a sample, while one of a convolution is used at every place of an image: so two shared cores have soon done their
+part, and what a step takes is its way over the links. The file is copied to the nodes, where the trainer finds it:
+``--network _wide:in_torch``.
+"""
+
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mxnet.gluon import HybridBlock
+    from torch import nn
+
+IMAGE_SHAPE: Final = (1, 28, 28)
+CLASSES: Final = 10
+HIDDEN: Final = (2000,) * 7
+
+
+def layers(*, classes: int, image_shape: tuple[int, int, int]) -> list[tuple[int, int]]:
+    """Return the inputs and outputs of each layer."""
+    return list(pairwise((prod(image_shape), *HIDDEN, classes)))
+
+
+WEIGHTS: Final = sum((before + 1) * after for before, after in layers(classes=CLASSES, image_shape=IMAGE_SHAPE))
+
+
+def in_torch(*, classes: int, image_shape: tuple[int, int, int]) -> "nn.Module":
+    """Build it for PyTorch."""
+    from torch import nn
+
+    network = nn.Sequential(nn.Flatten())
+    for before, after in layers(classes=classes, image_shape=image_shape):
+        network.extend([nn.Linear(before, after), nn.ReLU()])
+    # The scores are not limited.
+    return network[:-1]
+
+
+def in_gluon(*, classes: int, image_shape: tuple[int, int, int]) -> "HybridBlock":
+    """Build it for MXNet."""
+    from mxnet import init
+    from mxnet.gluon import nn
+
+    *first, (before, after) = layers(classes=classes, image_shape=image_shape)
+    network = nn.HybridSequential()
+    network.add(nn.Flatten(), *(nn.Dense(out, in_units=inputs, activation="relu") for inputs, out in first))
+    network.add(nn.Dense(after, in_units=before))
+    network.initialize(init.Xavier())
+    return network

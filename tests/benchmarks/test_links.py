@@ -1,0 +1,7 @@
+from benchmarks._links import burst
+
+
+def test_a_burst_is_little_of_a_second_and_never_less_than_some_packets() -> None:
+    # Both ends of the range: at 1 Gbit/s the kernel's packets of 64 KiB pass whole, at 50 Mbit/s the nodes' do.
+    assert burst(1000) == 250_000
+    assert burst(50) == 32 * 1024
