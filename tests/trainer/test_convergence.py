@@ -1,4 +1,4 @@
-"""A ResNet with BatchNorm on CIFAR-shaped images: two workers learn along the curve of one with their batches."""
+"""A ResNet with BatchNorm on digits of CIFAR's shape: two workers learn along the curve of one with their batches."""
 
 import re
 from pathlib import Path
@@ -7,14 +7,16 @@ import pytest
 
 from tests.trainer.processes import Rank, run
 
+EPOCHS = 3
 OPTIONS = (
-    *("--network", "tests.trainer.networks:resnet8", "--kv-store", "dist_sync", "--num-epochs", "4"),
-    *("--benchmark", "1", "--image-shape", "3,32,32", "--num-examples", "512", "--random-crop", "1"),
+    *("--network", "tests.trainer.networks:resnet8", "--kv-store", "dist_sync", "--num-epochs", str(EPOCHS)),
+    # Only small steps at the end let BatchNorm's running statistics catch up, by which held-out images are judged.
+    *("--image-shape", "3,32,32", "--random-crop", "1", "--lr-step-epochs", str(EPOCHS - 1)),
 )
 GLOBAL_BATCH_SIZE = 64
 CURVE = re.compile(r"Epoch\[\d+\] Train-accuracy=([\d.]+) Validation-accuracy=([\d.]+) loss=([\d.]+)")
-# Each worker normalises by its own samples, so that the curves are not the same to the bit. Half the global batch, or
-# twice, is 0.4 and more away in the first epoch's loss.
+# Each worker normalises by its own samples, so that the curves are not the same to the bit. Twice the global batch is
+# 0.39 away in the first epoch's loss.
 LOSS_TOLERANCE = 0.15
 ACCURACY_TOLERANCE = 0.06
 
@@ -30,9 +32,10 @@ def test_two_workers_learn_along_the_curve_of_one(tmp_path: Path) -> None:
         curve(run(*OPTIONS, "--batch-size", str(GLOBAL_BATCH_SIZE // count), directory=tmp_path, count=count)[0])
         for count in (1, 2)
     )
-    assert len(one) == len(two) == 4
+    assert len(one) == len(two) == EPOCHS
     assert one[0][0] < 0.5
-    assert one[-1][0] > 0.95
-    assert one[-1][1] > 0.9
+    assert one[-1][0] > 0.85
+    assert one[-1][1] > 0.85
     assert [epoch[2] for epoch in two] == pytest.approx([epoch[2] for epoch in one], abs=LOSS_TOLERANCE)
     assert [epoch[0] for epoch in two] == pytest.approx([epoch[0] for epoch in one], abs=ACCURACY_TOLERANCE)
+    assert two[-1][1] == pytest.approx(one[-1][1], abs=ACCURACY_TOLERANCE)
