@@ -8,7 +8,7 @@ import struct
 
 GREETING = b"\0deeplearning-runner "
 """Comes before the version and the first frame; what a node's shell start-up files print comes before it."""
-VERSION = "4"
+VERSION = "5"
 """Of frames and spec: raised whenever a runner of another release would misunderstand."""
 PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
 
@@ -46,6 +46,9 @@ class Kind:
     """A line for the user about the node."""
     IDLE = 6
     """Empty: nothing of the job is left on the node, and the runner waits for a further one."""
+    HOME = 7
+    """Said once, before the processes start: empty when they do so in the directory that the spec names, else
+    ``home``: for want of that one, they do in the home directory."""
     SYNC = 8
     """The answer to a request about files (launcher.sync.messages)."""
 

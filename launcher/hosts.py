@@ -5,6 +5,7 @@ blank lines and ``#`` comments do not count.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,11 @@ class Host:
 
     def __str__(self) -> str:
         return self.name if self.port is None else f"{self.name}:{self.port}"
+
+
+def first_and_others(hosts: Sequence[Host]) -> str:
+    """The first by name, the others by their number: many nodes in one line."""
+    return f"{hosts[0]} and {len(hosts) - 1} more" if len(hosts) > 1 else str(hosts[0])
 
 
 def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:

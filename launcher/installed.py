@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from launcher.connection import Connection
 from launcher.engines import ENGINES, LAUNCHED_BY_MPI
 from launcher.errors import LaunchError
+from launcher.hosts import first_and_others
 from launcher.spec import Job
 
 PYTHONS = ("python", "python3")
@@ -20,9 +21,9 @@ async def check_installed(job: Job, connections: Sequence[Connection]) -> None:
     """LaunchError when a node of a cluster lacks what the job would look for there."""
     takes, lacking = await lacking_engine(job, connections)
     if lacking:
-        others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        where = first_and_others([one.host for one in lacking])
         raise LaunchError(
-            f"nothing started, no {takes} on {lacking[0].host}{others}: nodes get it from the setting engines={takes} "
+            f"nothing started, no {takes} on {where}: nodes get it from the setting engines={takes} "
             "when they are made; or name your own Python by its path"
         )
 

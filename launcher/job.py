@@ -28,6 +28,7 @@ from launcher.nodes import dismiss, peer_addresses
 from launcher.output import Sink, Streams
 from launcher.rendezvous import RendezvousStore, serve
 from launcher.spec import Job, NodeSpec
+from launcher.whereabouts import Whereabouts
 
 AFTER_GRACE_S = 10.0
 """What a node may take beyond the grace, before its connection is cut."""
@@ -94,7 +95,8 @@ async def run_attempt(
                 },
                 restart=attempt.restart,
             )
-            nodes = [Node(*pair, attempt.streams) for pair in zip(connections, specs, strict=True)]
+            whereabouts = Whereabouts(job.hosts, wanted=cwd, notes=attempt.streams[Kind.STDERR])
+            nodes = [Node(*pair, attempt.streams, whereabouts) for pair in zip(connections, specs, strict=True)]
             failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
             watches = (watch_reader(attempt.streams[Kind.STDOUT], failure), watch_leavers(job.hosts, failure))
             outcome = await supervise(nodes, failure, watches, grace_s=job.grace_s)

@@ -9,6 +9,7 @@ from launcher.frames import Frame, Kind
 from launcher.hosts import Host
 from launcher.output import ProcessOutput, Streams
 from launcher.spec import JOBS_DIR, NodeSpec
+from launcher.whereabouts import Whereabouts
 
 LOST = 1
 """Exit code of a job that lost a node."""
@@ -44,9 +45,10 @@ def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:
 class Node:
     """A connection with what runs behind it."""
 
-    def __init__(self, connection: Connection, spec: NodeSpec, streams: Streams) -> None:
+    def __init__(self, connection: Connection, spec: NodeSpec, streams: Streams, whereabouts: Whereabouts) -> None:
         self.connection = connection
         self._spec = spec
+        self._whereabouts = whereabouts
         self._outputs = [ProcessOutput(f"{connection.host} [{one.label}] ", streams) for one in spec.processes]
         self._notes = streams[Kind.STDERR]
         self._running = set(range(len(spec.processes)))
@@ -69,6 +71,7 @@ class Node:
                 await self._take(frame, failure)
         except LaunchError as error:
             settle(failure, Failure(exit_code=error.exit_code, reason=str(error)))
+        await self._whereabouts.heard(self.connection.host, at_home=False)
         for output in self._outputs:
             await output.finish()
         if self._running:
@@ -92,6 +95,9 @@ class Node:
             return
         if frame.kind == Kind.NOTE:
             await self._notes.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
+            return
+        if frame.kind == Kind.HOME:
+            await self._whereabouts.heard(self.connection.host, at_home=bool(frame.payload))
             return
         output = self._outputs[frame.process]
         if frame.kind in (Kind.STDOUT, Kind.STDERR):

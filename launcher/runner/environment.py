@@ -37,7 +37,7 @@ def check_interfaces(environment: Mapping[str, str], names: Sequence[str], *, pr
             raise LaunchError(f"{name} must name an interface of {', '.join(present)}, got {environment[name]!r}")
 
 
-def working_directory(wanted: str, *, home: str) -> str:
-    """The directory that is asked for where this node has it and lets us in, else the home directory."""
+def working_directory(wanted: str, *, home: str) -> tuple[str, bool]:
+    """The directory that is asked for where this node has it and lets us in, else the home directory and True."""
     path = os.path.join(home, os.path.expanduser(wanted))
-    return path if os.path.isdir(path) and os.access(path, os.X_OK) else home
+    return (path, False) if os.path.isdir(path) and os.access(path, os.X_OK) else (home, True)

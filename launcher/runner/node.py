@@ -115,7 +115,8 @@ def run(spec: "NodeSpec", link: Link) -> bool:
         return supervisor.run()
     logs = open_logs(spec, link)
     interface = interface_to(spec.peer)
-    cwd = working_directory(spec.cwd, home=os.path.expanduser("~"))
+    cwd, is_home = working_directory(spec.cwd, home=os.path.expanduser("~"))
+    link.send(Kind.HOME, b"home" if is_home else b"")
     present = [name for _, name in socket.if_nameindex()]
     for index, process in enumerate(spec.processes):
         log = logs[index] if logs else None

@@ -55,11 +55,11 @@ def test_no_job_on_a_node_that_has_not_the_files(cluster: Cluster) -> None:
 
 def test_every_node_fetches_from_the_clusters_bucket(cluster: Cluster) -> None:
     cluster.on(MASTER, 'echo words > data.txt; aws s3 cp --quiet data.txt "s3://$DEEPLEARNING_BUCKET/set/a/data.txt"')
-    said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set" data "cat ~/data/a/data.txt"')
+    said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set" data "cat ~/data/a/data.txt"', cwd=".")
     assert set(said.splitlines()) == on_all("words") | {"exit code 0"}
     cluster.on(MASTER, 'echo other > data.txt; aws s3 cp --quiet data.txt "s3://$DEEPLEARNING_BUCKET/set/a/data.txt"')
     cluster.on("deeplearning-worker2", "echo mine > data/mine; echo wrong > data/a/data.txt")
-    said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set/" data "cat ~/data/a/data.txt"')
+    said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set/" data "cat ~/data/a/data.txt"', cwd=".")
     assert set(said.splitlines()) == on_all("other") | {"exit code 0"}
     assert cluster.on("deeplearning-worker2", "cat data/mine") == "mine"
 

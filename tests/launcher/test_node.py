@@ -13,6 +13,7 @@ from launcher.job import unless_crashed
 from launcher.jobs.log import LogSink
 from launcher.node import Failure, Node
 from launcher.spec import NodeSpec, ProcessSpec
+from launcher.whereabouts import Whereabouts
 
 LEAVER, OTHER = Host(name="deeplearning-worker3"), Host(name="deeplearning-worker2")
 NOTICE = Failure(exit_code=1, reason="r", reclaimed=True, leaver=LEAVER)
@@ -34,7 +35,8 @@ def told(host: Host, *answers: tuple[int, bytes], processes: tuple[ProcessSpec, 
 
     async def end() -> Node:
         spec = NodeSpec(job_id="j", host=str(host), processes=processes, environment={}, peer="127.0.0.1", cwd="/")
-        node = Node(cast(Connection, Runner(host)), spec, {Kind.STDOUT: log, Kind.STDERR: log})
+        whereabouts = Whereabouts([host], wanted="/", notes=log)
+        node = Node(cast(Connection, Runner(host)), spec, {Kind.STDOUT: log, Kind.STDERR: log}, whereabouts)
         node.stop()
         failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
         for kind, payload in answers:

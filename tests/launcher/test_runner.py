@@ -101,8 +101,8 @@ def test_a_node_without_pytorch_keeps_its_path(tmp_path: Path) -> None:
 
 
 def test_ranks_fall_back_to_the_home_directory(tmp_path: Path) -> None:
-    assert working_directory(str(tmp_path), home="/home/u") == str(tmp_path)
-    assert working_directory(str(tmp_path / "gone"), home="/home/u") == "/home/u"
+    assert working_directory(str(tmp_path), home="/home/u") == (str(tmp_path), False)
+    assert working_directory(str(tmp_path / "gone"), home="/home/u") == ("/home/u", True)
 
 
 def test_a_rank_cannot_reach_the_users_ssh_agent() -> None:
