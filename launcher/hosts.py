@@ -5,7 +5,7 @@ blank lines and ``#`` comments do not count.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +33,18 @@ class Host:
         return self.name if self.port is None else f"{self.name}:{self.port}"
 
 
-def first_and_others(hosts: Sequence[Host]) -> str:
+def first_and_others(hosts: Sequence[Host | str]) -> str:
     """The first by name, the others by their number: many nodes in one line."""
     return f"{hosts[0]} and {len(hosts) - 1} more" if len(hosts) > 1 else str(hosts[0])
+
+
+def each_once(reasons: Iterable[str]) -> str:
+    """Reasons of the form ``HOST: WHY`` in one line, those of many hosts with the same WHY as one."""
+    hosts: dict[str, list[Host | str]] = {}
+    for reason in reasons:
+        host, _, why = reason.partition(": ")
+        hosts.setdefault(why, []).append(host)
+    return "; ".join(": ".join(filter(None, (first_and_others(those), why))) for why, those in hosts.items())
 
 
 def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:

@@ -47,9 +47,10 @@ def _uses_the_clusters(job: Job) -> bool:
 
 def _words(command: Sequence[str]) -> list[str]:
     """The command's words; of one that a shell reads, those in its line."""
-    if command[:2] != ("/bin/bash", "-c"):
+    # Variables may be before it.
+    if command[-3:-1] != ("/bin/bash", "-c"):
         return list(command)
     try:
-        return shlex.split(command[2])
+        return shlex.split(command[-1])
     except ValueError:  # the shell will say so
         return []

@@ -8,7 +8,7 @@ from bootstrap.contract import WORKER_HOST_PREFIX
 from launcher.addresses import address_for_peers, address_of, check_reachable, is_here
 from launcher.connection import Connection
 from launcher.errors import LaunchError, UnreachableError
-from launcher.hosts import Host
+from launcher.hosts import Host, each_once
 from launcher.keep.reserve import Reserve
 from launcher.session import session_environment
 from launcher.ssh import louder, runner_command, ssh_command
@@ -65,7 +65,7 @@ async def connect(hosts: Sequence[Host], *, local: bool, reserve: Reserve | None
     await dismiss(found)
     reasons = [with_advice(str(error)) for error in errors]
     final = any(map(is_for_good, reasons))
-    raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {'; '.join(reasons)}", final=final)
+    raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {each_once(reasons)}", final=final)
 
 
 async def reach(

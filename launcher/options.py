@@ -29,6 +29,8 @@ MOST_SERVERS = 1024
 """More than any cluster has use for; stops a slip of the keyboard."""
 NO_TERMINAL = 80
 """Columns of help that goes elsewhere."""
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What a shell can read (POSIX.1-2017, Base Definitions 3.235, Name)."""
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -212,6 +214,8 @@ def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[st
     key, colon, value = item.partition(":")
     if not key or "=" in key:
         raise UsageError(f"--env must be KEY:VALUE or KEY, got {item!r}")
+    if not NAME.fullmatch(key):
+        raise UsageError(f"--env must name a variable of letters, digits and _, the first no digit, got {key!r}")
     if key in ENGINES[engine].own_variables:
         raise UsageError(f"--env must not set {key}, which the launcher sets for --engine {engine}")
     if not colon and key not in environ:
@@ -224,9 +228,9 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
     if not words or not words[0]:
         raise UsageError("no command given, as in: launch python train.py")
     # launch.py gives its words to a shell, to which NAME=value before the command's name is a variable.
-    variables = tuple(takewhile(ASSIGNMENT.match, words))
+    variables = tuple(takewhile(ASSIGNMENT.match, words[:-1]))
     run = program(words[len(variables) :], options)
-    if variables and len(words) > 1:
-        return ("env", *variables, *run)
-    # One word is a line quoted for a shell, as launch.py takes it.
-    return run if len(run) > 1 else ("/bin/bash", "-c", words[0])
+    if len(run) == 1:
+        # One word is a line quoted for a shell, as launch.py takes it.
+        run = ("/bin/bash", "-c", *run)
+    return ("env", *variables, *run) if variables else run

@@ -24,7 +24,7 @@ class Whereabouts:
         if at_home:
             self._lacking.add(host)
         if self._lacking and not self._awaited:
-            await self._notes.send(f"launch: {self._line()}\n".encode())
+            await self._notes.send(f"launch: {self._line()}\n".encode(errors="surrogateescape"))
 
     def _line(self) -> str:
         lacking = [host for host in self._hosts if host in self._lacking]

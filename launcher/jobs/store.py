@@ -9,6 +9,9 @@ from launcher.jobs.journal import jobs_directory
 from launcher.jobs.lock import is_alive
 from launcher.jobs.record import Record, State, read_record, write_record
 
+NO_JOB = "there is no job yet"
+MOST_NAMED = 3
+"""Ids in one line."""
 DIED = "its launcher was killed, or its machine restarted"
 
 
@@ -51,7 +54,7 @@ def find(job_id: str | None) -> Record:
     """The job of that id; left out: the one that runs, else the latest."""
     jobs = all_jobs()
     if not jobs:
-        raise UsageError("there is no job yet")
+        raise UsageError(NO_JOB)
     if job_id is None:
         going = [job for job in jobs if not job.state.is_terminal]
         return going[0] if len(going) == 1 else jobs[-1]
@@ -67,13 +70,18 @@ def find_going(job_id: str | None) -> Record:
     if not going:
         raise UsageError("no job is running")
     if len(going) > 1:
-        raise UsageError(f"JOB must be one of {', '.join(job.id for job in going)}, which run: none given")
+        raise UsageError(f"{len(going)} jobs run, say which: {', '.join(job.id for job in going)}")
     return going[0]
 
 
-def _named(job_id: str, jobs: list[Record]) -> Record:
-    for job in jobs:
-        if job.id == job_id:
-            return job
-    known = ", ".join(job.id for job in reversed(jobs)) or "(there is no job yet)"
-    raise UsageError(f"JOB must be one of {known}, got {job_id!r}")
+def _named(start: str, jobs: list[Record]) -> Record:
+    """The job whose id is, or alone begins with, `start`."""
+    if not jobs:
+        raise UsageError(NO_JOB)
+    meant = [job for job in jobs if job.id.startswith(start)]
+    # Ids are of one length: none is the start of another.
+    if start and len(meant) == 1:
+        return meant[0]
+    what = "begins several" if meant else "begins none"
+    latest = ", ".join(job.id for job in reversed((meant or jobs)[-MOST_NAMED:]))
+    raise UsageError(f"JOB must be the id of one job or its start, such as {latest}; {start!r} {what}")

@@ -29,7 +29,8 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}")
+        form = " ".join(self.format_usage().split()[1:])
+        raise UsageError(f"{message}; the form is: {form}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     verb, *rest = arguments
     parser = _Parser(prog=f"launch {verb}", allow_abbrev=False, description=DESCRIPTIONS[verb])
     if verb not in ("list", "close"):
-        parser.add_argument("job", nargs="?", metavar="JOB", help="its id (the one that runs, or the latest)")
+        parser.add_argument(
+            "job", nargs="?", metavar="JOB", help="its id or its start (the one that runs, or the latest)"
+        )
     if verb in ("list", "status"):
         parser.add_argument("--json", action="store_true", help="the record as it is kept")
     if verb == "logs":

@@ -27,7 +27,7 @@ class Copy:
 
     def prepare(self) -> set[int]:
         """Do all that needs no file's content; returns the numbers of the files that have to be sent."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory)
         before = self._record.read()
         after = self._with_what_is_left_out(before)
         if before.entries != after.entries:
@@ -97,6 +97,14 @@ class Copy:
         elif found is not None and stat.S_ISDIR(found.st_mode):
             _remove_if_empty(path)
         return entry.kind == FILE
+
+
+def make_directory(path: Path) -> None:
+    """Make it, and those above; LaunchError when a file is in its place."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise LaunchError(f"{path}: is not a directory") from error
 
 
 def _put_directory(path: Path, mode: int, found: os.stat_result | None) -> None:

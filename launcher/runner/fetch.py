@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from launcher.errors import LaunchError
+from launcher.runner.copies import make_directory
 from launcher.sync.request import SOURCE
 
 
@@ -15,7 +16,7 @@ def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
         raise ValueError(f"not a bucket's prefix: {source!r}")
     bucket, prefix = match[1], f"{match[2]}/" if match[2] else ""
     until = time.monotonic() + deadline_s
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     count = ("--max-keys", "1", "--no-paginate", "--query", "KeyCount", "--output", "text")
     # aws s3 sync takes a prefix that nothing has for an empty directory, and succeeds.
     found = _aws(source, "s3api", "list-objects-v2", "--bucket", bucket, "--prefix", prefix, *count, until=until)

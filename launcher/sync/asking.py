@@ -8,6 +8,7 @@ from typing import Any
 from launcher.connection import Connection
 from launcher.errors import LaunchError
 from launcher.frames import Kind
+from launcher.hosts import each_once
 from launcher.sync.messages import Answer, request_line, unpack_answer
 
 CAUSE_S = 3.0
@@ -82,4 +83,4 @@ def _together(errors: Sequence[BaseException], *, of: int) -> BaseException:
     if defect is not None:
         return defect
     causes = [error for error in errors if not (isinstance(error, AnswerError) and error.neighbour)] or errors[:1]
-    return LaunchError(f"nothing started, {len(causes)} of {of} nodes: {'; '.join(map(str, causes))}")
+    return LaunchError(f"nothing started, {len(causes)} of {of} nodes: {each_once(map(str, causes))}")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import UsageError
-from launcher.hosts import Host, parse_hosts, read_hosts
+from launcher.hosts import Host, each_once, parse_hosts, read_hosts
 
 
 def test_hosts_keep_their_order_without_blanks_and_comments() -> None:
@@ -51,3 +51,9 @@ def test_a_file_of_another_systems_editor_is_read(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_bytes(b"\xef\xbb\xbfone\r\ntwo slots=2\r\n")
     assert read_hosts(file) == (Host(name="one"), Host(name="two", slots=2))
+
+
+def test_a_reason_that_many_hosts_give_is_said_once() -> None:
+    reasons = ["a: x: is not a directory", "b:22: silent", "c: x: is not a directory", "d: x: is not a directory"]
+    assert each_once(reasons) == "a and 2 more: x: is not a directory; b:22: silent"
+    assert each_once(["odd"]) == "odd"

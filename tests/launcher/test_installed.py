@@ -45,6 +45,7 @@ def on_nodes(cluster: Cluster, tmp_path: Path) -> Callable[[list[str]], Cluster]
     [
         (["-s", "1", "python", "train.py"], "mxnet"),
         (["-s", "1", "A=1 python train.py"], "mxnet"),
+        (["-s", "1", "A=1", "python train.py"], "mxnet"),
         (["--engine", "horovod", "env", "python3", "train.py"], "horovod"),
         (["--launcher", "mpi", "/bin/true"], "horovod"),
     ],

@@ -92,6 +92,14 @@ def test_assignments_before_the_command_are_variables_as_in_a_shell(environ: dic
     assert parse("./a=b x", environ).command == ("./a=b", "x")
 
 
+def test_assignments_may_stand_before_a_quoted_line_too(environ: dict[str, str]) -> None:
+    line = "echo $A; python x"
+    run = parse_options(["A=1", "B=2", line], environ=environ).command
+    assert run == ("env", "A=1", "B=2", "/bin/bash", "-c", line)
+    assert parse("A=1 x.py", environ).command == ("env", "A=1", "python", "-u", "x.py")
+    assert parse_options(["A=1 echo x"], environ=environ).command == ("/bin/bash", "-c", "A=1 echo x")
+
+
 def test_options_after_the_command_are_the_commands(environ: dict[str, str]) -> None:
     job = parse(f"-n 2 -H {environ[PATH]} python train.py --gpus -n 7 --network lenet -- --env", environ)
     assert [host.name for host in job.hosts] == ["deeplearning-worker1", "deeplearning-worker2"]
@@ -185,6 +193,7 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         (f"--nproc-per-node {'7' * 5000} x y", "--nproc-per-node must be a whole number from 1 to 256, got '7777"),
         ("-n", "argument -n/--num-workers: expected one argument"),
         ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number from 1 to 256, got '0'"),
+        ("--env 1A:2 x y", "--env must name a variable of letters, digits and _, the first no digit, got '1A'"),
         ("--env =b x y", "--env must be KEY:VALUE or KEY, got '=b'"),
         ("--env NOT_SET x y", "--env NOT_SET passes on a variable that is not set here"),
         ("--env RANK:1 x y", "--env must not set RANK, which the launcher sets for --engine torch"),

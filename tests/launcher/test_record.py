@@ -56,6 +56,7 @@ def test_what_is_no_record_is_passed_over(tmp_path: Path, text: str) -> None:
         (("env", "A=secret", "B=s", "python", "x", "lr=1"), ("env", "A=...", "B=...", "python", "x", "lr=1")),
         (("python", "A=1"), ("python", "A=1")),
         (("env", "A=secret"), ("env", "A=...")),
+        (("env", "A=s", "/bin/bash", "-c", "B=s x"), ("env", "A=...", "/bin/bash", "-c", "B=... x")),
         (("/bin/bash", "-c", "A=secret B='s e' python x C=1"), ("/bin/bash", "-c", "A=... B=... python x C=...")),
         (("/bin/bash", "-c", 'export A="s \\" e"; python'), ("/bin/bash", "-c", "export A=...; python")),
         (("/bin/bash", "-c", "python --a=b"), ("/bin/bash", "-c", "python --a=b")),

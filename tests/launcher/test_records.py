@@ -164,8 +164,13 @@ def test_two_running_jobs_must_be_told_apart(cluster: Cluster) -> None:
         refused = verb(cluster, "stop")
         jobs = [job["id"] for job in json.loads(verb(cluster, "list", "--json").stdout)]
         assert refused.code == 2
-        assert refused.reason == f"launch: JOB must be one of {jobs[0]}, {jobs[1]}, which run: none given"
-        assert verb(cluster, "stop", jobs[0]).code == 0
+        assert refused.reason == f"launch: 2 jobs run, say which: {jobs[0]}, {jobs[1]}"
+        # A start that both have names none.
+        shared = jobs[0][: [one == other for one, other in zip(*jobs, strict=True)].index(False)]
+        refused = verb(cluster, "stop", shared)
+        assert refused.code == 2
+        assert refused.reason.endswith(f", such as {jobs[1]}, {jobs[0]}; {shared!r} begins several")
+        assert verb(cluster, "stop", jobs[0][: len(shared) + 1]).code == 0
         assert verb(cluster, "stop").lines == [f"{jobs[1]} CANCELLED"]
 
 
@@ -175,10 +180,10 @@ def test_two_running_jobs_must_be_told_apart(cluster: Cluster) -> None:
         (["stop"], "launch: no job is running"),
         (["status"], "launch: there is no job yet"),
         (["logs"], "launch: there is no job yet"),
-        (["stop", "x"], "launch: JOB must be one of (there is no job yet), got 'x'"),
-        (["list", "x"], "launch: launch list: unrecognized arguments: x"),
-        (["status", "--bogus"], "launch: launch status: unrecognized arguments: --bogus"),
-        (["logs", "--rank", "1", "--node", "a"], "launch: launch logs: argument --node: not allowed with argument "),
+        (["stop", "x"], "launch: there is no job yet"),
+        (["list", "x"], "launch: unrecognized arguments: x; the form is: launch list [-h] [--json]"),
+        (["status", "--jsn"], "launch: unrecognized arguments: --jsn; the form is: launch status [-h] [--json] [JOB]"),
+        (["logs", "--rank", "1", "--node", "a"], "launch: argument --node: not allowed with argument "),
     ],
 )
 def test_fails_when_a_verb_is_wrong(cluster: Cluster, words: list[str], reason: str) -> None:

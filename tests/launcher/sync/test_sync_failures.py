@@ -54,7 +54,7 @@ def test_fails_when_the_destination_is_a_file(site: Site) -> None:
     for address in (SECOND, THIRD):
         (site.homes[address] / "code").write_text("")
     assert fail(site) == "launch: nothing started, 2 of 3 nodes: " + "; ".join(
-        f"{address}: {site.homes[address]}/code: File exists" for address in (SECOND, THIRD)
+        f"{address}: {site.homes[address]}/code: is not a directory" for address in (SECOND, THIRD)
     )
 
 
