@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from trainer.checkpoint import Checkpoint, Description, checkpoint_path, save
+from trainer.choices import option, shown
 from trainer.config import TrainConfig
 from trainer.engines import Asks, Engine
 from trainer.engines.patience import PAUSE_S
 from trainer.errors import TrainerError, UsageError
-from trainer.gather import gather
+from trainer.gather import gather, tell
 from trainer.keeper import Keeper
 from trainer.mark import Mark
 from trainer.metrics import Clock
@@ -93,11 +94,8 @@ class Checkpoints:
         values = [own.started, own.epoch, own.samples, own.loss_sum, own.correct, refusal is not None]
         *values, refused = gather(engine, values, shard=self._shard)[source]
         if refused:
-            raise UsageError(
-                refusal
-                or f"the interrupted training of {self._config.checkpoint_prefix} that rank {source} has a checkpoint "
-                "of had other settings: --resume never begins anew, another --model-prefix keeps both"
-            )
+            # The same line from all, whichever the launcher repeats.
+            raise UsageError(tell(engine, refusal or "", source=source, shard=self._shard))
         engine.restore(mine.state if mine else None, source=source)
         progress = _progress(values)
         if self._shard.index == 0:
@@ -194,12 +192,13 @@ def refuse(description: Description, config: TrainConfig) -> str | None:
         before = description.settings.get(name)
         if before != value:
             return (
-                f"the interrupted training of {config.checkpoint_prefix} had {name} {before}, got {value}: "
+                f"the interrupted training of {config.checkpoint_prefix} had {option(name)} {shown(before)}, "
+                f"got {shown(value)}: "
                 "--resume never begins anew, another --model-prefix keeps both"
             )
     if description.progress.epoch >= config.num_epochs:
         return (
-            f"num_epochs must be more than the {description.progress.epoch} that the interrupted training of "
+            f"--num-epochs must be more than the {description.progress.epoch} that the interrupted training of "
             f"{config.checkpoint_prefix} has done, got {config.num_epochs}: --resume never begins anew"
         )
     return None

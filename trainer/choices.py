@@ -1,5 +1,6 @@
-"""What a setting may be called, and which engine knows what."""
+"""What a setting may be called, how a user writes it, and which engine knows what."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from trainer.errors import UsageError
@@ -23,11 +24,31 @@ FOR_TORCH: Final = (
     *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
 )
 """Settings that the other engines do not have."""
+OPTIONS: Final[Mapping[str, str]] = {
+    "batch_size_per_machine": "--batch-size",
+    "data_type": "--dtype",
+    "input_shape": "--image-shape",
+}
+"""Of settings that are not called as their options."""
+
+
+def option(name: str) -> str:
+    """Return the option that a user writes for a setting."""
+    return OPTIONS.get(name) or f"--{name.replace('_', '-')}"
+
+
+def shown(value: object) -> str:
+    """Return a setting's value as a user writes it, ``none`` where he writes nothing."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(int(value))
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise UsageError(f"unknown {name} {value!r}, must be one of: {', '.join(allowed)}")
+        raise UsageError(f"unknown {option(name)} {value!r}, must be one of: {', '.join(allowed)}")
 
 
 def check_kv_store(name: str, *, engine: str) -> None:
@@ -36,5 +57,6 @@ def check_kv_store(name: str, *, engine: str) -> None:
     if name not in KV_STORES_OF[engine]:
         others = " or ".join(f"--engine {other}" for other in ENGINES if name in KV_STORES_OF[other])
         raise UsageError(
-            f"kv_store {name} is not of engine {engine}, which has {', '.join(KV_STORES_OF[engine])}; it takes {others}"
+            f"--kv-store {name} is not of --engine {engine}, which has {', '.join(KV_STORES_OF[engine])}; "
+            f"it takes {others}"
         )

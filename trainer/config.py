@@ -16,6 +16,8 @@ from trainer.choices import (
     RESUME,
     check_choice,
     check_kv_store,
+    option,
+    shown,
 )
 from trainer.data.catalogue import DATA_SETS
 from trainer.errors import UsageError
@@ -128,25 +130,25 @@ class TrainConfig:
         self._check_profile()
         for name in ("batch_size_per_machine", "num_epochs", "disp_batches", "gradient_accumulation"):
             if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+                raise UsageError(f"{option(name)} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
-            raise UsageError(f"seed must be at least 0 and below {2**32}, got {self.seed}")
+            raise UsageError(f"--seed must be at least 0 and below {2**32}, got {self.seed}")
         self._check_rate()
         if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds > 0):
-            raise UsageError(f"checkpoint_seconds must be a number above 0, got {self.checkpoint_seconds}")
+            raise UsageError(f"--checkpoint-seconds must be a number above 0, got {self.checkpoint_seconds}")
         if self.s3_folder is not None and not S3_PREFIX.fullmatch(self.model_prefix or ""):
-            raise UsageError(f"model_prefix must be a path or s3://BUCKET/FOLDER/NAME, got {self.model_prefix}")
+            raise UsageError(f"--model-prefix must be a path or s3://BUCKET/FOLDER/NAME, got {self.model_prefix}")
         if self.data_dir.startswith(SCHEME) and not S3_FOLDER.fullmatch(self.data_dir):
-            raise UsageError(f"data_dir must be a directory or s3://BUCKET/FOLDER, got {self.data_dir}")
+            raise UsageError(f"--data-dir must be a directory or s3://BUCKET/FOLDER, got {self.data_dir}")
         if not 0 <= self.mom < 1:
-            raise UsageError(f"mom must be at least 0 and below 1, got {self.mom}")
+            raise UsageError(f"--mom must be at least 0 and below 1, got {self.mom}")
         if not (math.isfinite(self.wd) and self.wd >= 0):
-            raise UsageError(f"wd must be a number of at least 0, got {self.wd}")
+            raise UsageError(f"--wd must be a number of at least 0, got {self.wd}")
         if self.gpus and self.engine != "torch":
-            names = _join(self.gpus)
-            raise UsageError(f"gpus are for the engine torch, {self.engine} is MXNet's build for CPUs, got {names}")
+            names = shown(self.gpus)
+            raise UsageError(f"--gpus is for the engine torch, {self.engine} is MXNet's build for CPUs, got {names}")
         if len(set(self.gpus)) < len(self.gpus):
-            raise UsageError(f"gpus must differ from each other, got {_join(self.gpus)}")
+            raise UsageError(f"--gpus must differ from each other, got {shown(self.gpus)}")
 
     @property
     def store(self) -> str:
@@ -210,24 +212,24 @@ class TrainConfig:
         data = DATA_SETS[self.dataset]
         if self.image_shape is not None and not data.resizable and self.image_shape != data.image_shape:
             raise UsageError(
-                f"image_shape of {self.dataset} must be {_join(data.image_shape or ())}, got {_join(self.image_shape)}"
+                f"--image-shape of {self.dataset} must be {shown(data.image_shape)}, got {shown(self.image_shape)}"
             )
         if self.image_shape is None and data.image_shape is None and self.network not in NETWORKS:
-            raise UsageError(f"image_shape must be given for {self.network} with {self.dataset}, such as 3,32,32")
+            raise UsageError(f"--image-shape must be given for {self.network} with {self.dataset}, such as 3,32,32")
         channels, height, width = self.input_shape
         if min(channels, height, width) < 1:
-            raise UsageError(f"image_shape must be three numbers of at least 1, got {_join(self.input_shape)}")
+            raise UsageError(f"--image-shape must be three numbers of at least 1, got {shown(self.input_shape)}")
         if self.network in NETWORKS and min(height, width) < (smallest := NETWORKS[self.network].smallest):
             raise UsageError(
                 f"{self.network} takes images of at least {smallest}x{smallest}, {self.dataset} has {height}x{width}"
             )
         if self.num_classes is not None and self.num_classes < max(1, data.classes or 1):
             raise UsageError(
-                f"num_classes must be at least {data.classes or 1} with {self.dataset}, got {self.num_classes}"
+                f"--num-classes must be at least {data.classes or 1} with {self.dataset}, got {self.num_classes}"
             )
         if self.num_examples is not None and (self.dataset != "synthetic" or self.num_examples < 1):
             raise UsageError(
-                "num_examples must be at least 1 and is for the dataset synthetic alone, "
+                "--num-examples must be at least 1 and is for --dataset synthetic alone, "
                 f"got {self.num_examples} with {self.dataset}"
             )
 
@@ -237,7 +239,7 @@ class TrainConfig:
             return
         first, last = self.profile_steps
         if not 1 <= first <= last:
-            raise UsageError(f"profile_steps must be the first and the last step, from 1, got {first}-{last}")
+            raise UsageError(f"--profile-steps must be the first and the last step, from 1, got {first}-{last}")
 
     def _check_speed(self) -> None:
         """Raise UsageError unless the engine can compute so."""
@@ -245,7 +247,7 @@ class TrainConfig:
             own = (each for each in fields(self) if each.name in FOR_TORCH)
             given = [each.name for each in own if getattr(self, each.name) != each.default]
             if given:
-                raise UsageError(f"{given[0]} is for the engine torch, got engine {self.engine}")
+                raise UsageError(f"{option(given[0])} is for the engine torch, got --engine {self.engine}")
         if self.dtype is not None:
             check_choice("dtype", self.dtype, DTYPES)
         check_choice("gc_type", self.gc_type, GC_TYPES)
@@ -254,24 +256,28 @@ class TrainConfig:
         check_choice("fast", self.fast, FAST)
         compiles = self.compile not in (None, "0")
         if compiles and self.sync_bn:
-            raise UsageError(f"compile must be 0 with sync_bn, whose sums torch.compile cannot see, got {self.compile}")
+            raise UsageError(
+                f"--compile must be 0 with --sync-bn, whose sums torch.compile cannot see, got {self.compile}"
+            )
         if compiles and self.deterministic:
-            raise UsageError(f"compile must be 0 with deterministic, it may choose anew, got {self.compile}")
+            raise UsageError(f"--compile must be 0 with --deterministic, it may choose anew, got {self.compile}")
 
     def _check_rate(self) -> None:
         """Raise UsageError unless learning rate and schedule can be used."""
         if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
-            raise UsageError(f"lr must be a number above 0, got {self.lr}")
+            raise UsageError(f"--lr must be a number above 0, got {self.lr}")
         if self.lr_batch_size is not None and (self.lr is None or self.lr_batch_size < 1):
-            raise UsageError(f"lr_batch_size must be at least 1 and needs lr, got {self.lr_batch_size} and {self.lr}")
+            raise UsageError(
+                f"--lr-batch-size must be at least 1 and needs --lr, got {self.lr_batch_size} and {shown(self.lr)}"
+            )
         if not (math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0):
-            raise UsageError(f"warmup_epochs must be a number of at least 0, got {self.warmup_epochs}")
+            raise UsageError(f"--warmup-epochs must be a number of at least 0, got {self.warmup_epochs}")
         if not 0 < self.lr_factor <= 1:
-            raise UsageError(f"lr_factor must be above 0 and at most 1, got {self.lr_factor}")
+            raise UsageError(f"--lr-factor must be above 0 and at most 1, got {self.lr_factor}")
         if any(epoch < 1 for epoch in self.lr_step_epochs) or list(self.lr_step_epochs) != sorted(
             set(self.lr_step_epochs)
         ):
-            raise UsageError(f"lr_step_epochs must rise from at least 1, got {_join(self.lr_step_epochs)}")
+            raise UsageError(f"--lr-step-epochs must rise from at least 1, got {shown(self.lr_step_epochs)}")
 
     def schedule(self, *, global_batch_size: int) -> Schedule:
         """Return the learning rate over the training."""
@@ -290,7 +296,3 @@ class TrainConfig:
             factor=self.lr_factor,
             step_epochs=self.lr_step_epochs,
         )
-
-
-def _join(shape: tuple[int, ...]) -> str:
-    return ",".join(map(str, shape))

@@ -2,14 +2,18 @@
 
 import argparse
 import difflib
-from collections.abc import Sequence
-from typing import NoReturn
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeVar
 
 from trainer.choices import DTYPES, ENGINES, GC_TYPES, KV_STORES_OF
 from trainer.config import TrainConfig
 from trainer.data.catalogue import DATA_SETS
 from trainer.errors import UsageError
 from trainer.models import NETWORKS
+
+Number = TypeVar("Number", int, float)
+COUNT: Final = "a whole number of at least 1"
 
 
 def parse(arguments: Sequence[str]) -> TrainConfig:
@@ -30,7 +34,8 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
+        # argparse writes "argument --lr: expected one argument".
+        raise UsageError(re.sub(r"^argument (-[^:]*):", r"\1", message))
 
     def known_options(self) -> list[str]:
         return [name for action in self._actions for name in action.option_strings]
@@ -47,7 +52,12 @@ def _build_parser() -> _Parser:
     add = parser.add_argument
     default = TrainConfig()
     add("--network", help=f"one of {', '.join(NETWORKS)}; or your own, as module:function (default {default.network})")
-    add("--num-layers", type=int, metavar="N", help="the number in a network's name: resnet and 20 are resnet20")
+    add(
+        "--num-layers",
+        type=_number(int, COUNT),
+        metavar="N",
+        help="the number in a network's name: resnet and 20 are resnet20",
+    )
     add(
         "--gpus",
         nargs="?",
@@ -59,14 +69,14 @@ def _build_parser() -> _Parser:
     add(
         "--batch-size",
         dest="batch_size_per_machine",
-        type=int,
+        type=_number(int, COUNT),
         metavar="N",
         help=f"samples of one step on each machine (default {default.batch_size_per_machine})",
     )
-    add("--num-epochs", type=int, metavar="N", help=f"(default {default.num_epochs})")
+    add("--num-epochs", type=_number(int, COUNT), metavar="N", help=f"(default {default.num_epochs})")
     _add_rate_options(parser)
-    add("--mom", type=float, help=f"momentum (default {default.mom})")
-    add("--wd", type=float, help=f"weight decay (default {default.wd})")
+    add("--mom", type=_number(float, "a number of at least 0 and below 1"), help=f"momentum (default {default.mom})")
+    add("--wd", type=_number(float, "a number of at least 0"), help=f"weight decay (default {default.wd})")
     add("--engine", help=f"one of {', '.join(ENGINES)} (default {default.engine})")
     stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
     add(
@@ -79,7 +89,11 @@ def _build_parser() -> _Parser:
         help="BatchNorm over the samples of all ranks (default: each rank normalises by its own)",
     )
     _add_speed_options(parser)
-    add("--seed", type=int, help=f"of weights and sample order (default {default.seed})")
+    add(
+        "--seed",
+        type=_number(int, f"a whole number of at least 0 and below {2**32}"),
+        help=f"of weights and sample order (default {default.seed})",
+    )
     add(
         "--model-prefix",
         metavar="PATH",
@@ -89,11 +103,16 @@ def _build_parser() -> _Parser:
     add("--resume", help=f"auto: go on where an interrupted training stopped; never (default {default.resume})")
     add(
         "--checkpoint-seconds",
-        type=float,
+        type=_number(float, "a number above 0"),
         metavar="S",
         help=f"between checkpoints within an epoch, which ends with one too (default {default.checkpoint_seconds:g})",
     )
-    add("--disp-batches", type=int, metavar="N", help=f"batches between two lines (default {default.disp_batches})")
+    add(
+        "--disp-batches",
+        type=_number(int, COUNT),
+        metavar="N",
+        help=f"batches between two lines (default {default.disp_batches})",
+    )
     add("--metrics", metavar="FILE", help="write figures as lines of JSON, on rank 0's machine")
     add("--tensorboard", metavar="DIR", help="write figures for TensorBoard, on rank 0's machine")
     add(
@@ -113,7 +132,7 @@ def _add_speed_options(parser: _Parser) -> None:
     add("--dtype", help=f"of what is computed, one of {', '.join(DTYPES)} (default {default.data_type})")
     add(
         "--gradient-accumulation",
-        type=int,
+        type=_number(int, COUNT),
         metavar="N",
         help=f"batches to a step: as a batch N times as large (default {default.gradient_accumulation})",
     )
@@ -130,16 +149,29 @@ def _add_speed_options(parser: _Parser) -> None:
 def _add_rate_options(parser: _Parser) -> None:
     add = parser.add_argument_group("learning rate").add_argument
     default = TrainConfig()
-    add("--lr", type=float, help="(default 0.05 for a global batch of 64, growing with it; to 0.1 without a warm-up)")
+    add(
+        "--lr",
+        type=_number(float, "a number above 0"),
+        help="(default 0.05 for a global batch of 64, growing with it; to 0.1 without a warm-up)",
+    )
     add(
         "--lr-batch-size",
-        type=int,
+        type=_number(int, COUNT),
         metavar="N",
         help="the global batch that --lr is for: the rate grows with the batch of all machines (default: it does not)",
     )
-    add("--warmup-epochs", type=float, metavar="N", help=f"until the full rate (default {default.warmup_epochs:g})")
+    add(
+        "--warmup-epochs",
+        type=_number(float, "a number of at least 0"),
+        metavar="N",
+        help=f"until the full rate (default {default.warmup_epochs:g})",
+    )
     add("--lr-step-epochs", type=_parse_epochs, metavar="30,60", help="where the rate is reduced (default nowhere)")
-    add("--lr-factor", type=float, help=f"what it is multiplied by there (default {default.lr_factor})")
+    add(
+        "--lr-factor",
+        type=_number(float, "a number above 0 and at most 1"),
+        help=f"what it is multiplied by there (default {default.lr_factor})",
+    )
 
 
 def _add_data_options(parser: _Parser) -> None:
@@ -154,8 +186,13 @@ def _add_data_options(parser: _Parser) -> None:
         metavar="C,H,W",
         help="of digits, folder and synthetic (default: 1,28,28 for digits, or else what the network was made for)",
     )
-    add("--num-classes", type=int, metavar="N", help="(default: the data set's)")
-    add("--num-examples", type=int, metavar="N", help="made-up images to train on (default 2000, or 128 MiB of them)")
+    add("--num-classes", type=_number(int, COUNT), metavar="N", help="(default: the data set's)")
+    add(
+        "--num-examples",
+        type=_number(int, COUNT),
+        metavar="N",
+        help="made-up images to train on (default 2000, or 128 MiB of them)",
+    )
     add(
         "--random-crop",
         type=_parse_switch,
@@ -168,8 +205,18 @@ def _add_data_options(parser: _Parser) -> None:
 def _parse_gpus(text: str) -> tuple[int, ...]:
     words = text.split(",") if text.strip() else []
     if not all(word.strip().isdecimal() for word in words):
-        raise UsageError(f"--gpus must be numbers such as 0,1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be numbers such as 0,1, got {text!r}")
     return tuple(int(word) for word in words)
+
+
+def _number(kind: type[Number], allowed: str) -> Callable[[str], Number]:
+    def parse_number(text: str) -> Number:
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be {allowed}, got {text!r}") from None
+
+    return parse_number
 
 
 def _parse_switch(text: str) -> bool:

@@ -125,11 +125,11 @@ def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -
         ),
         (
             f"launch -s 1 python {TRAINER} --engine mxnet",
-            "kv_store device is for one worker, got 3: dist_sync is for all",
+            "--kv-store device is for one worker, got 3: dist_sync is for all",
         ),
         (
             f"{PYTHON} {TRAINER} --engine mxnet --kv-store dist_sync",
-            "kv_store dist_sync needs MXNet's servers, which `launch --engine mxnet` starts",
+            "--kv-store dist_sync needs MXNet's servers, which `launch --engine mxnet` starts",
         ),
     ],
 )

@@ -206,8 +206,9 @@ def test_what_went_with_its_machine_is_trained_to_its_end_again_from_what_is_lef
 
 
 def test_all_ranks_end_when_one_has_a_checkpoint_of_other_settings() -> None:
-    others = Others((*NONE, 5, 1, 64, 0, 0), (*(0,) * 6, 5, 1, 64, 0.5, 60, 1))
-    with pytest.raises(UsageError, match="that rank 1 has a checkpoint of had other settings: --resume never"):
+    reason = "had --lr none, got 0.01"
+    others = Others((*NONE, 5, 1, 64, 0, 0), (*(0,) * 6, 5, 1, 64, 0.5, 60, 1), [len(reason)], reason.encode())
+    with pytest.raises(UsageError, match=f"^{reason}$"):
         begin(Drawer(), others)
     assert others.restored == []
 
@@ -228,8 +229,8 @@ def test_rank_0_asks_when_its_time_has_come_and_again_only_later() -> None:
 @pytest.mark.parametrize(
     ("progress", "config", "message"),
     [
-        (Progress(started=5), TrainConfig(seed=1), "the interrupted training of checkpoints/lenet had seed 0, got 1"),
-        (Progress(started=5, epoch=3), CONFIG, "num_epochs must be more than the 3 that the interrupted training"),
+        (Progress(started=5), TrainConfig(seed=1), "the interrupted training of checkpoints/lenet had --seed 0, got 1"),
+        (Progress(started=5, epoch=3), CONFIG, "--num-epochs must be more than the 3 that the interrupted training"),
     ],
 )
 def test_fails_when_it_cannot_go_on(progress: Progress, config: TrainConfig, message: str) -> None:

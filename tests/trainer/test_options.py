@@ -1,9 +1,12 @@
+from dataclasses import fields
+
 import pytest
 
-from trainer.config import TrainConfig
+from trainer.choices import option
+from trainer.config import IDENTITY, TrainConfig
 from trainer.errors import UsageError
 from trainer.main import divide_work, main
-from trainer.options import parse
+from trainer.options import _build_parser, parse
 from trainer.ranks import Ranks
 from trainer.sampling import Shard
 
@@ -71,75 +74,83 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
         ("lenet", "unknown argument 'lenet'"),
         (
             "--network alexnet",
-            "unknown network 'alexnet', must be one of: lenet, resnet20, resnet110, resnext110, resnet50",
+            "unknown --network 'alexnet', must be one of: lenet, resnet20, resnet110, resnext110, resnet50",
         ),
-        ("--network resnet --num-layers 34", "unknown network 'resnet34', must be one of: lenet, resnet20"),
-        ("--network my-net:build", "unknown network 'my-net:build', must be one of: lenet"),
-        ("--network :build", "unknown network ':build', must be one of: lenet"),
-        ("--kv-store dist", "unknown kv_store 'dist', must be one of: local, device, dist_sync, dist_device_sync"),
+        ("--network resnet --num-layers 34", "unknown --network 'resnet34', must be one of: lenet, resnet20"),
+        ("--network my-net:build", "unknown --network 'my-net:build', must be one of: lenet"),
+        ("--network :build", "unknown --network ':build', must be one of: lenet"),
+        ("--kv-store dist", "unknown --kv-store 'dist', must be one of: local, device, dist_sync, dist_device_sync"),
         (
             "--kv-store dist_async",
-            "kv_store dist_async is not of engine torch, which has device, local, dist_sync, dist_device_sync; "
+            "--kv-store dist_async is not of --engine torch, which has device, local, dist_sync, dist_device_sync; "
             "it takes --engine mxnet\n",
         ),
-        ("--kv-store horovod", "kv_store horovod is not of engine torch"),
+        ("--kv-store horovod", "--kv-store horovod is not of --engine torch"),
         (
             "--engine horovod --kv-store dist_sync",
-            "kv_store dist_sync is not of engine horovod, which has horovod; it takes --engine torch or --engine mxnet",
+            "--kv-store dist_sync is not of --engine horovod, which has horovod; it takes --engine torch or",
         ),
-        ("--engine mxnet --kv-store nccl", "unknown kv_store 'nccl', must be one of: local, device, dist_sync"),
-        ("--engine tensorflow", "unknown engine 'tensorflow', must be one of: torch, mxnet, horovod\n"),
-        ("--engine mxnet --gpus 0,1", "gpus are for the engine torch, mxnet is MXNet's build for CPUs, got 0,1\n"),
+        ("--engine mxnet --kv-store nccl", "unknown --kv-store 'nccl', must be one of: local, device, dist_sync"),
+        ("--engine tensorflow", "unknown --engine 'tensorflow', must be one of: torch, mxnet, horovod\n"),
+        ("--engine mxnet --gpus 0,1", "--gpus is for the engine torch, mxnet is MXNet's build for CPUs, got 0,1\n"),
         ("--gpus 0,x", "--gpus must be numbers such as 0,1, got '0,x'"),
-        ("--gpus 1,1", "gpus must differ from each other, got 1,1"),
-        ("--benchmark yes", "argument --benchmark: must be 0 or 1, got 'yes'"),
+        ("--gpus 1,1", "--gpus must differ from each other, got 1,1"),
+        ("--benchmark yes", "--benchmark must be 0 or 1, got 'yes'"),
         ("--benchmark 1 --dataset mnist", "--benchmark 1 trains on made-up images, got --dataset mnist as well"),
         (
             "--dataset cifar",
-            "unknown dataset 'cifar', must be one of: digits, mnist, fashion-mnist, cifar10, fol",
+            "unknown --dataset 'cifar', must be one of: digits, mnist, fashion-mnist, cifar10, fol",
         ),
-        ("--dataset cifar10 --image-shape 3,28,28", "image_shape of cifar10 must be 3,32,32, got 3,28,28"),
+        ("--dataset cifar10 --image-shape 3,28,28", "--image-shape of cifar10 must be 3,32,32, got 3,28,28"),
         ("--dataset cifar10 --network resnet50", "resnet50 takes images of at least 64x64, cifar10 has 32x32"),
-        ("--dataset folder --network a:b", "image_shape must be given for a:b with folder, such as 3,32,32"),
+        ("--dataset folder --network a:b", "--image-shape must be given for a:b with folder, such as 3,32,32"),
         (
             "--image-shape 32,32",
-            "argument --image-shape: must be channels, height and width such as 3,32,32, got '",
+            "--image-shape must be channels, height and width such as 3,32,32, got '",
         ),
-        ("--image-shape 0,32,32", "image_shape must be three numbers of at least 1, got 0,32,32"),
-        ("--dataset mnist --num-classes 9", "num_classes must be at least 10 with mnist, got 9"),
+        ("--image-shape 0,32,32", "--image-shape must be three numbers of at least 1, got 0,32,32"),
+        ("--dataset mnist --num-classes 9", "--num-classes must be at least 10 with mnist, got 9"),
         (
             "--num-examples 9",
-            "num_examples must be at least 1 and is for the dataset synthetic alone, got 9 with",
+            "--num-examples must be at least 1 and is for --dataset synthetic alone, got 9 with",
         ),
-        ("--random-crop 2", "argument --random-crop: must be 0 or 1, got '2'"),
-        ("--batch-size 0", "batch_size_per_machine must be at least 1, got 0"),
-        ("--batch-size many", "argument --batch-size: invalid int value: 'many'"),
-        ("--num-epochs 0", "num_epochs must be at least 1, got 0"),
-        ("--disp-batches 0", "disp_batches must be at least 1, got 0"),
-        ("--seed -1", "seed must be at least 0 and below 4294967296, got -1"),
-        ("--profile-steps 3", "argument --profile-steps: must be the first and the last step such as 10-12, got '3'"),
-        ("--profile-steps 5-3", "profile_steps must be the first and the last step, from 1, got 5-3"),
-        ("--profile-steps 1-2 --engine mxnet", "profile_steps is for the engine torch, got engine mxnet"),
-        ("--dtype half", "unknown dtype 'half', must be one of: float32, bfloat16, float16"),
-        ("--gc-type 2bit", "unknown gc_type '2bit', must be one of: none, fp16, bf16"),
-        ("--compile yes", "unknown compile 'yes', must be one of: 0, 1, graphs, auto"),
-        ("--fast on", "unknown fast 'on', must be one of: off, auto"),
-        ("--gradient-accumulation 0", "gradient_accumulation must be at least 1, got 0"),
-        ("--compile 1 --sync-bn", "compile must be 0 with sync_bn, whose sums torch.compile cannot see, got 1"),
-        ("--compile graphs --deterministic", "compile must be 0 with deterministic, it may choose anew, got graphs"),
-        ("--deterministic --engine horovod", "deterministic is for the engine torch, got engine horovod"),
-        ("--dtype bfloat16 --engine mxnet", "dtype is for the engine torch, got engine mxnet"),
-        ("--gc-type fp16 --engine horovod", "gc_type is for the engine torch, got engine horovod"),
-        ("--fast auto --engine mxnet", "fast is for the engine torch, got engine mxnet"),
-        ("--lr 0", "lr must be a number above 0, got 0.0"),
-        ("--lr nan", "lr must be a number above 0, got nan"),
-        ("--lr-batch-size 256", "lr_batch_size must be at least 1 and needs lr, got 256 and None"),
-        ("--warmup-epochs -1", "warmup_epochs must be a number of at least 0, got -1.0"),
-        ("--lr-factor 1.5", "lr_factor must be above 0 and at most 1, got 1.5"),
-        ("--lr-step-epochs 60,30", "lr_step_epochs must rise from at least 1, got 60,30"),
-        ("--lr-step-epochs 30;60", "argument --lr-step-epochs: must be numbers such as 30,60, got '30;60'"),
-        ("--mom 1", "mom must be at least 0 and below 1, got 1.0"),
-        ("--wd -1", "wd must be a number of at least 0, got -1.0"),
+        ("--random-crop 2", "--random-crop must be 0 or 1, got '2'"),
+        ("--batch-size 0", "--batch-size must be at least 1, got 0"),
+        ("--batch-size many", "--batch-size must be a whole number of at least 1, got 'many'\n"),
+        ("--batch-size", "--batch-size expected one argument"),
+        ("--seed 1.5", "--seed must be a whole number of at least 0 and below 4294967296, got '1.5'\n"),
+        ("--lr abc", "--lr must be a number above 0, got 'abc'\n"),
+        ("--mom x", "--mom must be a number of at least 0 and below 1, got 'x'\n"),
+        ("--model-prefix s3://bucket", "--model-prefix must be a path or s3://BUCKET/FOLDER/NAME, got s3://bucket\n"),
+        ("--num-epochs 0", "--num-epochs must be at least 1, got 0"),
+        ("--disp-batches 0", "--disp-batches must be at least 1, got 0"),
+        ("--seed -1", "--seed must be at least 0 and below 4294967296, got -1"),
+        ("--profile-steps 3", "--profile-steps must be the first and the last step such as 10-12, got '3'"),
+        ("--profile-steps 5-3", "--profile-steps must be the first and the last step, from 1, got 5-3"),
+        ("--profile-steps 1-2 --engine mxnet", "--profile-steps is for the engine torch, got --engine mxnet"),
+        ("--dtype half", "unknown --dtype 'half', must be one of: float32, bfloat16, float16"),
+        ("--gc-type 2bit", "unknown --gc-type '2bit', must be one of: none, fp16, bf16"),
+        ("--compile yes", "unknown --compile 'yes', must be one of: 0, 1, graphs, auto"),
+        ("--fast on", "unknown --fast 'on', must be one of: off, auto"),
+        ("--gradient-accumulation 0", "--gradient-accumulation must be at least 1, got 0"),
+        ("--compile 1 --sync-bn", "--compile must be 0 with --sync-bn, whose sums torch.compile cannot see, got 1"),
+        (
+            "--compile graphs --deterministic",
+            "--compile must be 0 with --deterministic, it may choose anew, got gr",
+        ),
+        ("--deterministic --engine horovod", "--deterministic is for the engine torch, got --engine horovod"),
+        ("--dtype bfloat16 --engine mxnet", "--dtype is for the engine torch, got --engine mxnet"),
+        ("--gc-type fp16 --engine horovod", "--gc-type is for the engine torch, got --engine horovod"),
+        ("--fast auto --engine mxnet", "--fast is for the engine torch, got --engine mxnet"),
+        ("--lr 0", "--lr must be a number above 0, got 0.0"),
+        ("--lr nan", "--lr must be a number above 0, got nan"),
+        ("--lr-batch-size 256", "--lr-batch-size must be at least 1 and needs --lr, got 256 and none"),
+        ("--warmup-epochs -1", "--warmup-epochs must be a number of at least 0, got -1.0"),
+        ("--lr-factor 1.5", "--lr-factor must be above 0 and at most 1, got 1.5"),
+        ("--lr-step-epochs 60,30", "--lr-step-epochs must rise from at least 1, got 60,30"),
+        ("--lr-step-epochs 30;60", "--lr-step-epochs must be numbers such as 30,60, got '30;60'"),
+        ("--mom 1", "--mom must be at least 0 and below 1, got 1.0"),
+        ("--wd -1", "--wd must be a number of at least 0, got -1.0"),
     ],
 )
 def test_fails_when_an_option_is_wrong(capsys: pytest.CaptureFixture[str], arguments: str, message: str) -> None:
@@ -208,6 +219,11 @@ def test_a_training_keeps_to_its_data_type_whether_given_or_picked() -> None:
     assert TrainConfig(fast="auto", dtype="bfloat16").data_type == "bfloat16"
 
 
+def test_every_setting_is_named_as_its_option() -> None:
+    known = set(_build_parser().known_options())
+    assert {option(name) for name in (*IDENTITY, *(each.name for each in fields(TrainConfig)))} <= known
+
+
 def test_settings_are_checked_also_without_a_command_line() -> None:
-    with pytest.raises(UsageError, match="unknown kv_store"):
+    with pytest.raises(UsageError, match="unknown --kv-store"):
         TrainConfig(kv_store="dist_sink")

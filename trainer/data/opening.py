@@ -31,6 +31,6 @@ def open_data(config: TrainConfig) -> DataSet:
     data = OPEN[config.dataset](config, local_directory(config.data_dir))
     if config.num_classes is not None and config.num_classes < data.classes:
         raise UsageError(
-            f"num_classes must be at least the {data.classes} of {config.dataset}, got {config.num_classes}"
+            f"--num-classes must be at least the {data.classes} of {config.dataset}, got {config.num_classes}"
         )
     return data

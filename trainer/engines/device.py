@@ -28,7 +28,7 @@ def prepare_device(config: TrainConfig, ranks: Ranks, environment: MutableMappin
         # By default cuDNN rounds the factors of convolutions to 10 bits (TF32): that is not float32.
         torch.backends.cudnn.allow_tf32 = False
     elif config.compile == "graphs":
-        raise UsageError(f"compile graphs records what a GPU does, this rank computes on {device}: 1 compiles alone")
+        raise UsageError(f"--compile graphs records what a GPU does, this rank computes on {device}: 1 compiles alone")
     return device
 
 

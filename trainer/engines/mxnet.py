@@ -40,9 +40,9 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
     """Join the store; with dist_ this waits until all workers and servers are there."""
     workers = environment.get("DMLC_NUM_WORKER", "1")
     if config.distributed and ROLE not in environment:
-        raise UsageError(f"kv_store {config.store} needs MXNet's servers, which `launch --engine mxnet` starts")
+        raise UsageError(f"--kv-store {config.store} needs MXNet's servers, which `launch --engine mxnet` starts")
     if not config.distributed and workers != "1":
-        raise UsageError(f"kv_store {config.store} is for one worker, got {workers}: dist_sync is for all")
+        raise UsageError(f"--kv-store {config.store} is for one worker, got {workers}: dist_sync is for all")
     watchdog = Watchdog(meeting_s=meeting_s(config))
     place = f"{environment.get('DMLC_PS_ROOT_URI')}:{environment.get('DMLC_PS_ROOT_PORT')}"
     if config.distributed:

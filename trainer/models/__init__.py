@@ -49,7 +49,7 @@ def check_network(name: str) -> None:
     """Raise UsageError unless this is a network of ours, or reads as the name of a user's."""
     if name not in NETWORKS and not REFERENCE.fullmatch(name):
         raise UsageError(
-            f"unknown network {name!r}, must be one of: {', '.join(NETWORKS)}; or your own, as module:function"
+            f"unknown --network {name!r}, must be one of: {', '.join(NETWORKS)}; or your own, as module:function"
         )
 
 

@@ -50,7 +50,7 @@ def test_fails_when_s3_does_not_give_it() -> None:
 
 @pytest.mark.parametrize("place", ["s3://", "s3:///x", "s3://bucket/../x", "s3://bucket/x/..", "s3://bucket//x"])
 def test_fails_when_the_place_is_none(place: str) -> None:
-    with pytest.raises(UsageError, match="data_dir must be a directory or s3://BUCKET/FOLDER, got s3://"):
+    with pytest.raises(UsageError, match="--data-dir must be a directory or s3://BUCKET/FOLDER, got s3://"):
         TrainConfig(data_dir=place)
 
 

@@ -83,5 +83,5 @@ def test_a_cpu_gives_the_same_bits_untold() -> None:
 
 def test_fails_when_there_is_no_gpu_whose_launches_could_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    with pytest.raises(UsageError, match="compile graphs records what a GPU does, this rank computes on cpu"):
+    with pytest.raises(UsageError, match="--compile graphs records what a GPU does, this rank computes on cpu"):
         prepare_device(TrainConfig(compile="graphs"), Ranks(), {"OMP_NUM_THREADS": "1"})

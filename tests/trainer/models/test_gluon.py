@@ -10,7 +10,7 @@ def test_fails_when_mxnet_does_not_have_the_network() -> None:
     with pytest.raises(UsageError) as error:
         gluon.build("resnet50", classes=10, image_shape=(3, 32, 32))
     assert str(error.value) == (
-        "network resnet50 is not there for MXNet, which has: lenet, resnet20, resnet110, resnext110, "
+        "--network resnet50 is not there for MXNet, which has: lenet, resnet20, resnet110, resnext110, "
         "or your own as module:function; --engine torch has it"
     )
 

@@ -29,7 +29,7 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
     """
     if network in models.NETWORKS and network not in NETWORKS:
         raise UsageError(
-            f"network {network} is not there for MXNet, which has: {', '.join(NETWORKS)}, "
+            f"--network {network} is not there for MXNet, which has: {', '.join(NETWORKS)}, "
             "or your own as module:function; --engine torch has it"
         )
     # Imported late: it is in an environment of its own.
