@@ -134,6 +134,8 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
         engine.sum_over_ranks([0])
     engine.close()
     checkpoints.finish()
+    # Again: by now the line at the start is far above.
+    warn_if_apart(config, ranks)
 
 
 def keeper_of(config: TrainConfig, ranks: Ranks) -> Keeper | None:
@@ -167,13 +169,7 @@ def waiting_for(keeper: Keeper | None) -> Iterator[None]:
 def divide_work(config: TrainConfig, ranks: Ranks) -> tuple[Shard, int]:
     """Return this rank's part of every step, and the number of samples in a step of all parts."""
     if not config.distributed:
-        if ranks.world_size > 1:
-            log.warning(
-                "--kv-store %s does not communicate, %d processes train apart from each other, "
-                "for one training use --kv-store dist_sync",
-                config.store,
-                ranks.world_size,
-            )
+        warn_if_apart(config, ranks)
         return Shard(), config.samples_per_step
     if config.batch_size_per_machine < ranks.local_world_size:
         raise UsageError(
@@ -181,6 +177,17 @@ def divide_work(config: TrainConfig, ranks: Ranks) -> tuple[Shard, int]:
             f"of a machine, got {config.batch_size_per_machine}"
         )
     return Shard(index=ranks.rank, count=ranks.world_size), config.samples_per_step * ranks.machines
+
+
+def warn_if_apart(config: TrainConfig, ranks: Ranks) -> None:
+    """Say so when processes that were started together do not train one network."""
+    if ranks.world_size > 1 and not config.distributed:
+        log.warning(
+            "--kv-store %s does not communicate, %d processes train apart from each other, "
+            "for one training use --kv-store dist_sync",
+            config.store,
+            ranks.world_size,
+        )
 
 
 def summarize(results: Sequence[EpochResult]) -> str:

@@ -61,6 +61,10 @@ def nothing(**_: object) -> None:
 not_a_function = 3
 
 
+def demanding(classes: int, width: int, *layers: int, dropout: float, depth: int = 3, **_: object) -> nn.Module:
+    raise NotImplementedError
+
+
 def forgetful(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """BatchNorm and dropout: what remembers earlier steps, and what draws random numbers in each."""
     return nn.Sequential(

@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from tests.trainer.processes import running
+from tests.trainer.processes import run, running
 
 
 def test_missing_data_are_reported_before_torch_is_loaded(tmp_path: Path) -> None:
@@ -14,3 +14,9 @@ def test_missing_data_are_reported_before_torch_is_loaded(tmp_path: Path) -> Non
     imported = set(re.findall(r"\| +(\S+)$", said, flags=re.MULTILINE))
     assert "numpy" in imported
     assert "torch" not in imported
+
+
+def test_what_trained_apart_says_so_in_its_last_line(tmp_path: Path) -> None:
+    options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1")
+    for rank in run(*options, directory=tmp_path, count=2):
+        assert "--kv-store device does not communicate, 2 processes" in rank.log.read_text().splitlines()[-1]

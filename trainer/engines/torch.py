@@ -160,7 +160,7 @@ class TorchEngine:
         self._sums.zero_()
         correct = self._loss.new_zeros(1)
         if len(labels) or self._all_ranks_pass:
-            with report_failed_step(samples=len(labels)):
+            with report_failed_step(images):
                 placed = place_batch(images, labels, self._device, channels_last=self._method.channels_last)
                 for number, part in enumerate(split(placed, self._accumulation), start=1):
                     if number == self._accumulation:

@@ -77,11 +77,18 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
 def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:
     """Return what module:function builds; the function gets those of the keywords that it takes.
 
-    Raises UsageError when there is no such function.
+    Raises UsageError when there is no such function, or it needs others.
     """
     function = _find(reference)
     known = {"classes": classes, "image_shape": image_shape}
     takes = inspect.signature(function).parameters
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needs = [name for name, each in takes.items() if each.default is each.empty and each.kind not in variable]
+    if others := [name for name in needs if name not in known]:
+        raise UsageError(
+            f"--network {reference} takes {' and '.join(others)}, a network gets only {' and '.join(known)}: "
+            "give the others defaults"
+        )
     takes_all = any(each.kind is each.VAR_KEYWORD for each in takes.values())
     return function(**{name: value for name, value in known.items() if takes_all or name in takes})
 

@@ -90,6 +90,10 @@ def test_ones_own_network_gets_what_it_takes(tmp_path: Path, monkeypatch: pytest
         ),
         ("tests.trainer.networks:not_a_function", "not_a_function must be a function in .*/networks.py, it is int"),
         (
+            "tests.trainer.networks:demanding",
+            "demanding takes width and dropout, a network gets only classes and image_shape: give",
+        ),
+        (
             "tests.trainer.networks:nothing",
             "tests.trainer.networks:nothing must return a torch.nn.Module, got NoneType",
         ),
