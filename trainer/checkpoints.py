@@ -4,11 +4,12 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NoReturn
 
 from trainer.checkpoint import Checkpoint, Description, checkpoint_path, save
 from trainer.choices import option, shown
 from trainer.config import TrainConfig
+from trainer.directories import directory_of
 from trainer.engines import Asks, Engine
 from trainer.engines.patience import PAUSE_S
 from trainer.errors import TrainerError, UsageError
@@ -43,6 +44,7 @@ class Checkpoints:
         self._shard = shard
         self._keeper = keeper
         self._job = ranks.job
+        self._restarts = ranks.restarts
         self._is_restart = bool(ranks.job and ranks.restarts)
         self._told_to_stop = told_to_stop
         self._clock = clock
@@ -52,12 +54,13 @@ class Checkpoints:
         """Validation accuracy of the best epoch so far that this rank knows of."""
         self._found = None if keeper is None or config.resume == "never" else keeper.newest()
 
-    def begin(self, engine: Engine) -> Progress | None:
+    def begin(self, engine: Engine, *, elsewhere: bool = False) -> Progress | None:
         """Bring all ranks to the newest place that one of them has a checkpoint of.
 
-        None when the training was over before the launcher started its job again.
+        ``elsewhere``: whether this rank's are in another directory than rank 0's. None when the training was over
+        before the launcher started its job again.
         """
-        begin = self._begin(engine)
+        begin = self._begin(engine, elsewhere)
         if begin is None:
             return None
         self._started = begin.started
@@ -66,10 +69,12 @@ class Checkpoints:
             self._best = best.validation_accuracy
         return begin
 
-    def _begin(self, engine: Engine) -> Progress | None:
+    def _begin(self, engine: Engine, elsewhere: bool) -> Progress | None:
         own = self._found.description.progress if self._found else Progress()
         mark = Mark() if self._keeper is None else self._keeper.mark()
-        rows = gather(engine, [*own.place, mark.started, self._is_ours(mark)], shard=self._shard)
+        values = [*own.place, mark.started, self._is_ours(mark), elsewhere]
+        said = gather(engine, values, shard=self._shard)
+        rows = [row[:-1] for row in _of_rank_0s_training(said)]
         self._started = max(started if is_ours else 0.0 for *_, started, is_ours in rows)
         if self._started and self._has_end(engine):
             if self._shard.index == 0:
@@ -81,12 +86,14 @@ class Checkpoints:
         places = [tuple(place) if place[0] > finished else Progress().place for *place, _, _ in rows]
         source = places.index(max(places))
         mine = self._found if source == self._shard.index else None
+        if any(places[source]) and said[source][-1] and not any(places[0]) and not self._restarts:
+            self._refuse_other_directory(engine, source)
         self._found = None
         if not any(places[source]):
             if self._keeper is not None:
                 self._keeper.forget()
             # Later than the last one also by the clock of another machine.
-            latest = max(row[-2] for row in rows)
+            latest = max(row[-3] for row in said)
             [[started], *_] = gather(engine, [max(time.time(), latest + 1)], shard=self._shard)
             engine.restore(None, source=0)
             return Progress(started=started)
@@ -106,6 +113,16 @@ class Checkpoints:
                 source,
             )
         return progress
+
+    def _refuse_other_directory(self, engine: Engine, source: int) -> NoReturn:
+        """It may be of another training, or what a lost disk has left: a person has to say which."""
+        own = "" if self._keeper is None else directory_of(self._keeper.prefix)
+        place = tell(engine, own, source=source, shard=self._shard)
+        raise UsageError(
+            f"rank {source} has the checkpoint of an interrupted training in {place}, which is not rank 0's directory, "
+            "where there is none: run it where both are the same to go on, --resume never begins anew, another "
+            "--model-prefix keeps both"
+        )
 
     def asks(self) -> Asks:
         """What this rank wants after the step that begins."""
@@ -179,6 +196,17 @@ class Checkpoints:
 
     def _describe(self, progress: Progress, accuracy: float | None) -> Description:
         return Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)
+
+
+def _of_rank_0s_training(rows: list[list[float]]) -> list[list[float]]:
+    """What the ranks have said; where rank 0 has a training to go on with, of others' directories that one alone."""
+    first = rows[0][0]
+    counted = []
+    for started, epoch, samples, over, is_ours, elsewhere in rows:
+        place = [started, epoch, samples] if not (first and elsewhere) or started == first else [0.0] * 3
+        counts = not (first and elsewhere) or over == first
+        counted.append([*place, over if counts else 0.0, is_ours, elsewhere])
+    return counted
 
 
 def _progress(values: Sequence[float]) -> Progress:

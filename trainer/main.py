@@ -18,6 +18,7 @@ from trainer.checkpoints import Checkpoints
 from trainer.config import TrainConfig
 from trainer.data.opening import open_data
 from trainer.data.samples import DataSet
+from trainer.directories import is_elsewhere
 from trainer.engines import Connection, load
 from trainer.engines.patience import end_s
 from trainer.errors import StoppedError, TrainerError, UsageError
@@ -111,7 +112,8 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
     engine = connection.create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)
     log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
     check_agreement(engine, data, shard=shard, source=config.dataset)
-    begin = checkpoints.begin(engine)
+    elsewhere = is_elsewhere(engine, keeper.prefix if keeper else None, shard=shard)
+    begin = checkpoints.begin(engine, elsewhere=elsewhere)
     if begin is not None:
         with signals.deferred(), waiting_for(keeper), records, bar, profiling:
             results = train(

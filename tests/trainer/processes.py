@@ -110,6 +110,8 @@ def _start(
     out, log = directory / f"rank{rank}.out", directory / f"rank{rank}.log"
     environment = {
         "PATH": os.environ["PATH"],
+        # As on a machine of its own: paths in the home directory are the same on all ranks.
+        "HOME": str(cwd),
         "PYTHONPATH": str(REPOSITORY),
         "OMP_NUM_THREADS": "1",
         "DEEPLEARNING_INSTANCE_ID": f"i-{rank:017x}",

@@ -20,7 +20,7 @@ from trainer.sampling import Shard
 
 CONFIG = TrainConfig(num_epochs=3)
 STATE = State(weights={"a": np.zeros(1)})
-NONE = (0, 0, 0, 0, 0)
+NONE = (0, 0, 0, 0, 0, 0)
 """What a rank says that has no checkpoint and no mark, or of this one in what the other rank says."""
 RESTARTED = Ranks(job="j", restarts=1)
 OVER = Mark(started=5.5, job="j", settings={**CONFIG.identity, "num_epochs": 3})
@@ -114,7 +114,7 @@ def begin(drawer: Drawer, others: Others, *, config: TrainConfig = CONFIG, ranks
 
 
 def test_the_newest_place_of_all_ranks_is_taken() -> None:
-    others = Others((*NONE, 5, 1, 64, 0, 0), (*(0,) * 6, 5, 1, 64, 0.5, 60, 0))
+    others = Others((*NONE, 5, 1, 64, 0, 0, 0), (*(0,) * 6, 5, 1, 64, 0.5, 60, 0))
     drawer = Drawer(Progress(started=5, epoch=1, samples=32))
     assert begin(drawer, others) == Progress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)
     assert others.restored == [(None, 1)]
@@ -122,7 +122,7 @@ def test_the_newest_place_of_all_ranks_is_taken() -> None:
 
 def test_ones_own_place_is_taken_when_the_other_has_only_an_earlier_training() -> None:
     own = Progress(started=5, epoch=1, samples=32, loss_sum=0.5, correct=30)
-    others = Others((*NONE, 4, 2, 0, 0, 0), (*(0,) * 6, 4, 2, 0, 0, 0, 0))
+    others = Others((*NONE, 4, 2, 0, 0, 0, 0), (*(0,) * 6, 4, 2, 0, 0, 0, 0))
     assert begin(Drawer(own), others) == own
     assert others.restored == [(STATE, 0)]
 
@@ -140,7 +140,7 @@ def test_without_any_the_training_begins_at_rank_0s_time() -> None:
 def test_a_training_that_others_finished_is_over(by: str) -> None:
     ahead = 9e9
     drawer = Drawer(Progress(started=ahead, epoch=1), finished=ahead if by == "this rank" else 0)
-    others = Others((*NONE, 5, 2, 0, 0 if by == "this rank" else ahead, 0), (0, 0))
+    others = Others((*NONE, 5, 2, 0, 0 if by == "this rank" else ahead, 0, 0), (0, 0))
     progress = begin(drawer, others)
     assert (progress.epoch, others.restored, drawer.kept) == (0, [(None, 0)], [])
     assert progress.started > ahead
@@ -148,7 +148,7 @@ def test_a_training_that_others_finished_is_over(by: str) -> None:
 
 def test_a_training_after_the_finished_one_goes_on() -> None:
     own = Progress(started=5, epoch=1)
-    others = Others((*NONE, 4, 2, 0, 4, 0), (0,) * 12)
+    others = Others((*NONE, 4, 2, 0, 4, 0, 0), (0,) * 12)
     assert begin(Drawer(own, finished=4), others) == own
 
 
@@ -159,9 +159,9 @@ def test_what_was_over_when_its_job_was_started_again_is_over_on_all_ranks(marke
     # The one that was killed has a checkpoint, and no mark.
     other: tuple[float, ...]
     if marked == "here":
-        drawer, other = Drawer(mark=OVER), (5.5, 2, 0, 4, 0)
+        drawer, other = Drawer(mark=OVER), (5.5, 2, 0, 4, 0, 0)
     else:
-        drawer, other = Drawer(Progress(started=5.5, epoch=2), finished=4), (0, 0, 0, 5.5, 1)
+        drawer, other = Drawer(Progress(started=5.5, epoch=2), finished=4), (0, 0, 0, 5.5, 1, 0)
     drawer.end = 5.5 if end == "here" else 0
     others = Others((*NONE, *other), [end == "there"])
     ours = checkpoints(drawer, ranks=RESTARTED)
@@ -202,15 +202,48 @@ def test_another_training_of_the_same_name_begins_although_one_is_over(mark: Mar
 def test_what_went_with_its_machine_is_trained_to_its_end_again_from_what_is_left() -> None:
     # This rank was killed before its mark; the other one has it, and a third had what the training was for.
     own = Progress(started=5.5, epoch=2)
-    assert begin(Drawer(own), Others((*NONE, 0, 0, 0, 5.5, 1)), ranks=RESTARTED) == own
+    assert begin(Drawer(own), Others((*NONE, 0, 0, 0, 5.5, 1, 0)), ranks=RESTARTED) == own
 
 
 def test_all_ranks_end_when_one_has_a_checkpoint_of_other_settings() -> None:
     reason = "had --lr none, got 0.01"
-    others = Others((*NONE, 5, 1, 64, 0, 0), (*(0,) * 6, 5, 1, 64, 0.5, 60, 1), [len(reason)], reason.encode())
+    others = Others((*NONE, 5, 1, 64, 0, 0, 0), (*(0,) * 6, 5, 1, 64, 0.5, 60, 1), [len(reason)], reason.encode())
     with pytest.raises(UsageError, match=f"^{reason}$"):
         begin(Drawer(), others)
     assert others.restored == []
+
+
+OTHERS: Sequence[tuple[int, ...]] = [(9, 1, 64, 0, 0, 1), (0, 0, 0, 9, 0, 1), (9, 1, 64, 5, 0, 1)]
+"""What a rank in another directory says: it was in the midst of another training, saw its end, or both."""
+
+
+@pytest.mark.parametrize("other", OTHERS[:2])
+def test_another_training_in_another_directory_does_not_touch_rank_0s(other: Sequence[int]) -> None:
+    own = Progress(started=5, epoch=1, samples=32)
+    others = Others((*NONE, *other))
+    assert begin(Drawer(own), others) == own
+    assert others.restored == [(STATE, 0)]
+
+
+def test_the_same_training_in_another_directory_counts() -> None:
+    others = Others((*NONE, 5, 1, 64, 0, 0, 1), (*(0,) * 6, 5, 1, 64, 0.5, 60, 0))
+    assert begin(Drawer(Progress(started=5, epoch=1)), others).samples == 64
+    assert begin(Drawer(Progress(started=5, epoch=1)), Others((*NONE, 0, 0, 0, 5, 0, 1), (0, 0))).epoch == 0
+
+
+@pytest.mark.parametrize("other", OTHERS[::2])
+def test_a_new_directory_does_not_go_on_with_what_others_hold(other: Sequence[int]) -> None:
+    others = Others((*NONE, *other), [5], b"~/old")
+    with pytest.raises(
+        UsageError, match=r"^rank 1 has the checkpoint of an interrupted .* in ~/old, which is not rank 0's"
+    ):
+        begin(Drawer(), others)
+    assert others.restored == []
+
+
+def test_the_launcher_starting_the_job_again_goes_on_with_what_others_hold() -> None:
+    others = Others((*NONE, 5, 1, 64, 0, 0, 1), (*(0,) * 6, 5, 1, 64, 0.5, 60, 0))
+    assert begin(Drawer(), others, ranks=Ranks(restarts=1)).samples == 64
 
 
 def test_never_leaves_nothing_of_an_earlier_training() -> None:

@@ -86,6 +86,18 @@ def test_a_rank_that_has_lost_its_disk_takes_what_another_kept(
     assert ranks[0].digests[-1] == undisturbed
 
 
+def test_a_new_directory_of_rank_0_does_not_go_on_with_another_ones_training(directory: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+    home = {"HOME": str(tmp_path)}
+    with running(*OPTIONS, directories=[new, directory], directory=tmp_path, count=RANKS, variables=home) as ranks:
+        assert [rank.wait(deadline_s=30) for rank in ranks] == [2] * RANKS
+    assert "checkpoints of rank 1 are not in rank 0's directory ~/new, " in ranks[0].log.read_text()
+    for rank in ranks:
+        assert "trainer: rank 1 has the checkpoint of an interrupted training in ~/copy, " in rank.log.read_text()
+    assert list(directory.glob("net-resume-*"))
+
+
 def test_fewer_ranks_go_on_too(directory: Path) -> None:
     [alone] = run(*OPTIONS, directory=directory)
     assert went_on(alone)
