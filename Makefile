@@ -54,7 +54,7 @@ setup:
 	@$(ENTER) python -m local image >/dev/null
 
 demo: root
-	@$(ENTER) exec python -m local demo "$$NODES" $(if $(filter-out 0,$(KEEP)),--keep)
+	@$(ENTER) exec python -m local demo "$$NODES" $(if $(filter-out 0 no false,$(KEEP)),--keep)
 
 local-aws: root
 	@$(ENTER) exec python -m local shell

@@ -33,8 +33,15 @@ class Options:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        after = "; a command goes after --" if message.startswith("unrecognized arguments") else ""
-        raise UsageError(f"{message}{after}")
+        raise UsageError(f"{message}{_advice(message)}")
+
+
+def _advice(message: str) -> str:
+    """What to do about arguments that argparse does not know."""
+    found, _, unknown = message.partition("unrecognized arguments: ")
+    if found or not unknown:
+        return ""
+    return "; dlcluster VERB --help lists the options" if unknown.startswith("-") else "; a command goes after --"
 
 
 def _parser() -> _Parser:

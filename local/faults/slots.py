@@ -75,7 +75,8 @@ def resolve(name: str, clusters: Mapping[str, Mapping[int, str]]) -> str:
     slot = slot_of_alias(name)
     found = [slots[slot] for slots in clusters.values() if slot in slots]
     if not found:
-        raise LocalError(f"no node is {name}")
+        there = ", ".join(map(alias_of_slot, sorted({slot for slots in clusters.values() for slot in slots})))
+        raise LocalError(f"no node is {name}, there is: {there or 'none'}")
     if len(found) > 1:
         raise LocalError(f"several clusters have a {name}, give the instance id: {', '.join(sorted(found))}")
     return found[0]

@@ -168,9 +168,9 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
     [
         ("", "the following arguments are required: VERB"),
         ("fly", "argument VERB: invalid choice: 'fly'"),
-        ("status --all", "unrecognized arguments: --all"),
+        ("status --all", "unrecognized arguments: --all; dlcluster VERB --help lists the options"),
         ("status --clus x", "unrecognized arguments: --clus x"),
-        ("ssh worker2 hostname", "unrecognized arguments: hostname"),
+        ("ssh worker2 hostname", "unrecognized arguments: hostname; a command goes after --"),
         ("run", "no command given, as in: dlcluster run -- launch python train.py"),
         ("status -- x", "status takes no command, got '-- x'"),
         ("preflight -c", "argument -c/--context: expected one argument"),

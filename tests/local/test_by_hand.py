@@ -212,7 +212,8 @@ def test_keep_reaches_the_demo() -> None:
 
     assert "--keep" in recipe("KEEP=1")
     assert "--keep" not in recipe()
-    assert "--keep" not in recipe("KEEP=0")
+    for no in ("0", "no", "false"):
+        assert "--keep" not in recipe(f"KEEP={no}")
 
 
 @pytest.mark.parametrize(
