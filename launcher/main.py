@@ -15,10 +15,9 @@ from launcher.errors import LaunchError
 from launcher.keep.reserve import open_reserve
 from launcher.options import parse_options
 from launcher.spec import Job
+from launcher.words import VERBS
 
 STANDARD_FDS = (0, 1, 2)
-VERBS = ("close", "list", "logs", "status", "stop")
-"""First words that are not a command's: ``launch -- list`` runs a command of that name."""
 
 
 def main(arguments: Sequence[str]) -> int:

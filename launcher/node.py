@@ -10,11 +10,10 @@ from launcher.hosts import Host
 from launcher.output import ProcessOutput, Streams
 from launcher.spec import JOBS_DIR, NodeSpec
 from launcher.whereabouts import Whereabouts
+from launcher.words import CANNOT_RUN, NOT_FOUND, advice
 
 LOST = 1
 """Exit code of a job that lost a node."""
-CANNOT_RUN = (126, 127)
-"""A shell's exit codes for a command that cannot be run or is not there: it will not be there the next time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,10 +108,13 @@ class Node:
     def _ended(self, process: int, code: int, failure: "asyncio.Future[Failure]") -> None:
         self._running.discard(process)
         if code:
-            reason = f"{self.connection.host}: {self._spec.processes[process].name} ended with exit code {code}"
-            log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{self._spec.processes[process].log}"
+            one = self._spec.processes[process]
+            reason = f"{self.connection.host}: {one.name} ended with exit code {code}{advice(code, one.command)}"
+            log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{one.log}"
             tail = tuple(self._outputs[process].tail)
-            settle(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=code in CANNOT_RUN))
+            # What is no command now will be none the next time.
+            final = code in (CANNOT_RUN, NOT_FOUND)
+            settle(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
         self._check_decided()
 
     def _check_decided(self) -> None:

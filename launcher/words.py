@@ -1,0 +1,40 @@
+"""First words of a line: those that are launch's own, and advice where a command's own leads nowhere."""
+
+from collections.abc import Sequence
+
+VERBS = ("close", "list", "logs", "status", "stop")
+"""First words that are not a command's: ``launch -- list`` runs a command of that name."""
+OF_A_SHELL = frozenset(";&|<>$`()\n")
+"""In a line with one of these, another command than the first may have failed."""
+CANNOT_RUN, NOT_FOUND = 126, 127
+"""A shell's exit codes for a command that cannot be run or is not there (POSIX.1-2017, Shell, 2.8.2)."""
+LIKENESS = 0.7
+"""By difflib's measure: `lst` and `stat` are like a verb, `ls` is not."""
+
+
+def advice(code: int, command: Sequence[str]) -> str:
+    """What to add to the exit code of `command`; empty where there is nothing to say."""
+    if code not in (CANNOT_RUN, NOT_FOUND) or (name := _name(command)) is None:
+        return ""
+    if code == CANNOT_RUN:
+        # A path alone: what PATH led to, such as python, did run.
+        return f": if Python is to run {name}: launch python {name}" if "/" in name else ""
+    import difflib
+
+    near = difflib.get_close_matches(name, VERBS, n=1, cutoff=LIKENESS)
+    return f": no command {name}, did you mean launch {near[0]}?" if near else ""
+
+
+def _name(command: Sequence[str]) -> str | None:
+    """The word that a shell would look up; None where it may have been any of several."""
+    words = list(command)
+    if words[:2] == ["/bin/bash", "-c"]:
+        if OF_A_SHELL.intersection(words[2]):
+            return None
+        import shlex
+
+        try:
+            words = shlex.split(words[2])
+        except ValueError:  # the shell has said so
+            return None
+    return words[0] if words else None
