@@ -78,8 +78,8 @@ async def _run(
 async def _again(job: Job, attempt: Attempt, failure: Failure, *, which: str) -> Failure | None:
     """Start `job` after `failure` on as many of its nodes as are there in time."""
     stderr = attempt.streams[Kind.STDERR]
-    waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))}"
-    await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}"))
+    waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
+    await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then starting again"))
     muster = await gather_nodes(job, attempt.streams)
     nodes = muster.connections
     if len(nodes) < job.restarts.min_nodes:

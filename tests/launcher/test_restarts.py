@@ -51,7 +51,8 @@ def test_a_failed_job_starts_again_over_a_new_port_under_its_name(cluster: Clust
     assert len(first) == 1
     assert first.isdisjoint(line[4] for line in again)
     assert said(result.stderr) == [
-        f"launch: {SECOND}: rank 1 ended with exit code 3; waiting at most 600 s for 3 nodes",
+        f"launch: {SECOND}: rank 1 ended with exit code 3; waiting at most 600 s for 3 nodes to answer, "
+        "then starting again",
         f"launch: restart 1 of 2 on 3 nodes: {FIRST}, {SECOND}, {THIRD}",
     ]
 
