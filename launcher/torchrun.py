@@ -43,7 +43,7 @@ def add_torchrun_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--nnodes", metavar="N", help="-n; MIN:MAX for as many as there are, with --min-nodes MIN")
     group.add_argument("--standalone", action="store_true", help="--launcher local")
     group.add_argument("-m", "--module", action="store_true", help="the command is a Python module: python -m")
-    group.add_argument(*both("--no-python"), action="store_true", help="do not run by python what ends in .py")
+    group.add_argument(*both("--no-python"), action="store_true", help="run the command as it is, whatever its name")
     for option in MEETING:
         group.add_argument(*both(option), help=argparse.SUPPRESS)
 
@@ -81,14 +81,19 @@ def ranks_counted(asked: str, *, gpus: int) -> int:
 
 
 def program(words: Sequence[str], options: argparse.Namespace) -> tuple[str, ...]:
-    """What runs the command: Python for a module and for what ends in .py, unless told otherwise."""
+    """What runs the command: Python for a module and for what ends in .py, unless that starts by itself."""
     if options.module and options.no_python:
         raise UsageError("-m is for python, which --no-python leaves out: give one of them")
     if options.module:
         return (*PYTHON, "-m", *words)
-    if words and not options.no_python and SCRIPT.fullmatch(words[0]):
+    if words and not options.no_python and SCRIPT.fullmatch(words[0]) and not _starts_by_itself(words[0]):
         return (*PYTHON, *words)
     return tuple(words)
+
+
+def _starts_by_itself(path: str) -> bool:
+    """Whether a shell, which is what launch.py gives its command to, would have run it by its first line."""
+    return "/" in path and os.access(path, os.X_OK)
 
 
 def notes(options: argparse.Namespace) -> tuple[str, ...]:

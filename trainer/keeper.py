@@ -159,7 +159,7 @@ def _failing_is_a_warning(then: str = "") -> Iterator[None]:
     """``then`` is what follows from it."""
     try:
         yield
-    except TrainerError as error:
+    except (TrainerError, OSError) as error:
         log.warning("%s", f"{error}; {then}" if then else error)
 
 

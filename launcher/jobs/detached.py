@@ -15,7 +15,7 @@ from launcher.options import parse_options
 from launcher.running import carry_out
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
-SYSTEMD_S = 2.0
+SYSTEMD_S = 10.0
 """What the user's systemd gets to answer."""
 
 

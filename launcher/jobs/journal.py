@@ -109,7 +109,7 @@ class Journal:
         """The job is over."""
         if failure is not None and failure.cancelled and self._goes_down():
             # Nobody has asked for the job's end.
-            failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its machine shuts down")
+            failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its user's systemd stops")
         state = State.SUCCEEDED if failure is None else State.CANCELLED if failure.cancelled else State.FAILED
         self._change(
             state=state,

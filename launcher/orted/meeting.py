@@ -37,6 +37,8 @@ def await_command(place: str, *, seconds: float = MEET_S) -> str:
         listener.listen()
         try:
             while True:
+                if time.monotonic() > until:
+                    raise TimeoutError
                 listener.settimeout(max(PAUSE_S, until - time.monotonic()))
                 connection, _ = listener.accept()
                 with connection:
@@ -71,7 +73,8 @@ def _connect(place: str, *, until: float) -> socket.socket:
         connection.settimeout(max(PAUSE_S, until - time.monotonic()))
         try:
             connection.connect(f"\0{place}")
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, BlockingIOError):
+            # Nobody is there yet, or too many others are.
             connection.close()
             if time.monotonic() > until:
                 raise

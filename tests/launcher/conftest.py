@@ -84,9 +84,10 @@ class Cluster:
         hosts: Sequence[str] = ADDRESSES,
         cwd: Path | None = None,
         environment: dict[str, str] | None = None,
+        timeout: float = 60,
     ) -> "Result":
         with self.start(*arguments, hosts=hosts, cwd=cwd, environment=environment) as process:
-            stdout, stderr = process.communicate(timeout=60)
+            stdout, stderr = process.communicate(timeout=timeout)
             return Result(code=process.returncode, stdout=stdout, stderr=stderr)
 
     def ranks(self) -> list[int]:

@@ -89,11 +89,12 @@ def shell(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
 
 
 def test_a_detached_job_goes_on_when_its_launch_has_ended(
-    shell: Shell, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    shell: Shell, tmp_path: Path, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     place = tmp_path / "a place"
     place.mkdir()
-    os.umask(0o027)
+    before = os.umask(0o027)
+    request.addfinalizer(lambda: os.umask(before))
     assert shell.launch("echo $RANK in $PWD $(umask) agent=$SSH_AUTH_SOCK; sleep 1000", cwd=str(place)) == 0
     said = capfd.readouterr()
     job = shell.record()
@@ -167,7 +168,7 @@ def test_a_job_that_ends_with_its_machine_was_cancelled_by_nobody(shell: Shell) 
     shell.verb("logs", "-f")
     job = shell.record()
     assert (job.state, job.exit_code) == (State.FAILED, 143)
-    assert job.reason == "stopped by SIGTERM: its machine shuts down"
+    assert job.reason == "stopped by SIGTERM: its user's systemd stops"
 
 
 def test_fails_when_jobs_would_end_with_the_last_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

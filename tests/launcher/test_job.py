@@ -119,7 +119,7 @@ def test_binary_output_arrives_as_it_left(cluster: Cluster) -> None:
 
 def test_a_hundred_megabytes_of_output_arrive_complete(cluster: Cluster) -> None:
     lines = 340_000
-    result = cluster.run(f"seq -f %099.0f 1 {lines}")
+    result = cluster.run(f"seq -f %099.0f 1 {lines}", timeout=300)
     expected = [b"%099d" % number for number in range(1, lines + 1)]
     assert len(result.stdout) > 3 * 34_000_000
     arrived = result.stdout.splitlines()

@@ -129,6 +129,6 @@ def test_another_users_command_is_not_run_and_he_gets_none(place: str, monkeypat
     bringing = threading.Thread(target=bring)
     bringing.start()
     with pytest.raises(TimeoutError):
-        meeting.await_command(place, seconds=1)
+        meeting.await_command(place, seconds=5)
     bringing.join(30)
     assert [str(error) for error in refused] == ["another user's process waits there"]

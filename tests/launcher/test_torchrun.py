@@ -171,3 +171,15 @@ def test_every_option_of_torchruns_is_known(environ: dict[str, str]) -> None:
     options = [name for action in get_args_parser()._actions for name in action.option_strings]
     assert len(options) > 40
     assert [option for option in options if option not in ("-h", "--help") and unknown(option)] == []
+
+
+def test_a_path_to_what_can_be_executed_starts_by_its_own_first_line(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "train.py"
+    script.write_text("#!/opt/venv/bin/python\n")
+    assert parse("./train.py x", environ).command == ("python", "-u", "./train.py", "x")
+    script.chmod(0o755)
+    assert parse("./train.py x", environ).command == ("./train.py", "x")
+    assert parse("train.py x", environ).command == ("python", "-u", "train.py", "x")

@@ -9,7 +9,7 @@ OPTIONS = (
     *("--kv-store", "dist_sync", "--num-epochs", "1", "--batch-size", "16", "--benchmark", "1"),
     *("--num-examples", "96", "--model-prefix", "net", "--disp-batches", "1", "--checkpoint-seconds", "0.000001"),
 )
-PATIENCE_S = 3.0
+PATIENCE_S = 8.0
 PROGRAM = ("-m", "tests.trainer.slow_trainer")
 
 

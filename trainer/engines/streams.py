@@ -38,7 +38,12 @@ def to_host(values: torch.Tensor) -> torch.Tensor:
     """Return a copy in the host's memory, which is there when the device's stream has come so far."""
     if values.device.type != "cuda":
         return values.clone()
-    return torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
+    try:
+        room = torch.empty_like(values, device="cpu", pin_memory=True)
+    except RuntimeError:
+        # A machine may have less memory that can be pinned than its GPUs have: then the copy is a slower one.
+        room = torch.empty_like(values, device="cpu")
+    return room.copy_(values, non_blocking=True)
 
 
 def read(values: torch.Tensor, *, timeout_s: float) -> torch.Tensor:

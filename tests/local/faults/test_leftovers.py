@@ -1,5 +1,6 @@
 """What counts as left behind by a job, and what only waits for the next one."""
 
+import secrets
 import subprocess
 import sys
 import time
@@ -57,12 +58,13 @@ def test_what_has_a_jobs_mark_is_found_whatever_it_is_called() -> None:
 
 
 def test_of_a_jobs_ranks_those_from_before_a_moment_are_told_apart() -> None:
-    with running(*named("python3"), environment={TOKEN: "abc.1"}) as rank:
-        [line] = ranks_of("abc.1")
+    job = secrets.token_hex(8)
+    with running(*named("python3"), environment={TOKEN: f"{job}.1"}) as rank:
+        [line] = ranks_of(f"{job}.1")
         assert line.startswith(f"{rank.pid} ")
-        assert ranks_of("abc.1", before=time.monotonic() + 1) == [line]
-        assert ranks_of("abc.1", before=time.monotonic() - 60) == []
-        assert ranks_of("abc.2") == []
+        assert ranks_of(f"{job}.1", before=time.monotonic() + 1) == [line]
+        assert ranks_of(f"{job}.1", before=time.monotonic() - 60) == []
+        assert ranks_of(f"{job}.2") == []
 
 
 def test_a_connection_counts_unless_a_keeper_holds_it() -> None:
