@@ -8,7 +8,7 @@ wants there are started by the nodes' runners (launcher.orted), which end them a
 from collections.abc import Sequence
 
 from launcher.engines.engine import Engine, Site
-from launcher.orted.names import agent_command, place_of, program
+from launcher.orted.names import MEET_S, agent_command, place_of, program
 from launcher.spec import Job, ProcessSpec
 from launcher.ssh import client_command
 
@@ -32,7 +32,8 @@ def mpirun_command(job: Job) -> tuple[str, ...]:
 def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
     """Mpirun on the first node; on each other one what waits for its daemon's command."""
     attempt = f"{site.job_id}-{site.restart}"
-    agent = agent_command(attempt, client_command(job.hosts[0]))
+    seconds = MEET_S + job.grace_s
+    agent = agent_command(attempt, client_command(job.hosts[0]), seconds=seconds)
     mpirun = ProcessSpec(
         name="mpirun",
         label="mpirun",
@@ -43,7 +44,8 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
     def daemon(node: int) -> ProcessSpec:
         place = place_of(attempt, job.hosts[node].name)
         name = f"orted {node}"
-        return ProcessSpec(name=name, label=name, command=(*program("await"), place), environment={}, decisive=False)
+        command = (*program("await"), place, f"{seconds:g}")
+        return ProcessSpec(name=name, label=name, command=command, environment={}, decisive=False)
 
     return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]
 

@@ -1,8 +1,8 @@
 """The three programs between mpirun and its daemons, ``python3 launcher/orted/__main__.py PROGRAM ...``.
 
-    agent JOB SSH... -- HOST COMMAND...   mpirun's remote shell, on the first node
-    deliver PLACE                         what it starts on HOST by ssh; the command is its standard input
-    await PLACE                           what HOST's runner has started; it runs the command
+    agent JOB SECONDS SSH... -- HOST COMMAND...   mpirun's remote shell, on the first node
+    deliver PLACE SECONDS                         what it starts on HOST by ssh; the command is its standard input
+    await PLACE SECONDS                           what HOST's runner has started; it runs the command
 
 See docs/decisions/021-orted-under-the-runner.md.
 """
@@ -16,14 +16,14 @@ from launcher.orted.agent import hand_over
 from launcher.orted.meeting import await_command, deliver, run
 
 if __name__ == "__main__":
-    program, place, *words = sys.argv[1:]
+    program, place, seconds, *words = sys.argv[1:]
     try:
         if program == "agent":
-            code = hand_over(place, words)
+            code = hand_over(place, words, seconds=float(seconds))
         elif program == "deliver":
-            code = deliver(place, sys.stdin.buffer.read())
+            code = deliver(place, sys.stdin.buffer.read(), seconds=float(seconds))
         else:
-            code = run(await_command(place))
+            code = run(await_command(place, seconds=float(seconds)))
     except OSError as error:
         sys.exit(f"launch: {program} {place}: {error}")
     sys.exit(code)

@@ -11,8 +11,6 @@ import struct
 import subprocess
 import time
 
-MEET_S = 120.0
-"""What each of the two waits for the other. A node may first have to end an earlier attempt's processes."""
 PAUSE_S = 0.05
 MPIRUN_S = 5.0
 """What mpirun has to end by itself, with the exit code of the rank that failed, when a daemon of its has failed."""
@@ -21,7 +19,7 @@ CREDENTIALS = struct.Struct("3i")
 """SO_PEERCRED of unix(7): process, user, group."""
 
 
-def deliver(place: str, command: bytes, *, seconds: float = MEET_S) -> int:
+def deliver(place: str, command: bytes, *, seconds: float) -> int:
     """Give `command` to the process that waits at `place`; returns 0 when it has it, else 1. Raises OSError."""
     with _connect(place, until=time.monotonic() + seconds) as connection:
         connection.sendall(command)
@@ -29,7 +27,7 @@ def deliver(place: str, command: bytes, *, seconds: float = MEET_S) -> int:
         return 0 if connection.recv(1) == TAKEN else 1
 
 
-def await_command(place: str, *, seconds: float = MEET_S) -> str:
+def await_command(place: str, *, seconds: float) -> str:
     """Wait at `place` for a command of this user's. Raises OSError, also when none comes in time."""
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

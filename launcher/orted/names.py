@@ -7,14 +7,18 @@ PROGRAM = Path(__file__).with_name("__main__.py")
 """Every node runs the release that the launcher is from."""
 
 
+MEET_S = 120.0
+"""What the programs wait for each other, besides the grace that an earlier attempt's processes have on a node."""
+
+
 def program(name: str) -> list[str]:
     """The command line of one of the three programs; neither PYTHON* variables nor a user's packages can break it."""
     return ["/usr/bin/python3", "-I", "-S", "-X", "utf8", str(PROGRAM), name]
 
 
-def agent_command(job: str, ssh: Sequence[str]) -> str:
+def agent_command(job: str, ssh: Sequence[str], *, seconds: float) -> str:
     """What mpirun is given, to which it adds the host and the command. It splits it at blanks and knows no quotes."""
-    return " ".join([*program("agent"), job, *ssh, "--"])
+    return " ".join([*program("agent"), job, f"{seconds:g}", *ssh, "--"])
 
 
 def place_of(job: str, host: str) -> str:

@@ -1,5 +1,7 @@
 """What each engine's processes find in their environment."""
 
+from dataclasses import replace
+
 import pytest
 
 from launcher.engines import ENGINES, Site, horovod, mpi, mxnet, torch
@@ -158,14 +160,15 @@ def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> N
 
 
 def test_mpirun_has_its_daemons_started_by_the_runners() -> None:
-    (mpirun,), *others = plan(job("mpi", [1, 1, 1]))
+    # Those that wait do so for the grace that an earlier attempt's processes have on a node, too.
+    (mpirun,), *others = plan(replace(job("mpi", [1, 1, 1]), grace_s=300))
     agent = mpirun.environment[mpi.REMOTE_SHELL].split(" ")
-    assert agent[agent.index("agent") :][2:4] == ["ssh", "-T"]
+    assert agent[agent.index("agent") :][2:5] == ["420", "ssh", "-T"]
     assert agent[-1] == "--"
     assert "StrictHostKeyChecking=yes" in agent
-    assert [[(one.name, *one.command[-2:]) for one in node] for node in others] == [
-        [("orted 1", "await", "launch-j-0-n1")],
-        [("orted 2", "await", "launch-j-0-n2")],
+    assert [[(one.name, *one.command[-3:]) for one in node] for node in others] == [
+        [("orted 1", "await", "launch-j-0-n1", "420")],
+        [("orted 2", "await", "launch-j-0-n2", "420")],
     ]
     # Neither daemons that start others, nor any that leave their runner.
     assert mpirun.environment["OMPI_MCA_plm_rsh_no_tree_spawn"] == "1"
