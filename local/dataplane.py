@@ -167,9 +167,15 @@ class DataPlane:
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
 
     def _update(self, instance: Instance) -> None:
-        """What changes while an instance runs: its public address, its security groups, what its group wants."""
+        """What changes while an instance runs: its public address, its security groups, what its group wants, its role.
+
+        A look may find an instance in the moment between its launch and the association of its instance profile.
+        """
         address = str(instance.address.ip)
-        if (known := self._metadata[address]).instance != instance:
+        known = self._metadata[address]
+        if known.instance.profile_arn != instance.profile_arn:
+            self._metadata[address] = self._describe(instance)
+        elif known.instance != instance:
             self._metadata[address] = dataclasses.replace(known, instance=instance)
 
     def _stop(self, instance_id: str) -> None:

@@ -1,5 +1,6 @@
 """One instance made real: a container that boots systemd, with its own disk, address and power switch."""
 
+import contextlib
 import logging
 import os
 import shutil
@@ -17,6 +18,8 @@ from local.inventory import Instance
 
 log = logging.getLogger(__name__)
 BOOT = Path(__file__).parent / "boot.sh"
+KEPT_LOGS = ("console.log", "disk/upper/var/log/cloud-init.log", "disk/upper/var/log/cloud-init-output.log")
+"""In a node's directory: what the container and cloud-init had to say, user data included."""
 REBOOT_CODE = 133
 """systemd-nspawn's exit code when the system in it asks for a reboot."""
 KILL_TIMEOUT_S = 20.0
@@ -140,9 +143,17 @@ def _remove_cgroup(cgroup: Path) -> None:
             time.sleep(0.02)
 
 
+def keep_logs(directory: Path, kept: Path) -> None:
+    """Copy what tells why a node did not start, for whoever asks when it is gone."""
+    for name in KEPT_LOGS:
+        with contextlib.suppress(OSError):
+            shutil.copy(directory / name, kept / f"{directory.name}.{Path(name).name}")
+
+
 def destroy_node(node: Node) -> None:
-    """Cut the power, unplug the network, throw the disk away."""
+    """Cut the power, unplug the network, throw the disk away. Of its logs those of its start are kept."""
     power_off(node)
     fabric.delete_node(node.instance.instance_id)
+    keep_logs(node.directory, node.directory.parents[1] / "log")
     unmount_disk(node.directory)
     shutil.rmtree(node.directory)

@@ -18,6 +18,7 @@ from local import changes, fabric
 from local.aws import failures
 from local.cache import cache_dir, locked
 from local.network import API_PORT, USER_ENDPOINT
+from local.node import keep_logs
 from local.runs import announce, without_foreign
 
 log = logging.getLogger(__name__)
@@ -106,8 +107,8 @@ def _keep_logs(run_dir: Path) -> None:
     with locked("last-log"):
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(run_dir / "log", kept)
-        for console in (run_dir / "nodes").glob("*/console.log"):
-            shutil.copy(console, kept / f"{console.parent.name}.console.log")
+        for directory in (run_dir / "nodes").iterdir():
+            keep_logs(directory, kept)
 
 
 def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:

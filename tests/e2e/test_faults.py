@@ -274,6 +274,8 @@ def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[Bare], fa
     assert not other.greets(killed)
     await_true(lambda: state(killed) == "terminated", "EC2 to show that it is terminated")
     await_true(lambda: not killed.handle.directory.exists(), "the node to be gone")
+    log = killed.handle.directory.parents[1] / "log" / f"{killed.name}.cloud-init.log"
+    assert "DataSourceEc2" in log.read_text()
     faults.kill(killed.name)
 
 

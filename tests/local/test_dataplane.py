@@ -37,6 +37,10 @@ class Refusing:
             raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]  # its type wants all fields
         return {Attribute: {}, "UserData": {}}
 
+    def get_instance_profile(self, InstanceProfileName: str) -> dict[str, Any]:  # noqa: N803  (AWS's name)
+        role = {"RoleName": f"role-of-{InstanceProfileName}", "Arn": "arn:aws:iam::123456789012:role/one"}
+        return {"InstanceProfile": {"Roles": [role]}}
+
     def terminate_instances(self, InstanceIds: list[str]) -> None:  # noqa: N803  (AWS's name)
         self.terminated += InstanceIds
 
@@ -103,6 +107,17 @@ def test_nodes_follow_the_control_plane(world: World) -> None:
     assert world.running == [ONE.instance_id, TWO.instance_id]
     world.see(TWO)
     assert world.running == [TWO.instance_id]
+
+
+def test_profile_that_is_associated_after_the_first_look_gives_the_instance_its_role(world: World) -> None:
+    world.see(ONE)
+    found = world.plane.find(str(ONE.address.ip))
+    assert found is not None
+    assert found.role_name is None
+    world.see(dataclasses.replace(ONE, profile_arn="arn:aws:iam::123456789012:instance-profile/mine"))
+    found = world.plane.find(str(ONE.address.ip))
+    assert found is not None
+    assert found.role_name == "role-of-mine"
 
 
 def test_instance_that_cannot_be_described_does_not_hold_up_the_others(world: World, unknown: set[str]) -> None:
