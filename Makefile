@@ -5,7 +5,7 @@
 # make end        end a local AWS that was kept
 # make status     the instances of every local AWS that is up
 # make test       everything that must hold before a merge, but for test-engines: lint, types, unit tests, end to end
-# make test-engines   MXNet, Horovod and Open MPI on real nodes: the articles' lines (the first time 10 minutes more)
+# make test-engines   MXNet, Horovod and Open MPI on real nodes: the articles' lines (the first time some 4 minutes more)
 # make test-gpu   the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not part of make test
 # make soak       long runs: faults drawn from SEED on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); 10,000 settings
 # make lint       (unit, e2e) a part of it
