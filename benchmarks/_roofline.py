@@ -41,11 +41,11 @@ class Work:
         return sum(max(operations / operations_s, moved / bytes_s) for operations, moved in self.parts)
 
 
-class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gives it no types
     """Notes each operation that has a formula in torch.utils.flop_counter."""
 
     def __init__(self, work: Work, *, width: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
         self._work = work
         self._width = width
 

@@ -71,7 +71,7 @@ def import_asyncio() -> None:
     if "ssl" not in sys.modules:
         # None is how Python marks what cannot be imported.
         sys.modules["ssl"] = None  # type: ignore[assignment]  # no stub knows of it
-        import asyncio  # noqa: F401
+        import asyncio  # noqa: F401  (for those who import it next)
 
         del sys.modules["ssl"]
 

@@ -42,7 +42,7 @@ def make_deterministic(environment: MutableMapping[str, str]) -> None:
     environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     # Fills what torch.empty() returns, which nobody reads.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # documented, and without a type
     torch.backends.cudnn.benchmark = False
 
 

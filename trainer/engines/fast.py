@@ -106,7 +106,7 @@ def pick(candidates: Candidates, measure: Measure) -> Method:
         *({"compiled": value} for value in candidates.compiled[1:]),
     )
     for change in others:
-        method = replace(best, **change)  # type: ignore[arg-type]
+        method = replace(best, **change)  # type: ignore[arg-type]  # fields by name, of several types
         needed = measure(method)
         said.append(describe(method, needed))
         if needed < PAYS * seconds:

@@ -40,7 +40,7 @@ class Precision:
         """
         if self._scaler is not None:
             # A loss that is not finite makes no finite gradients.
-            self._scaler.step(optimizer)  # type: ignore[arg-type]
+            self._scaler.step(optimizer)  # type: ignore[arg-type]  # it has all that is asked of one
             self._scaler.update()
             return
         if unseen_loss is not None:

@@ -70,7 +70,7 @@ class Reduction:
         for number, bucket in enumerate(self._buckets):
             for index in bucket.parameters:
                 ready = partial(self._ready, number, index)
-                parameters[index].register_post_accumulate_grad_hook(ready)  # type: ignore[no-untyped-call]
+                parameters[index].register_post_accumulate_grad_hook(ready)  # type: ignore[no-untyped-call]  # torch's
 
     def expect_last(self) -> None:
         """The backward pass that comes now is this rank's last of the step: what is ready may go."""

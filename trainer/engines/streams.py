@@ -12,6 +12,7 @@ import torch
 
 from trainer.errors import TrainerError
 
+# torch gives its events and streams no types: hence what is ignored below.
 POLL_S: Final = 0.0002
 
 
