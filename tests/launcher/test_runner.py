@@ -31,7 +31,7 @@ SPEC = NodeSpec(
 
 PYTHONS_OWN = {"abc", "codecs", "encodings", "genericpath", "io", "os", "posixpath", "stat", "struct", "zipimport"}
 """Of the library's modules those that Python itself has imported already, and what takes no time."""
-IN_C = {"fcntl", "gc", "marshal", "posix", "select", "time"}
+IN_C = {"errno", "fcntl", "gc", "marshal", "posix", "select", "time"}
 RUNNER = Path(__file__).parents[2] / "launcher/runner/__main__.py"
 
 
