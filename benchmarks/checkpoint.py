@@ -1,11 +1,11 @@
 """How long does a save hold the training, against torch.save, and what does the writing cost it?
 
-Held are the seconds that the loop spends in keeping a checkpoint, and those that the next update takes longer than
-others do: it waits until the weights are copied. Beside it stands ``torch.save`` of the same weights and momentum into
-the same directory, which is not even on the disk when it returns; ours is, in the end. ``checkpoint_stall`` is the
-quotient for ResNet-50, the largest network there is, ``checkpoint_stall_lenet`` for the smallest (at most 0.05).
+Held are the seconds in which the loop does nothing else: it keeps a checkpoint, and before the next update it waits
+until the weights are copied. Beside it stands ``torch.save`` of the same weights and momentum into the same directory,
+which is not even on the disk when it returns; ours is, in the end. ``checkpoint_stall`` is the quotient for ResNet-50,
+the largest network there is, ``checkpoint_stall_lenet`` for the smallest (at most 0.05).
 
-That is not all that a save costs: its writing shares processor and memory with the steps beside it.
+That is not all that a save costs: copying and writing share processor and memory with the steps beside them.
 ``checkpoint_writing`` and ``checkpoint_writing_lenet`` are the time of a step while a checkpoint is copied and written,
 from the call that keeps it until the file is on the disk, over that of as many steps right before, without one: 1.00
 would be for nothing. Whole steps, and batches so small that they hide little.
@@ -41,8 +41,6 @@ CONFIGS = {
     "_lenet": TrainConfig(network="lenet", dataset="synthetic"),
 }
 BATCH_SIZE = 2
-STEPS = 2
-"""Without a checkpoint, in each round: what an update takes."""
 LEAST_STEPS = 2
 """For the steps without one, when a checkpoint is written within less."""
 
@@ -91,11 +89,14 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     steps = LEAST_STEPS
     # The first round reads libraries, makes room, and finds how many steps a write takes.
     for number in range(count + 1):
-        usual = min(update(engine, config) for _ in range(STEPS))
         start = time.perf_counter()
         checkpoints.keep(engine, Progress(started=1.0, epoch=number))
         held = time.perf_counter() - start
-        held += max(0.0, update(engine, config) - usual)
+        compute_gradients(engine, config)
+        start = time.perf_counter()
+        engine.await_snapshot()
+        held += time.perf_counter() - start
+        engine.update(samples=BATCH_SIZE)
         keeper.wait()
         alone = statistics.mean(step(engine, config) for _ in range(steps))
         start, steps = time.perf_counter(), 0
@@ -129,17 +130,15 @@ def save_with_torch(engine: TorchEngine, path: Path) -> float:
 def step(engine: TorchEngine, config: TrainConfig) -> float:
     """Make a step; returns what it took, in seconds."""
     start = time.perf_counter()
-    update(engine, config)
-    return time.perf_counter() - start
-
-
-def update(engine: TorchEngine, config: TrainConfig) -> float:
-    """Make a step; returns what its update took, in seconds."""
-    images = np.zeros((BATCH_SIZE, *config.input_shape), np.float32)
-    engine.compute_gradients(images, np.zeros(BATCH_SIZE, np.int64))
-    start = time.perf_counter()
+    compute_gradients(engine, config)
     engine.update(samples=BATCH_SIZE)
     return time.perf_counter() - start
+
+
+def compute_gradients(engine: TorchEngine, config: TrainConfig) -> None:
+    """Do what precedes an update."""
+    images = np.zeros((BATCH_SIZE, *config.input_shape), np.float32)
+    engine.compute_gradients(images, np.zeros(BATCH_SIZE, np.int64))
 
 
 if __name__ == "__main__":

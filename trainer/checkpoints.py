@@ -41,6 +41,7 @@ class Checkpoints:
     ) -> None:
         """Look for a checkpoint; ``keeper`` is None on a rank whose machine another one writes for."""
         self._config = config
+        self._identity = config.identity
         self._shard = shard
         self._keeper = keeper
         self._job = ranks.job
@@ -195,7 +196,7 @@ class Checkpoints:
         return is_best
 
     def _describe(self, progress: Progress, accuracy: float | None) -> Description:
-        return Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)
+        return Description(settings=self._identity, progress=progress, validation_accuracy=accuracy)
 
 
 def _of_rank_0s_training(rows: list[list[float]]) -> list[list[float]]:

@@ -189,7 +189,7 @@ class TorchEngine:
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
         self._sums.div_(samples)
-        self._snapshots.wait()
+        self.await_snapshot()
         self._precision.step(self._optimizer, unseen_loss=self._loss if self._late else None)
         if self._ranks.connected:
             self._statistics.copy_(self._statistics_sum)
@@ -207,6 +207,8 @@ class TorchEngine:
 
     def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
         """Add up each value over all ranks."""
+        if not self._ranks.connected:
+            return [float(value) for value in values]
         sums = torch.tensor(values, dtype=torch.float64, device=self._device)
         self._ranks.all_reduce(sums)
         return [float(value) for value in read(sums, timeout_s=self._ranks.timeout_s).tolist()]
@@ -225,19 +227,25 @@ class TorchEngine:
         optimizer = {} if scale is None else {SCALE: scale.numpy()}
         if self._choose is not None:
             optimizer[METHOD] = np.array(encode(self._method))
-        buffers = dict(self._model.named_buffers())
         # No weight has a name with a slash.
-        values = {**self._model.state_dict(), "/": self._momentum}
-        take = self._snapshots.begin(values, changing=buffers)
+        take = self._snapshots.begin(
+            lambda: {**self._model.state_dict(), "/": self._momentum}, changing=dict(self._model.named_buffers())
+        )
 
         def state() -> State:
             copies = dict(take())
-            # Put in order on the host: a GPU's memory may be full.
-            momenta = parts(copies.pop("/"), self._parameters, channels_last=self._method.channels_last)
+            momentum = copies.pop("/")
+            if self._method.channels_last:
+                # Put in order on the host: a GPU's memory may be full.
+                momentum = flattened(parts(momentum, self._parameters, channels_last=True))
             weights = {name: value.contiguous().numpy() for name, value in copies.items()}
-            return State(weights=weights, optimizer={MOMENTUM: flattened(momenta).numpy(), **optimizer})
+            return State(weights=weights, optimizer={MOMENTUM: momentum.numpy(), **optimizer})
 
         return state
+
+    def await_snapshot(self) -> None:
+        """Return when the last snapshot has been taken, if there was one: what it is of may then change."""
+        self._snapshots.wait()
 
     def restore(self, state: State | None, *, source: int) -> None:
         """Take over the state that the rank ``source`` has, or its new weights; on the others it is None."""

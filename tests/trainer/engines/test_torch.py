@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.trainer.networks import resnet8
 from trainer.checkpoints import Checkpoints
@@ -127,6 +128,31 @@ def test_a_snapshot_is_of_its_moment_though_the_next_step_has_begun() -> None:
     taken = take()
     assert digest(taken.weights) == digest(before.weights)
     assert digest(taken.optimizer) == digest(before.optimizer)
+
+
+class Counting(nn.Module):
+    """Puts another tensor in its buffer's place with every step."""
+
+    count: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.linear = nn.Linear(28 * 28, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.count = self.count + 1
+        scores: torch.Tensor = self.linear(images.flatten(1))
+        return scores
+
+
+def test_a_snapshot_has_a_buffer_that_the_network_has_replaced() -> None:
+    engine = TorchEngine(Counting(), device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+    engine.compute_gradients(IMAGES, LABELS)
+    take = engine.snapshot()
+    engine.compute_gradients(IMAGES, LABELS)
+    assert take().weights["count"] == 1
+    assert engine.state().weights["count"] == 2
 
 
 def test_the_weights_change_only_when_the_snapshot_has_been_taken() -> None:
