@@ -1,7 +1,7 @@
 """The environment and directory of a process."""
 
 import os
-from _collections_abc import Mapping, Sequence  # collections takes long to import
+from _collections_abc import Callable, Mapping, Sequence  # collections takes long to import
 
 from launcher.errors import LaunchError
 
@@ -26,15 +26,22 @@ def process_environment(
     return environment | spec.environment | process.environment
 
 
-def check_interfaces(environment: Mapping[str, str], names: Sequence[str], *, present: Sequence[str]) -> None:
+def check_interfaces(
+    environment: Mapping[str, str], names: Sequence[str], *, routed: str | None, present: Callable[[], Sequence[str]]
+) -> None:
     """LaunchError when a variable names no interface of this node: engines wait for ever for one.
 
-    Takes NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them.
+    Takes NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them. `present` asks the kernel for all
+    interfaces, which need not be when none but the one on the route is named.
     """
     for name in names:
-        wanted = [one for one in environment.get(name, "").lstrip("^=").split(",") if one]
-        if wanted and not any(interface.startswith(one) for one in wanted for interface in present):
-            raise LaunchError(f"{name} must name an interface of {', '.join(present)}, got {environment[name]!r}")
+        value = environment.get(name, "")
+        wanted = [one for one in value.lstrip("^=").split(",") if one]
+        if value == routed or not wanted:
+            continue
+        interfaces = present()
+        if not any(interface.startswith(one) for one in wanted for interface in interfaces):
+            raise LaunchError(f"{name} must name an interface of {', '.join(interfaces)}, got {value!r}")
 
 
 def working_directory(wanted: str, *, home: str) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from launcher.runner.environment import check_interfaces, process_environment, w
 from launcher.runner.guard import AGAIN
 from launcher.runner.idle import Situation, await_call, situation
 from launcher.runner.inbox import Inbox
-from launcher.runner.lean import quoted
+from launcher.runner.lean import contents, quoted
 from launcher.runner.link import Link
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.processes import adopt_orphans, rename
@@ -117,12 +117,11 @@ def run(spec: "NodeSpec", link: Link) -> bool:
     interface = interface_to(spec.peer)
     cwd, is_home = working_directory(spec.cwd, home=os.path.expanduser("~"))
     link.send(Kind.HOME, b"home" if is_home else b"")
-    present = [name for _, name in socket.if_nameindex()]
     for index, process in enumerate(spec.processes):
         log = logs[index] if logs else None
         environment = process_environment(spec, process, base=os.environ, interface=interface)
         try:
-            check_interfaces(environment, spec.interface_variables, present=present)
+            check_interfaces(environment, spec.interface_variables, routed=interface, present=interfaces)
         except LaunchError as error:
             supervisor.refuse(index, reason=str(error), code=error.exit_code)
         else:
@@ -144,10 +143,14 @@ def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:
         return []
 
 
+def interfaces() -> list[str]:
+    """Names of all of this node's."""
+    return [name for _, name in socket.if_nameindex()]
+
+
 def free_port(port_range: str = "/proc/sys/net/ipv4/ip_local_port_range") -> int:
     """A TCP port that nobody on this node uses now, and that no outgoing connection will be given."""
-    with open(port_range) as file:
-        ephemeral = int(file.read().split()[0])
+    ephemeral = int(contents(port_range).split()[0])
     lowest = max(1024, ephemeral - PORTS)
     # None where every port may be given to an outgoing connection, as some administrators have it.
     span = max(0, ephemeral - lowest)

@@ -5,7 +5,7 @@ import os
 import time
 from _collections_abc import Mapping, Sequence  # collections takes long to import
 
-from launcher.runner.lean import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, signal
+from launcher.runner.lean import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, contents, prctl, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ def end_orphans(*, deadline_s: float) -> bool:
 
 
 def _children() -> list[str]:
-    with open(f"/proc/self/task/{os.getpid()}/children") as file:
-        return file.read().split()
+    return contents(f"/proc/self/task/{os.getpid()}/children").split()
 
 
 def _kill(pid: int) -> None:

@@ -112,12 +112,16 @@ def test_a_rank_cannot_reach_the_users_ssh_agent() -> None:
 
 @pytest.mark.parametrize("value", ["", "ens5", "ens", "^docker0,lo", "=ens5", "eth0,ens5"])
 def test_an_interface_in_one_of_the_engines_forms_is_let_through(value: str) -> None:
-    check_interfaces({"NCCL_SOCKET_IFNAME": value}, INTERFACES, present=["lo", "ens5"])
+    check_interfaces({"NCCL_SOCKET_IFNAME": value}, INTERFACES, routed="eth9", present=lambda: ["lo", "ens5"])
+
+
+def test_the_interface_of_the_route_need_not_be_looked_for() -> None:
+    check_interfaces({"NCCL_SOCKET_IFNAME": "ens5"}, INTERFACES, routed="ens5", present=lambda: pytest.fail("asked"))
 
 
 def test_fails_when_an_interface_is_not_there() -> None:
     with pytest.raises(LaunchError) as caught:
-        check_interfaces({"GLOO_SOCKET_IFNAME": "eth0"}, INTERFACES, present=["lo", "ens5"])
+        check_interfaces({"GLOO_SOCKET_IFNAME": "eth0"}, INTERFACES, routed="ens5", present=lambda: ["lo", "ens5"])
     assert str(caught.value) == "GLOO_SOCKET_IFNAME must name an interface of lo, ens5, got 'eth0'"
 
 
