@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import Mapping, Sequence
 
 from bootstrap.contract import WORKER_HOST_PREFIX
@@ -10,6 +11,7 @@ from launcher.connection import Connection
 from launcher.errors import LaunchError, UnreachableError
 from launcher.hosts import Host, each_once
 from launcher.keep.reserve import Reserve
+from launcher.machines import LOCAL_HOST
 from launcher.session import session_environment
 from launcher.ssh import louder, runner_command, ssh_command
 
@@ -17,6 +19,7 @@ CONNECTIONS_AT_ONCE = 32
 READY_DEADLINE_S = 30.0
 SSH_FAILED = "connection ended with code 255"
 """Our own words for it; see EXIT STATUS in ssh(1)."""
+NO_HOST_KEY = "Host key verification failed"
 NO_KEY_EXCHANGE = "no matching key exchange method"
 TAKE_ANOTHER = (
     "; launch takes none of curve25519 among the cluster's nodes: have that sshd take ecdh-sha2-nistp256 too "
@@ -24,14 +27,14 @@ TAKE_ANOTHER = (
 )
 FOR_GOOD = (
     "Could not resolve hostname",
-    "Host key verification failed",
+    NO_HOST_KEY,
     "Permission denied",
     "its runner speaks version",
     NO_KEY_EXCHANGE,
 )
 """Words for what is wrong with the host and not with the moment."""
 
-KEYS = {"Host key verification failed", "Permission denied"}
+KEYS = {NO_HOST_KEY, "Permission denied"}
 
 Answers = tuple[list[Connection], list[BaseException]]
 """The runners that answered, in the order of their hosts, and why the others did not."""
@@ -53,7 +56,9 @@ def is_for_good(reason: str) -> bool:
 
 
 def with_advice(reason: str) -> str:
-    """`reason`, and what to do where that is our own choice (launcher.ssh.CLUSTER_OPTIONS)."""
+    """`reason`, and what to do: where it is our own choice (launcher.ssh.CLUSTER_OPTIONS), or for launch.py's habit."""
+    if NO_HOST_KEY in reason and reason.startswith(f"{LOCAL_HOST}:"):
+        return f"{reason} No key is kept for that name: name this machine as the others do, {socket.gethostname()} say"
     return reason + TAKE_ANOTHER if NO_KEY_EXCHANGE in reason and reason.startswith(WORKER_HOST_PREFIX) else reason
 
 

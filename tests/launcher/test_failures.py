@@ -14,6 +14,7 @@ from launcher.nodes import TAKE_ANOTHER
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
+NO_KEY = "Host key verification failed."
 
 
 def test_fails_when_a_node_has_another_release(cluster: Cluster) -> None:
@@ -124,7 +125,16 @@ def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None
     finally:
         known.write_text(kept)
     assert result.code == 1
-    assert result.reason == f"launch: nothing started, 1 of 3 nodes: {SECOND}: Host key verification failed."
+    assert result.reason == f"launch: nothing started, 1 of 3 nodes: {SECOND}: {NO_KEY}"
+
+
+def test_localhost_gets_the_name_that_this_machine_has_for_the_others(cluster: Cluster) -> None:
+    ssh = cluster.program("ssh", "echo 'Host key verification failed.' >&2; exit 255")
+    path = f"{ssh.parent}:{cluster.environment['PATH']}"
+    result = cluster.run("true", hosts=[FIRST, "localhost"], environment={"PATH": path})
+    assert result.code == 1
+    advice = f"No key is kept for that name: name this machine as the others do, {socket.gethostname()} say"
+    assert result.reason == f"launch: nothing started, 1 of 2 nodes: localhost: {NO_KEY} {advice}"
 
 
 def test_fails_when_the_user_is_wrong(cluster: Cluster, nodes: Path) -> None:
