@@ -13,9 +13,12 @@ AGENT_VARIABLE = "SSH_AUTH_SOCK"
 
 
 def process_environment(
-    spec: "NodeSpec", process: "ProcessSpec", *, base: Mapping[str, str], interface: str | None
+    spec: "NodeSpec", process: "ProcessSpec", *, base: Mapping[str, str], cwd: str, interface: str | None
 ) -> dict[str, str]:
-    """Defaults, the node's variables, the route's interface, the job's variables, the process's: later ones win."""
+    """Defaults, the node's variables, the route's interface, the job's variables, the process's: later ones win.
+
+    PWD is where the process starts, as a shell would have it (POSIX.1-2017, Shell, 2.5.3).
+    """
     # A job must not be able to sign as the user who started it.
     environment = spec.defaults | {name: value for name, value in base.items() if name != AGENT_VARIABLE}
     bins = [directory for directory in spec.bins if os.path.isdir(directory)]
@@ -23,7 +26,7 @@ def process_environment(
         environment["PATH"] = ":".join([*bins, base.get("PATH", os.defpath)])
     if interface is not None:
         environment |= dict.fromkeys(spec.interface_variables, interface)
-    return environment | spec.environment | process.environment
+    return environment | spec.environment | process.environment | {"PWD": cwd}
 
 
 def check_interfaces(

@@ -119,7 +119,7 @@ def run(spec: "NodeSpec", link: Link) -> bool:
     link.send(Kind.HOME, b"home" if is_home else b"")
     for index, process in enumerate(spec.processes):
         log = logs[index] if logs else None
-        environment = process_environment(spec, process, base=os.environ, interface=interface)
+        environment = process_environment(spec, process, base=os.environ, cwd=cwd, interface=interface)
         try:
             check_interfaces(environment, spec.interface_variables, routed=interface, present=interfaces)
         except LaunchError as error:

@@ -11,13 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    Program = tuple[str, list[str]]
-
 NAME_FILE = "/proc/self/comm"
 """See proc(5)."""
-SHELL = ["/bin/bash", "-c"]
-PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+-/")
-"""Characters that mean nothing to a shell."""
 
 
 def adopt_orphans() -> None:
@@ -64,11 +59,11 @@ def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -
     What subprocess.Popen does, of which importing alone takes longer than everything else here.
     """
     # Before the fork: a new process has to copy all that it touches, and os.execvpe touches much.
-    tries = programs(command, environment=environment, cwd=cwd)
+    path = program(command[0], environment=environment, cwd=cwd)
     (stdout, its_stdout), (stderr, its_stderr), (failure, its_failure) = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(tries, environment, cwd, stdout=its_stdout, stderr=its_stderr, failure=its_failure)
+        _become(path, command, environment, cwd, stdout=its_stdout, stderr=its_stderr, failure=its_failure)
     for fd in (its_stdout, its_stderr, its_failure):
         os.close(fd)
     # Closed by a successful exec.
@@ -83,7 +78,14 @@ def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -
 
 
 def _become(
-    tries: "Sequence[Program]", environment: Mapping[str, str], cwd: str, *, stdout: int, stderr: int, failure: int
+    path: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str,
+    *,
+    stdout: int,
+    stderr: int,
+    failure: int,
 ) -> "NoReturn":
     try:
         os.setsid()
@@ -94,41 +96,31 @@ def _become(
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
             signal.signal(number, signal.SIG_DFL)
         os.chdir(cwd)
-        why = errno.ENOENT
-        for path, arguments in tries:
-            try:
-                os.execve(path, arguments, environment)
-            except OSError as error:
-                why = error.errno or why
-        os.write(failure, str(why).encode("ascii"))
+        os.execve(path, list(command), environment)
     except OSError as error:
         os.write(failure, str(error.errno).encode("ascii"))
     finally:
         os._exit(127)
 
 
-def programs(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> "list[Program]":
-    """What to execute for a command, the first of them that can be: paths, and their arguments.
+def program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
+    """Path of the program that a shell in `cwd` would take for a command's name, by the PATH of `environment`.
 
-    A line for the shell that is only a program's name starts that program; the shell takes its own words, and says
-    what is wrong with others.
+    Raises FileNotFoundError.
     """
-    line, found = command[-1], []
-    is_name = list(command[:-1]) == SHELL and PLAIN.issuperset(line)
-    # By these the name may mean something else to the shell (bash(1), INVOCATION and FUNCTIONS).
-    if is_name and not {"BASH_ENV", f"BASH_FUNC_{line}%%"}.intersection(environment):
-        found += [(path, [line]) for path in _places(line, environment, cwd)]
-    return found + [(path, list(command)) for path in _places(command[0], environment, cwd)]
-
-
-def _places(name: str, environment: Mapping[str, str], cwd: str) -> list[str]:
-    """Where a program of this name is, by PATH (execvp(3))."""
     if "/" in name:
-        return [name]
-    places = [os.path.join(cwd, place, name) for place in environment.get("PATH", os.defpath).split(":")]
-    # Those that may not be executed too: that says why there is none.
-    there = [place for place in places if os.path.isfile(place)]
-    return [place for place in there if os.access(place, os.X_OK)] or there
+        return name
+    found = None
+    for directory in environment.get("PATH", os.defpath).split(":"):
+        path = os.path.join(cwd, directory, name)
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            found = found or path
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    # It may not be executed, and the error says so.
+    return found
 
 
 def exit_code(returncode: int) -> int:

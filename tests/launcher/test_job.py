@@ -68,8 +68,9 @@ def test_n_takes_the_first_hosts(cluster: Cluster) -> None:
 def test_ranks_start_in_the_launchers_directory(cluster: Cluster, tmp_path: Path) -> None:
     place = tmp_path / "a place"
     place.mkdir()
-    result = cluster.run("pwd", cwd=place)
-    assert {line.split("] ")[1] for line in result.lines} == {str(place)}
+    for command in (["pwd"], ["printenv", "PWD"]):
+        result = cluster.run(*command, cwd=place)
+        assert [line.split("] ")[1] for line in result.lines] == [str(place)] * len(ADDRESSES)
 
 
 @pytest.mark.parametrize("word", ["two words", "$HOME", "it's", 'say "hi"', "a\nb", "*", "\\n", "ünï", ";id", ""])

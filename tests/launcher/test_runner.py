@@ -82,7 +82,7 @@ def test_a_spec_survives_its_line() -> None:
 
 def test_later_variables_win(tmp_path: Path) -> None:
     base = {"PATH": "/bin", "RANK": "9", "USER_SET": "0", "GLOO_SOCKET_IFNAME": "docker0", "KEPT": "k"}
-    environment = process_environment(with_python(tmp_path), RANK, base=base, interface="ens5")
+    environment = process_environment(with_python(tmp_path), RANK, base=base, cwd="/work", interface="ens5")
     assert environment == {
         "PATH": f"{tmp_path}:/bin",
         "RANK": "1",
@@ -91,11 +91,14 @@ def test_later_variables_win(tmp_path: Path) -> None:
         "GLOO_SOCKET_IFNAME": "ens5",
         "NCCL_SOCKET_IFNAME": "ens5",
         "OMP_NUM_THREADS": "1",
+        "PWD": "/work",
     }
 
 
 def test_a_node_without_pytorch_keeps_its_path(tmp_path: Path) -> None:
-    environment = process_environment(with_python(tmp_path / "no"), RANK, base={"PATH": "/bin"}, interface=None)
+    environment = process_environment(
+        with_python(tmp_path / "no"), RANK, base={"PATH": "/bin"}, cwd="/", interface=None
+    )
     assert environment["PATH"] == "/bin"
     assert "GLOO_SOCKET_IFNAME" not in environment
 
@@ -107,7 +110,7 @@ def test_ranks_fall_back_to_the_home_directory(tmp_path: Path) -> None:
 
 def test_a_rank_cannot_reach_the_users_ssh_agent() -> None:
     base = {"PATH": "/bin", "SSH_AUTH_SOCK": "/run/agent"}
-    assert "SSH_AUTH_SOCK" not in process_environment(SPEC, RANK, base=base, interface=None)
+    assert "SSH_AUTH_SOCK" not in process_environment(SPEC, RANK, base=base, cwd="/", interface=None)
 
 
 @pytest.mark.parametrize("value", ["", "ens5", "ens", "^docker0,lo", "=ens5", "eth0,ens5"])
