@@ -6,11 +6,12 @@ which is not even on the disk when it returns; ours is, in the end. ``checkpoint
 the largest network there is, ``checkpoint_stall_lenet`` for the smallest (at most 0.05).
 
 That is not all that a save costs: copying and writing share processor and memory with the steps beside them.
-``checkpoint_writing`` and ``checkpoint_writing_lenet`` are the time of a step while a checkpoint is copied and written,
-from the call that keeps it until the file is on the disk, over that of as many steps right before, without one: 1.00
-would be for nothing. Whole steps, and batches so small that they hide little.
+``checkpoint_cost`` and ``checkpoint_cost_lenet`` are the seconds that all of it takes from the training: what the steps
+between the call that keeps a checkpoint and the file's being on the disk take longer than as many steps right before,
+without one; over those of ``torch.save``, too. Whole steps, batches so small that they hide little, and no core that
+has nothing else to do.
 
-All in turns, of each the shortest.
+All in turns, of each the median.
 Run by ``make bench B=checkpoint`` or ``python -m benchmarks.checkpoint [--rounds N]``.
 """
 
@@ -51,10 +52,9 @@ class Rounds:
 
     held: list[float] = field(default_factory=list)
     torch_save: list[float] = field(default_factory=list)
-    alone: list[float] = field(default_factory=list)
-    """Of a step."""
-    beside: list[float] = field(default_factory=list)
-    """Of a step while a checkpoint is written."""
+    cost: list[float] = field(default_factory=list)
+    """What steps beside a save take longer."""
+    step: list[float] = field(default_factory=list)
 
 
 def main() -> int:
@@ -69,13 +69,14 @@ def main() -> int:
             rounds = measure(config, Path(directory), options.rounds)
         for what, seconds in (
             ("held", rounds.held),
+            ("cost", rounds.cost),
             ("torch.save", rounds.torch_save),
-            ("step", rounds.alone),
-            ("step beside a write", rounds.beside),
+            ("step", rounds.step),
         ):
             print(f"{config.network} {what}: {' '.join(f'{1000 * one:.2f}' for one in seconds)} ms", file=sys.stderr)
-        figures.append(f"checkpoint_stall{name} {min(rounds.held) / min(rounds.torch_save):.3f} ratio")
-        figures.append(f"checkpoint_writing{name} {min(rounds.beside) / min(rounds.alone):.2f} ratio")
+        peer = statistics.median(rounds.torch_save)
+        figures.append(f"checkpoint_stall{name} {statistics.median(rounds.held) / peer:.3f} ratio")
+        figures.append(f"checkpoint_cost{name} {statistics.median(rounds.cost) / peer:.2f} ratio")
     print("\n".join(figures))
     return 0
 
@@ -104,14 +105,14 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
         while keeper.is_writing or steps < LEAST_STEPS:
             step(engine, config)
             steps += 1
-        beside = (time.perf_counter() - start) / steps
+        cost = time.perf_counter() - start - steps * alone
         keeper.wait()
         took = save_with_torch(engine, directory / "peer.pt")
         if number:
             rounds.held.append(held)
+            rounds.cost.append(cost)
             rounds.torch_save.append(took)
-            rounds.alone.append(alone)
-            rounds.beside.append(beside)
+            rounds.step.append(alone)
     return rounds
 
 

@@ -217,7 +217,7 @@ class CommandLine(unittest.TestCase):
         options = ("--network", "resnet50", "--benchmark", "1", "--num-examples", "8192", "--batch-size", "8192")
         with running(*options, directory=self.directory, variables=OWN) as [rank]:
             assert rank.wait() == 1
-        self.assert_one_line(rank, "the GPU's memory is too small for a step of 8192 samples")
+        self.assert_one_line(rank, "the GPU's memory is too small for 8192 samples")
 
     def test_a_gpu_that_is_not_there_is_one_line(self) -> None:
         with running("--gpus", "99", directory=self.directory, variables=OWN) as [rank]:

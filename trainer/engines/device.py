@@ -22,6 +22,8 @@ def prepare_device(config: TrainConfig, ranks: Ranks, environment: MutableMappin
     device = torch.device(choose_device(config.gpus, ranks=ranks, available=torch.cuda.device_count()))
     log.info("%s device=%s threads=%d", describe_process(environment), device, torch.get_num_threads())
     if device.type == "cuda":
+        # Convolutions are measured, once for each shape: the shapes of a training do not change.
+        torch.backends.cudnn.benchmark = True
         if config.deterministic:
             make_deterministic(environment)
         torch.cuda.set_device(device)

@@ -10,8 +10,10 @@ MEETING_S: Final = 600.0
 ("Initialize Amazon EBS volumes"), and not all are equally quick."""
 FETCH_S: Final = 3600.0
 """For a data set in S3, which other machines may have already: 150 GB, ImageNet's size, at 350 Mbit/s."""
-RANKS_S: Final = 60.0
-"""In a collective operation, from the first step's on: that step, too, reads libraries from an image."""
+RANKS_S: Final = 300.0
+"""In a collective operation, from the first step's on: one of them may read its validation set from a cold disk. A rank
+that is gone is noticed by its connections, a node that is silent by the launcher, in 20 s: only one that hangs takes so
+long."""
 WRITE_S: Final = 1800.0
 """For a checkpoint on its way to a disk, or a shared one: 10 GB at 50 Mbit/s."""
 PAUSE_S: Final = WRITE_S + RANKS_S

@@ -5,7 +5,7 @@ so that neither the processor nor the step waits for them; the next update does,
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import torch
@@ -28,20 +28,19 @@ class Snapshots:
         self._asked: threading.Event | None = None
         """Set when the device has been asked for the last copy; None when what changes the values knows of it."""
 
-    def begin(self, collect: Callable[[], Tensors], *, changing: Tensors) -> Callable[[], Tensors]:
+    def begin(self, values: Tensors, *, changing: Collection[str]) -> Callable[[], Tensors]:
         """Return what copies the values of this moment to the host's memory, in whatever thread.
 
-        There it asks ``collect`` where they are. ``changing`` are those that the forward pass changes, or puts others
-        in the place of; they are small, and copied at once.
+        ``changing`` are the names of those that the forward pass changes; they are small, and copied at once.
         """
-        now = {name: value.clone() for name, value in changing.items()}
+        now = {name: value.clone() if name in changing else value for name, value in values.items()}
         moment = mark(self._device)
         asked = self._asked = threading.Event()
 
         def take() -> Tensors:
             try:
                 with self._beside.behind(moment):
-                    copies = {name: to_host(now.get(name, value)) for name, value in collect().items()}
+                    copies = {name: to_host(value.detach()) for name, value in now.items()}
                     copied = mark(self._device)
             finally:
                 asked.set()

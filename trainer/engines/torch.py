@@ -228,9 +228,10 @@ class TorchEngine:
         if self._choose is not None:
             optimizer[METHOD] = np.array(encode(self._method))
         # No weight has a name with a slash.
-        take = self._snapshots.begin(
-            lambda: {**self._model.state_dict(), "/": self._momentum}, changing=dict(self._model.named_buffers())
-        )
+        values = {**self._model.state_dict(keep_vars=True), "/": self._momentum}
+        # Each of the names that a buffer has: networks may share their parts.
+        buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
+        take = self._snapshots.begin(values, changing=buffers)
 
         def state() -> State:
             copies = dict(take())

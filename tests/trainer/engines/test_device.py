@@ -62,8 +62,9 @@ def undetermined() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("undetermined")
-def test_a_gpu_is_told_to_give_the_same_bits_every_time() -> None:
+def test_a_gpu_is_told_to_give_the_same_bits_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     environment: dict[str, str] = {}
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     make_deterministic(environment)
     assert environment == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     assert torch.are_deterministic_algorithms_enabled()

@@ -155,6 +155,30 @@ def test_a_snapshot_has_a_buffer_that_the_network_has_replaced() -> None:
     assert engine.state().weights["count"] == 2
 
 
+class Shared(nn.Module):
+    """Has one part under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = self.decoder = nn.BatchNorm2d(1)
+        self.linear = nn.Linear(28 * 28, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.linear(self.encoder(images).flatten(1))
+        return scores
+
+
+def test_a_snapshot_is_of_its_moment_by_each_of_a_buffers_names() -> None:
+    engine = TorchEngine(Shared(), device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+    before = engine.state().weights
+    take = engine.snapshot()
+    engine.compute_gradients(IMAGES, LABELS)
+    taken = take().weights
+    for name in ("encoder.running_mean", "decoder.running_mean"):
+        assert np.array_equal(taken[name], before[name])
+        assert not np.array_equal(engine.state().weights[name], before[name])
+
+
 def test_the_weights_change_only_when_the_snapshot_has_been_taken() -> None:
     engine = make_engine()
     before = digest(engine.weights())
