@@ -140,6 +140,11 @@ class TrainConfig:
             raise UsageError(f"--model-prefix must be a path or s3://BUCKET/FOLDER/NAME, got {self.model_prefix}")
         if self.data_dir.startswith(SCHEME) and not S3_FOLDER.fullmatch(self.data_dir):
             raise UsageError(f"--data-dir must be a directory or s3://BUCKET/FOLDER, got {self.data_dir}")
+        if (self.model_prefix or "").endswith("/"):
+            raise UsageError(f"--model-prefix must end with a name, not with /, got {self.model_prefix}")
+        for name in ("metrics", "tensorboard"):
+            if (getattr(self, name) or "").startswith(SCHEME):
+                raise UsageError(f"{option(name)} must be a path on rank 0's machine, got {getattr(self, name)}")
         if not 0 <= self.mom < 1:
             raise UsageError(f"--mom must be at least 0 and below 1, got {self.mom}")
         if not (math.isfinite(self.wd) and self.wd >= 0):

@@ -200,5 +200,7 @@ def _counted(result: BatchResult, progress: Progress, *, step: int) -> Progress:
     """
     if not math.isfinite(result.loss_sum):
         place = f"epoch {progress.epoch} batch {step - result.steps_ago}"
-        raise TrainerError(f"loss is {result.loss_sum} at {place}, try a lower --lr")
+        raise TrainerError(
+            f"loss is {result.loss_sum} at {place}, try a lower --lr (with --resume never, where an epoch is done)"
+        )
     return replace(progress, loss_sum=progress.loss_sum + result.loss_sum)

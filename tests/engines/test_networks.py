@@ -26,6 +26,13 @@ def lazy(classes):
 def new(classes, image_shape):
     return nn.Dense(classes, in_units=4)
 
+def few(image_shape):
+    channels, height, width = image_shape
+    network = nn.HybridSequential()
+    network.add(nn.Flatten(), nn.Dense(3, in_units=channels * height * width))
+    network.initialize()
+    return network
+
 def weightless():
     return nn.Flatten()
 
@@ -66,6 +73,10 @@ def test_ones_own_network_is_trained_on_all_nodes(cluster: Cluster, launch: str,
         ("mynet:missing", f"--network mynet:missing: missing must be a function in {FOLDER}/mynet.py, it is missing"),
         ("mynet:lazy", "--network mynet:lazy must be initialized and know its sizes (in_units, in_channels)"),
         ("mynet:new", "--network mynet:new must be initialized and know its sizes (in_units, in_channels)"),
+        (
+            "mynet:few",
+            "--network mynet:few must return a score for each class, shape (images, 10), got shape (1, 3) for",
+        ),
         ("mynet:weightless", "--network mynet:weightless must have weights to train, it has none"),
     ],
 )

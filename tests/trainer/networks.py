@@ -50,6 +50,39 @@ def lazy(classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
 
 
+def too_few(image_shape: tuple[int, int, int]) -> nn.Module:
+    return perceptron(classes=3, image_shape=image_shape)
+
+
+class Pair(nn.Module):
+    """Returns two tensors."""
+
+    def __init__(self, *, classes: int, image_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.scores = perceptron(classes=classes, image_shape=image_shape)
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.scores(images), images
+
+
+class Counting(nn.Module):
+    """Knows how often it was called, and draws random numbers."""
+
+    def __init__(self, *, classes: int, image_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.scores = perceptron(classes=classes, image_shape=image_shape)
+        self.calls = 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        scores: torch.Tensor = self.scores(images)
+        return scores + torch.rand_like(scores)
+
+
+def doubled(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    return perceptron(classes=classes, image_shape=image_shape).double()
+
+
 def weightless() -> nn.Module:
     return nn.Flatten()
 

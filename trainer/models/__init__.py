@@ -1,5 +1,7 @@
 """The networks that ``--network`` knows, and those of the user: ``--network module:function``."""
 
+import contextlib
+import copy
 import importlib
 import importlib.util
 import inspect
@@ -71,7 +73,34 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
         raise UsageError(f"--network {network} must know its sizes when it is built, it has lazy modules")
     if not any(parameter.requires_grad for parameter in parameters):
         raise UsageError(f"--network {network} must have weights to train, it has none")
+    if others := sorted({str(parameter.dtype) for parameter in parameters} - {"torch.float32"}):
+        raise UsageError(
+            f"--network {network} must have weights of torch.float32, got {others[0]}: --dtype computes in it"
+        )
+    if network not in NETWORKS:
+        check_scores(_scores_of_one(model, image_shape), network=network, classes=classes)
     return model
+
+
+def _scores_of_one(model: "nn.Module", image_shape: ImageShape) -> object:
+    """What the network returns for one image; None where it fails, which its first step will say with a traceback."""
+    import torch
+
+    # One of its own: the network may count how often it is called.
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), contextlib.suppress(Exception):
+        return copy.deepcopy(model).eval()(torch.zeros(1, *image_shape))
+    return None
+
+
+def check_scores(scores: object, *, network: str, classes: int) -> None:
+    """Raise UsageError unless this is what a network must return for one image: None is not known."""
+    shape = getattr(scores, "shape", None)
+    if scores is not None and shape != (1, classes):
+        got = type(scores).__name__ if shape is None else f"shape {tuple(shape)}"
+        raise UsageError(
+            f"--network {network} must return a score for each class, shape (images, {classes}), "
+            f"got {got} for one image"
+        )
 
 
 def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:

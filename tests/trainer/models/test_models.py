@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.trainer.networks import Counting
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, build, check_network
 
@@ -94,6 +95,12 @@ def test_ones_own_network_gets_what_it_takes(tmp_path: Path, monkeypatch: pytest
             "demanding takes width and dropout, a network gets only classes and image_shape: give",
         ),
         (
+            "tests.trainer.networks:too_few",
+            r"too_few must return a score for each class, shape \(images, 10\), got shape \(1, 3\) for one image",
+        ),
+        ("tests.trainer.networks:Pair", r"a score for each class, shape \(images, 10\), got tuple for one image"),
+        ("tests.trainer.networks:doubled", "doubled must have weights of torch.float32, got torch.float64"),
+        (
             "tests.trainer.networks:nothing",
             "tests.trainer.networks:nothing must return a torch.nn.Module, got NoneType",
         ),
@@ -103,6 +110,18 @@ def test_fails_when_ones_own_network_is_none(network: str, message: str) -> None
     check_network(network)
     with pytest.raises(UsageError, match=message):
         build(network, classes=10, image_shape=IMAGE)
+
+
+def test_ones_own_network_is_as_new_when_it_has_been_looked_at() -> None:
+    torch.manual_seed(0)
+    Counting(classes=10, image_shape=IMAGE)
+    undisturbed = torch.get_rng_state()
+    torch.manual_seed(0)
+    model = build("tests.trainer.networks:Counting", classes=10, image_shape=IMAGE)
+    assert torch.equal(torch.get_rng_state(), undisturbed)
+    assert isinstance(model, Counting)
+    assert model.calls == 0
+    assert model.training
 
 
 def test_a_module_that_ones_own_network_lacks_is_told_as_python_does(

@@ -46,7 +46,22 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
         )
     if all(parameter.grad_req == "null" for parameter in parameters):
         raise UsageError(f"--network {network} must have weights to train, it has none")
+    if network not in NETWORKS:
+        models.check_scores(_scores_of_one(model, image_shape), network=network, classes=classes)
     return model
+
+
+def _scores_of_one(model: "HybridBlock", image_shape: tuple[int, int, int]) -> object:
+    """What the network returns for one image; None where it fails, which its first step will say with a traceback."""
+    from mxnet import nd
+
+    try:
+        scores = model(nd.zeros((1, *image_shape)))
+        # MXNet computes beside us, and says only here what fails.
+        nd.waitall()
+    except Exception:
+        return None
+    return scores
 
 
 def _has_values(parameter: "Parameter") -> bool:
