@@ -49,6 +49,21 @@ def test_fails_when_the_disk_is_full_and_keeps_the_old_file(tmp_path: Path, monk
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_after_a_power_failure_the_file_is_whole_and_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "net-0002.npz", []
+
+    def note(descriptor: int) -> None:
+        on_disk = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append(("directory" if on_disk == tmp_path else on_disk.suffix, path.exists()))
+
+    monkeypatch.setattr("os.fsync", note)
+    save(path, CHECKPOINT)
+    # First the content, under another name; then the name.
+    assert synced == [(".tmp", False), ("directory", True)]
+
+
 @pytest.mark.parametrize("damage", ["cut off", "changed"])
 def test_fails_when_the_checkpoint_is_damaged(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "net-0002.npz"

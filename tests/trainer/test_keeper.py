@@ -210,3 +210,15 @@ def test_the_one_just_written_stays_whatever_the_clock_says(keeper: Keeper, tmp_
     keeper.keep(partial(checkpoint, epoch=3))
     keeper.wait()
     assert newest(keeper).epoch == 3
+
+
+def test_what_a_wrong_clock_has_named_later_goes_before_what_was_written_later(keeper: Keeper, tmp_path: Path) -> None:
+    keeper.keep(partial(checkpoint, started=9e9))
+    keeper.wait()
+    [wrong] = tmp_path.iterdir()
+    os.utime(wrong, (1, 1))
+    for epoch in (1, 2):
+        keeper.keep(partial(checkpoint, started=5, epoch=epoch))
+    keeper.wait()
+    kept = sorted(load(path).description.progress.epoch for path in tmp_path.iterdir())
+    assert (kept, wrong.exists()) == ([1, 2], False)

@@ -1,6 +1,7 @@
 """Engines that return a step's result in the next one, as on GPUs, which are not waited for."""
 
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -96,3 +97,11 @@ def test_wishes_are_heard_where_every_step_is_waited_for(data: DataSet) -> None:
     with pytest.raises(StoppedError):
         train(engine, data, config=config, shard=Shard(), global_batch_size=4, keeping=keeping)
     assert [progress.samples for progress in keeping.kept] == [8]
+
+
+@pytest.mark.parametrize("asks", [Asks(save=True), Asks(stop=True)])
+def test_a_wish_of_one_step_is_heard_although_the_next_one_has_none(data: DataSet, asks: Asks) -> None:
+    notes, config = Notes(asks), TrainConfig(num_epochs=1)
+    with pytest.raises(StoppedError) if asks.stop else nullcontext():
+        train(LateEngine(losses=[4, 2, 1]), data, config=config, shard=Shard(), global_batch_size=4, keeping=notes)
+    assert notes.kept == [Progress(samples=8, loss_sum=6, correct=8)]

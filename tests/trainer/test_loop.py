@@ -106,6 +106,25 @@ def test_what_was_stopped_goes_on_with_the_next_batch_and_counts_all_once(data: 
     assert (result.loss, result.train_accuracy, result.samples) == (1, 1, 6)
 
 
+def test_what_all_ranks_recognised_before_an_interruption_counts_on_one_of_them(data: DataSet) -> None:
+    def counted(index: int) -> tuple[int, int]:
+        """What a rank brings into the accuracy of the epoch, and into that of a checkpoint in its last step."""
+        notes = Notes(NOTHING, Asks(save=True))
+        [result] = train(
+            RecordingEngine(losses=[0] * 2),
+            data,
+            config=TrainConfig(num_epochs=1),
+            shard=Shard(index=index, count=2),
+            global_batch_size=4,
+            keeping=notes,
+            begin=Progress(samples=4, correct=3),
+        )
+        return round(result.train_accuracy * SAMPLES), notes.kept[-1].correct
+
+    # Of the six samples that are left, three are each rank's.
+    assert [counted(index) for index in range(2)] == [(3 + 3, 3 + 3), (3, 3)]
+
+
 @pytest.mark.parametrize("before", [1, 2, 3])
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_on_another_number_of_ranks_each_sample_of_the_epoch_still_counts_once(

@@ -1,4 +1,6 @@
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -205,6 +207,12 @@ def test_the_learning_rate_scales_as_the_fifth_articles_does() -> None:
     assert all_64.rate(epoch=59, trained=0.5) == pytest.approx(0.64)
 
 
+def test_the_learning_rate_falls_by_the_factor_that_was_given() -> None:
+    config = parse(["--lr", "0.4", "--lr-factor", "0.5", "--lr-step-epochs", "2,3"])
+    schedule = config.schedule(global_batch_size=64)
+    assert [schedule.rate(epoch=epoch, trained=0) for epoch in range(4)] == [0.4, 0.4, 0.2, 0.1]
+
+
 def test_accumulated_batches_count_as_one() -> None:
     config = parse(["--batch-size", "32", "--gradient-accumulation", "4", "--kv-store", "dist_sync"])
     ranks = Ranks(rank=1, world_size=4, local_rank=1, local_world_size=2)
@@ -220,6 +228,33 @@ def test_a_training_keeps_to_its_data_type_whether_given_or_picked() -> None:
     ]
     assert TrainConfig(fast="auto").data_type == "auto"
     assert TrainConfig(fast="auto", dtype="bfloat16").data_type == "bfloat16"
+
+
+KEPT_TO: Mapping[str, object] = (
+    {"network": "resnet20", "engine": "horovod", "batch_size_per_machine": 32, "gradient_accumulation": 2}
+    | {"lr": 0.1, "lr_batch_size": 32, "warmup_epochs": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,)}
+    | {"mom": 0.5, "wd": 0.0, "seed": 1, "sync_bn": True, "dtype": "bfloat16", "fast": "auto", "gc_type": "fp16"}
+    | {"dataset": "mnist", "image_shape": (3, 32, 32), "num_classes": 11, "num_examples": 9}
+    | {"random_crop": True, "random_mirror": True}
+)
+"""Settings that make it another training when they change."""
+FREE: Mapping[str, object] = (
+    {"gpus": (0,), "num_epochs": 13, "kv_store": "dist_sync", "compile": "1", "deterministic": True}
+    | {"model_prefix": "net", "disp_batches": 1, "data_dir": "there", "resume": "never", "checkpoint_seconds": 1.0}
+    | {"metrics": "file", "tensorboard": "events", "profile_steps": (1, 2), "profile_dir": "traces"}
+)
+"""Those that may change on its way."""
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(TrainConfig)])
+def test_a_checkpoint_belongs_to_all_settings_that_change_what_is_learned(name: str) -> None:
+    changed: Any = (KEPT_TO if name in KEPT_TO else FREE)[name]
+    base = TrainConfig(
+        lr=0.2 if name == "lr_batch_size" else None,
+        dataset="synthetic" if name in ("image_shape", "num_examples") else "digits",
+    )
+    other = replace(base, **{name: changed})
+    assert (other.identity != base.identity) is (name in KEPT_TO)
 
 
 def test_every_setting_is_named_as_its_option() -> None:

@@ -32,6 +32,7 @@ def test_mean_is_of_all_ranks() -> None:
     [
         ([1.0, 1.0, 1.0], None),
         ([1.0, 1.0, 1.05], None),
+        ([1.0, 1.15, 1.0], "rank 1 takes 1.15 times as long as the median for its own work"),
         ([1.0, 2.0], "rank 1 takes 2.00 times as long as the median for its own work"),
         ([1.0, 1.2, 3.0, 1.2], "rank 2 takes 2.50 times as long as the median for its own work"),
     ],

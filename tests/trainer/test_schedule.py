@@ -21,6 +21,11 @@ def test_warms_up_and_steps_down(epoch: int, trained: float, rate: float) -> Non
     assert ARTICLE.rate(epoch=epoch, trained=trained) == pytest.approx(rate)
 
 
+def test_a_step_multiplies_by_the_factor_that_was_given() -> None:
+    schedule = Schedule(start=1, peak=1, factor=0.5, step_epochs=(1, 2))
+    assert [schedule.rate(epoch=epoch, trained=0) for epoch in range(4)] == [1, 0.5, 0.25, 0.25]
+
+
 class Engine:
     def __init__(self) -> None:
         self.rates: list[float] = []

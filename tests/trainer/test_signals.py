@@ -9,10 +9,14 @@ from contextlib import contextmanager
 import pytest
 
 from tests.trainer.processes import REPOSITORY
+from trainer.signals import LAST_STEP_S
 
 PROGRAM = """
 import logging, sys
+import trainer.signals
 from trainer.signals import Signals
+if len(sys.argv) > 1:
+    trainer.signals.LAST_STEP_S = float(sys.argv[1])
 logging.basicConfig(format="%(message)s")
 signals = Signals()
 with signals.deferred():
@@ -23,12 +27,10 @@ with signals.deferred():
 
 
 @contextmanager
-def training(before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    """A training whose last step lasts until it is told a line."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [*before, sys.executable, "-c", PROGRAM], cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-    ) as process:
+def training(before: Sequence[str] = (), after: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """A training whose last step lasts until it is told a line, or for the seconds in ``after``."""
+    command, pipe = [*before, sys.executable, "-c", PROGRAM, *after], subprocess.PIPE
+    with subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             assert process.stderr is not None
             assert process.stderr.readline() == "training\n"
@@ -61,6 +63,16 @@ def test_ctrl_c_ends_it_at_once(first: signal.Signals) -> None:
         send(process, first)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 128 + first
+
+
+def test_a_step_that_does_not_end_is_not_waited_for() -> None:
+    # docs/trainer.md says: a minute.
+    assert LAST_STEP_S == 60
+    with training(after=["0.01"]) as process:
+        send(process, signal.SIGTERM)
+        assert process.wait(timeout=30) == 128 + signal.SIGTERM
+        assert process.stderr is not None
+        assert process.stderr.read() == "ended by SIGTERM\n"
 
 
 def test_nohup_is_heard() -> None:

@@ -4,7 +4,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from trainer.data.batches import Augmentation, ahead, prepare
+from trainer.data.batches import Augmentation, Draws, ahead, prepare
 from trainer.data.samples import DataSet, InMemory, in_memory
 from trainer.errors import TrainerError
 
@@ -63,6 +63,21 @@ def test_a_crop_is_a_part_of_the_padded_image(data: DataSet) -> None:
         assert found
         places.add(found[0])
     assert len(places) > COUNT / 2
+
+
+def test_a_crop_may_be_at_any_place_to_the_last_corner(data: DataSet) -> None:
+    # Of nine, with a margin of four on each side.
+    middles = (np.arange(9) + 0.5) / 9
+    nine = np.arange(9)
+    draws = Draws(places=np.stack([middles, middles[::-1]], axis=1), mirrored=np.zeros(9, np.bool_))
+    images, _ = prepare(data, data.train, nine, draws)
+    originals, _ = prepare(data, data.train, nine)
+    padded = np.pad(originals, ((0, 0), (0, 0), (4, 4), (4, 4)), constant_values=np.nan)
+    for top, (image, original) in enumerate(zip(images, padded, strict=True)):
+        expected = original[:, top : top + 8, 8 - top : 16 - top]
+        inside = ~np.isnan(expected)
+        assert inside.any()
+        assert np.array_equal(image[inside], expected[inside])
 
 
 def test_about_half_of_the_images_are_mirrored(data: DataSet) -> None:

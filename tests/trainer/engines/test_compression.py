@@ -95,3 +95,11 @@ def test_ranks_learn_the_same_and_nearly_what_one_process_learns(tmp_path: Path)
     train(engine, open_data(config), config=config, shard=Shard(), global_batch_size=30, keeping=keeping)
     # Without compression 1e-7 apart.
     assert 1e-6 < distance(load(tmp_path / "net-0002.npz").state.weights, engine.weights()) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_gradient_far_smaller_than_the_largest_is_not_lost(name: str) -> None:
+    # The smallest normal number of float16 is 2^-14, the largest that is sent 2^15.
+    rows = 1.2345 * 2.0 ** -torch.arange(29.0).expand(2, -1)
+    found = _unpack(_pack(rows, TYPES[name]), TYPES[name], 29)
+    assert ((found - rows).abs() <= (ROUNDING[name] + 2.0**-22) * rows.abs()).all()

@@ -8,9 +8,9 @@ from trainer.engines.late import Figures
 from trainer.errors import TrainerError
 
 FIRST = torch.tensor([1.5, 0.0, 1.0, 3.0])
-SECOND = torch.tensor([2.5, 0.0, 0.0, 4.0])
+SECOND = torch.tensor([2.5, 2.0, 0.0, 4.0])
 FIRST_RESULT = BatchResult(loss_sum=1.5, correct=3, asks=Asks(stop=True))
-SECOND_RESULT = BatchResult(loss_sum=2.5, correct=4)
+SECOND_RESULT = BatchResult(loss_sum=2.5, correct=4, asks=Asks(save=True))
 
 
 def test_what_is_not_late_is_read_at_once() -> None:
