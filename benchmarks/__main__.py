@@ -16,7 +16,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
-FIGURE = re.compile(r"([a-z]\w*) ([\d.]+) (ratio|s|per_min|per_s)")
+FIGURE = re.compile(r"([a-z]\w*) (-?[\d.]+) (ratio|s|per_min|per_s)")
 ELSEWHERE = {"gpu"}
 """Only by name: they need another machine than the rest."""
 TIMEOUT_S = 1800

@@ -97,6 +97,10 @@ class Contestant:
     def best(self) -> float:
         return max(self.speeds)
 
+    @property
+    def best_whole(self) -> float:
+        return max(self.whole)
+
     def run(self) -> None:
         """One round: the sum of each worker's fastest window, as on a busy machine only that one was undisturbed."""
         with TemporaryDirectory() as directory:
@@ -111,7 +115,7 @@ class Contestant:
 
     def __str__(self) -> str:
         rounds = " ".join(f"{one:.1f}" for one in self.speeds)
-        whole = f"; over whole epochs {max(self.whole):.1f}" if self.whole else ""
+        whole = f"; over whole epochs {self.best_whole:.1f}" if self.whole else ""
         return f"{self.name}: best {self.best:.1f} images/s; rounds {rounds}{whole}"
 
 

@@ -5,10 +5,11 @@
 Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without one. Prints ``gpu_resnet50`` (bfloat16,
 synthetic 3x224x224), ``gpu_resnext110`` (3x32x32) and ``gpu_resnext110_graphs`` (the same with CUDA graphs) in images a
 second; ``gpu_checkpoint_stall``, what a checkpoint's copy beside the steps holds them up, over a torch.save of the same
-state to memory; ``gpu_loop_resident`` and ``gpu_loop_memory``, the whole loop's speed over that of the bare steps, with
-the data set on the GPU and in the host's memory; and where timm lies in a checkout, ``gpu_vs_timm``, the quotient of
-the best of several rounds, taken in turns. Where there are two GPUs, ``gpu_overlap``: what it gains them that gradients
-travel while the backward pass runs. Beside each, on stderr, operations, bytes and the floor (benchmarks/_roofline.py).
+state to memory, from the best time of each (below 0 it is noise); ``gpu_loop_resident`` and ``gpu_loop_memory``, the
+whole loop's speed over that of the bare steps, with the data set on the GPU and in the host's memory; and where timm
+lies in a checkout, ``gpu_vs_timm``, the quotient of the best of several rounds, taken in turns. Where there are two
+GPUs, ``gpu_overlap``: what it gains them that gradients travel while the backward pass runs. Beside each, on stderr,
+operations, bytes and the floor (benchmarks/_roofline.py).
 Not part of ``make bench``: ``make bench B=gpu``.
 """
 
@@ -20,8 +21,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -63,7 +64,7 @@ def main() -> int:
     print_floor(resnet50, speed=best)
     if options.timm is None:
         say("no timm checkout, name its benchmark.py: --timm PATH")
-    stall = min(ours.checkpoint_stall() for _ in range(options.rounds))
+    stall = stall_ratio([ours.checkpoint_times() for _ in range(options.rounds)])
     loops = [loop_speed(resnet50, share=share) for share in (0.25, 0.0)]
     del ours
     small, graphs = Steps(resnext110), Steps(replace(resnext110, compile="graphs"))
@@ -101,6 +102,27 @@ def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: 
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointTimes:
+    """Of one round, in seconds."""
+
+    alone: float
+    """Of the steps."""
+    beside: float
+    """Of the same steps beside the copy for a checkpoint."""
+    save: float
+    """Of a torch.save of the same state to memory."""
+
+
+def stall_ratio(rounds: Sequence[CheckpointTimes]) -> float:
+    """How much longer the steps take beside the copy, over the save; each time the best of all rounds.
+
+    The smallest of the rounds' own differences would be that in which noise had slowed down the steps alone.
+    """
+    alone, beside = min(each.alone for each in rounds), min(each.beside for each in rounds)
+    return (beside - alone) / min(each.save for each in rounds)
+
+
 class Steps:
     """Steps on one batch that is on the GPU."""
 
@@ -121,8 +143,8 @@ class Steps:
         """Images a second."""
         return self._batch * STEPS / timed(lambda: self._run(STEPS))
 
-    def checkpoint_stall(self) -> float:
-        """How much longer the steps take beside the copy for a checkpoint, over a torch.save of the same to memory."""
+    def checkpoint_times(self) -> CheckpointTimes:
+        """Time the steps with and without the copy for a checkpoint beside them, and a torch.save of the same state."""
         import torch
 
         def beside() -> None:
@@ -134,7 +156,7 @@ class Steps:
         alone, both = timed(lambda: self._run(STEPS)), timed(beside)
         state = self._engine.state()
         tensors = [torch.from_numpy(each).cuda() for each in (*state.weights.values(), *state.optimizer.values())]
-        return (both - alone) / timed(lambda: torch.save(tensors, io.BytesIO()))
+        return CheckpointTimes(alone=alone, beside=both, save=timed(lambda: torch.save(tensors, io.BytesIO())))
 
     def _run(self, steps: int) -> None:
         for _ in range(steps):

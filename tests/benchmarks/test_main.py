@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import HEADING, names, row, update
+from benchmarks.__main__ import FIGURE, HEADING, names, row, update
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -25,6 +25,12 @@ def test_a_figure_replaces_its_older_self_and_leaves_the_others() -> None:
     assert "9.99" not in after
     assert row("synth_default", "1.05", "ratio", load=0.3) in after
     assert row("rejoin_worker", "5", "s", load=9.2) in after
+
+
+def test_a_difference_below_zero_is_a_figure_too() -> None:
+    found = FIGURE.fullmatch("gpu_checkpoint_stall -0.003 ratio")
+    assert found is not None
+    assert found[2] == "-0.003"
 
 
 @pytest.mark.parametrize("program", ["benchmarks.gpu", "tests.gpu"])
