@@ -15,6 +15,7 @@ from trainer.agreement import check_agreement
 from trainer.bar import Bar, Lines, bar_for
 from trainer.checkpoint import prepare
 from trainer.checkpoints import Checkpoints
+from trainer.claim import claim, training_of
 from trainer.config import TrainConfig
 from trainer.data.opening import open_data
 from trainer.data.samples import DataSet
@@ -148,6 +149,8 @@ def keeper_of(config: TrainConfig, ranks: Ranks) -> Keeper | None:
     prepare(Path(prefix).expanduser().parent)
     if not config.distributed and ranks.world_size > 1:
         prefix = f"{prefix}-rank{ranks.rank}"
+    # Held until the process ends.
+    claim(prefix, training=training_of(ranks.job, os.environ))
     mirror = None
     # One copy for all machines: they keep the same.
     if config.s3_folder is not None and (ranks.rank == 0 or not config.distributed):
