@@ -1,13 +1,14 @@
 """The trainer between CPUs as it is between GPUs: gradients travel in buckets while the backward pass runs.
 
 On request with a fault, at the bucket of that number: every rank leaves it out (DROPPED_BUCKET), or is told to stop
-(LAST_BUCKET).
+(LAST_BUCKET). With NODES on nodes as tests.trainer.nodes_trainer's.
 """
 
 import os
 import signal
 from unittest.mock import patch
 
+from tests.trainer.nodes_trainer import NODES, take_place
 from trainer.engines.reduction import Reduction
 from trainer.main import main_and_leave
 
@@ -31,6 +32,8 @@ class Faulty(Reduction):
 
 
 if __name__ == "__main__":
+    if NODES in os.environ:
+        take_place()
     with (
         patch("trainer.engines.torch.connect_ring", lambda *_, **__: None),
         patch("trainer.engines.reduction.BUCKET_BYTES", BUCKET_BYTES),

@@ -12,6 +12,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from trainer.engines.compression import TYPES, all_reduce_compressed
 from trainer.engines.meeting import MEETING_TIMEOUT, RANKS_TIMEOUT, SPARE, report_lost_ranks
+from trainer.engines.nodes import Nodes
 from trainer.engines.ring import Ring
 from trainer.engines.streams import mark, wait_for
 
@@ -22,9 +23,11 @@ class Collective:
     Every call raises TrainerError when a rank is lost.
     """
 
-    def __init__(self, *, count: int, ring: Ring | None = None) -> None:
+    def __init__(self, *, count: int, ring: Ring | None = None, nodes: Nodes | None = None) -> None:
+        """``nodes`` are for numbers that are compressed; without, they go from every rank to every other."""
         self.connected = count > 1
         self._ring = ring
+        self._nodes = nodes or Nodes()
         self._timeout = MEETING_TIMEOUT
 
     @property
@@ -43,7 +46,7 @@ class Collective:
             return
         with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
             if gc_type in TYPES:
-                all_reduce_compressed(sums, TYPES[gc_type])
+                all_reduce_compressed(sums, TYPES[gc_type], nodes=self._nodes)
             elif self._ring is None:
                 torch.distributed.all_reduce(sums)
             else:
@@ -66,8 +69,9 @@ class Collective:
         """Let the other ranks be silent for so long from now on."""
         if self.connected and self._timeout != timeout:
             self._timeout = timeout
-            # Torch has no public name for it; the group was made with the timeout of the start.
-            _set_pg_timeout(timeout if self._ring is not None else timeout + SPARE)
+            # Torch has no public name for it; the groups were made with the timeout of the start.
+            for group in (None, *self._nodes.groups):
+                _set_pg_timeout(timeout if self._ring is not None else timeout + SPARE, group)
 
     def close(self) -> None:
         """Leave the other ranks."""

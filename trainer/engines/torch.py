@@ -22,6 +22,7 @@ from trainer.data.samples import DataSet
 from trainer.engines import NOTHING, NOTHING_YET, Asks, BatchResult, Connection, Reader, State, Weights
 from trainer.engines.batch_norm import adapt, place_statistics
 from trainer.engines.collective import Collective
+from trainer.engines.compression import TYPES
 from trainer.engines.delivery import Placed, device_reader, place_batch, split
 from trainer.engines.device import prepare_device, seed_device
 from trainer.engines.failures import report_failed_step
@@ -30,6 +31,7 @@ from trainer.engines.flops import count_flops, find_peak_speed
 from trainer.engines.late import Figures
 from trainer.engines.meeting import MEETING_TIMEOUT, connect_ring, join
 from trainer.engines.method import DTYPES, EXACT, Method, given_method
+from trainer.engines.nodes import Nodes, find_nodes
 from trainer.engines.patience import meeting_s
 from trainer.engines.precision import Precision
 from trainer.engines.reduction import Reduction
@@ -73,11 +75,14 @@ def create(config: TrainConfig, *, ranks: Ranks, shard: Shard, learning_rate: fl
     )
     choose = chooser(config, given, model, make=partial(make, shard=Shard()), ranks=ranks, device=device)
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
-    ring = None
+    ring = nodes = None
     if shard.count > 1:
-        join(device, ranks=ranks, timeout=timedelta(seconds=meeting_s(config)))
+        timeout = timedelta(seconds=meeting_s(config))
+        join(device, ranks=ranks, timeout=timeout)
         ring = connect_ring(ranks, timeout=MEETING_TIMEOUT) if device.type == "cpu" else None
-    return make(model, shard=shard, ring=ring, method=given, choose=choose, gc_type=config.gc_type, flops=flops)
+        nodes = find_nodes(ranks, device=device, timeout=timeout) if config.gc_type in TYPES else None
+    gc_type = config.gc_type if nodes is not None else "none"
+    return make(model, shard=shard, ring=ring, nodes=nodes, method=given, choose=choose, gc_type=gc_type, flops=flops)
 
 
 class TorchEngine:
@@ -90,6 +95,7 @@ class TorchEngine:
         device: torch.device,
         shard: Shard,
         ring: Ring | None = None,
+        nodes: Nodes | None = None,
         learning_rate: float,
         momentum: float,
         weight_decay: float,
@@ -106,7 +112,7 @@ class TorchEngine:
         self._model = model.to(device)
         self._device = device
         self._shard = shard
-        self._ranks = Collective(count=shard.count, ring=ring)
+        self._ranks = Collective(count=shard.count, ring=ring, nodes=nodes)
         # Its collective operations need a part of every rank in every forward and backward pass.
         self._all_ranks_pass = sync_bn and self._ranks.connected
         self._choose = choose

@@ -10,7 +10,7 @@ from trainer.engines.patience import MEETING_S, PAUSE_S, RANKS_S
 def test_patience_for_a_pause_ends_with_the_next_step(
     monkeypatch: pytest.MonkeyPatch, compiled: bool, seconds: float
 ) -> None:
-    monkeypatch.setattr("trainer.engines.collective._set_pg_timeout", lambda timeout: None)
+    monkeypatch.setattr("trainer.engines.collective._set_pg_timeout", lambda timeout, group: None)
     ranks = Collective(count=2)
     assert ranks.timeout_s == MEETING_S
     ranks.be_patient(timedelta(seconds=PAUSE_S))

@@ -12,6 +12,7 @@ from trainer.checkpoint import load
 from trainer.checkpoints import Checkpoints
 from trainer.data.opening import open_data
 from trainer.engines.compression import LARGEST, TYPES, _pack, _unpack, all_reduce_compressed
+from trainer.engines.nodes import Nodes
 from trainer.engines.torch import create
 from trainer.loop import train
 from trainer.options import parse
@@ -51,27 +52,27 @@ class Wire:
 
     ranks = 3
 
-    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> None:
+    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor, *, group: None) -> None:
         received.copy_(sent[:1].expand_as(received))
 
-    def all_gather(self, gathered: torch.Tensor, own: torch.Tensor) -> None:
+    def all_gather(self, gathered: torch.Tensor, own: torch.Tensor, *, group: None) -> None:
         gathered.copy_(own.expand_as(gathered))
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_a_sum_is_off_by_no_more_than_two_roundings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     wire = Wire()
-    monkeypatch.setattr("torch.distributed.get_world_size", lambda: wire.ranks)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda group: wire.ranks)
     monkeypatch.setattr("torch.distributed.all_to_all_single", wire.all_to_all)
     monkeypatch.setattr("torch.distributed.all_gather_into_tensor", wire.all_gather)
     # Each third is the same, so that rank 0's part stands for all; the last is not full.
     third = torch.randn(100, generator=torch.Generator().manual_seed(0))
     vector = third.repeat(3)[:-1]
     sums = vector.clone()
-    all_reduce_compressed(sums, TYPES[name])
+    all_reduce_compressed(sums, TYPES[name], nodes=Nodes())
     assert ((sums - 3 * vector).abs() <= (2 * ROUNDING[name] + 2.0**-20) * 3 * vector.abs() + 1e-9).all()
     vector[7] = float("nan")
-    all_reduce_compressed(vector, TYPES[name])
+    all_reduce_compressed(vector, TYPES[name], nodes=Nodes())
     assert vector[7].isnan()
 
 
