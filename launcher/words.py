@@ -1,5 +1,6 @@
-"""First words of a line: those that are launch's own, and advice where a command's own leads nowhere."""
+"""First words of a line: those that are launch's own, and advice where a command's end alone leads nowhere."""
 
+import signal
 from collections.abc import Sequence
 
 VERBS = ("close", "list", "logs", "status", "stop")
@@ -8,12 +9,16 @@ OF_A_SHELL = frozenset(";&|<>$`()\n")
 """In a line with one of these, another command than the first may have failed."""
 CANNOT_RUN, NOT_FOUND = 126, 127
 """A shell's exit codes for a command that cannot be run or is not there (POSIX.1-2017, Shell, 2.8.2)."""
+KILLED = 128 + signal.SIGKILL
+"""What launcher.runner.processes reports then. The launcher's own KILL comes after a job's end is decided."""
 LIKENESS = 0.7
 """By difflib's measure: `lst` and `stat` are like a verb, `ls` is not."""
 
 
 def advice(code: int, command: Sequence[str]) -> str:
     """What to add to the exit code of `command`; empty where there is nothing to say."""
+    if code == KILLED:
+        return ": killed, as the kernel does where memory runs out"
     if code not in (CANNOT_RUN, NOT_FOUND) or (name := _name(command)) is None:
         return ""
     if code == CANNOT_RUN:

@@ -1,5 +1,6 @@
 """The records of this user's jobs on this machine, each with the state that it really is in."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from launcher.jobs.record import Record, State, read_record, write_record
 NO_JOB = "there is no job yet"
 MOST_NAMED = 3
 """Ids in one line."""
-DIED = "its launcher was killed, or its machine restarted"
+DIED = "its record has no end: its launcher was killed, its machine restarted, or its disk was full"
 
 
 def directory_of(job_id: str) -> Path:
@@ -30,7 +31,7 @@ def all_jobs() -> list[Record]:
 
 
 def current(directory: Path) -> Record | None:
-    """A job's record; one whose launcher died without a word is closed first."""
+    """A job's record; one whose launcher died without a word is closed first, on disk too where that can be written."""
     record = read_record(directory)
     try:
         lives = record is None or is_alive(directory, record)
@@ -42,11 +43,10 @@ def current(directory: Path) -> Record | None:
     if record is None or lives or record.state.is_terminal:
         return record
     closed = replace(record, state=State.FAILED, reason=DIED)
-    try:
+    # Whoever asks on a full disk, or in a home that is read-only, is to be told all the same.
+    with suppress(OSError):
         write_record(directory, closed)
-    except OSError as error:
-        raise LaunchError(f"{error.filename or directory}: {error.strerror}") from error
-    upload(directory)
+        upload(directory)
     return closed
 
 

@@ -14,6 +14,7 @@ from launcher.nodes import TAKE_ANOTHER
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
+KERNELS = ": killed, as the kernel does where memory runs out"
 NO_KEY = "Host key verification failed."
 
 
@@ -38,7 +39,7 @@ def test_the_first_failing_ranks_exit_code_is_the_jobs(cluster: Cluster, code: i
 def test_a_killed_rank_counts_as_a_shell_counts_it(cluster: Cluster) -> None:
     result = cluster.run("[ $RANK != 2 ] || kill -9 $$; sleep 1000")
     assert result.code == 137
-    assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137"
+    assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137{KERNELS}"
 
 
 def test_fails_when_the_command_is_not_there(cluster: Cluster) -> None:

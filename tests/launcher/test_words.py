@@ -19,9 +19,11 @@ LINE = ("/bin/bash", "-c")
         (126, ("/opt/t", "--lr", "1"), ": if Python is to run /opt/t: launch python /opt/t"),
         (126, ("python", "x.py"), ""),
         (1, (*LINE, "lst"), ""),
+        (137, ("python", "x.py"), ": killed, as the kernel does where memory runs out"),
+        (143, ("python", "x.py"), ""),
     ],
 )
-def test_advice_is_for_a_command_that_cannot_be_run(code: int, command: tuple[str, ...], said: str) -> None:
+def test_advice_is_for_an_exit_code_that_alone_leads_nowhere(code: int, command: tuple[str, ...], said: str) -> None:
     assert advice(code, command) == said
 
 
