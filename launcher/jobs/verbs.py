@@ -135,8 +135,12 @@ def _kill(job: Record) -> None:
     if not _wait_for_end(job, KILL_DEADLINE_S):
         raise LaunchError(f"job {job.id}: its launcher, process {job.pid}, cannot be killed")
     latest = _latest(job)
-    if not latest.state.is_terminal:
+    if latest.state.is_terminal:
+        return
+    try:
         write_record(directory, replace(latest, state=State.CANCELLED, reason="killed by launch stop", end=now()))
+    except OSError as error:
+        raise LaunchError(f"job {job.id} is killed, but its record cannot say so: {error.strerror}") from error
 
 
 def _latest(job: Record) -> Record:

@@ -1,4 +1,4 @@
-"""What the verbs that only read say where nothing can be written."""
+"""What the verbs say where nothing can be written."""
 
 import os
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.errors import LaunchError
 from launcher.jobs import store, verbs
 from launcher.jobs.log import LOG_FILE
 from launcher.jobs.record import State, read_record, write_record
@@ -73,3 +74,10 @@ def test_a_job_whose_end_found_no_room_is_closed_when_there_is_some_again(disk: 
     assert store.current(directory) == shown == replace(GOING, state=State.FAILED, reason=store.DIED)
     assert (read_record(directory), uploads) == (shown, [directory])
     assert "its disk was full" in store.DIED
+
+
+def test_fails_to_note_on_a_full_disk_that_a_launcher_was_killed(disk: Path) -> None:
+    fill(disk)
+    with pytest.raises(LaunchError) as caught:
+        verbs._kill(replace(GOING, pid=os.getpid()))
+    assert str(caught.value) == f"job {GOING.id} is killed, but its record cannot say so: No space left on device"
