@@ -28,6 +28,5 @@ def check_agreement(engine: AddsUp, data: DataSet, *, shard: Shard, source: str)
     totals, squares = sums[: len(own)], sums[len(own) :]
     if any(shard.count * int(square) != int(total) ** 2 for total, square in zip(totals, squares, strict=True)):
         raise TrainerError(
-            f"{source} is not the same on all ranks, here it has {len(data.train.labels)} and "
-            f"{len(data.held_out.labels)} samples of {data.classes} classes: bring the same files to every node"
+            f"{source} is not the same on all ranks, here it has {data.counts}: bring the same files to every node"
         )

@@ -19,7 +19,7 @@ from trainer.choices import (
     option,
     shown,
 )
-from trainer.data.catalogue import DATA_SETS
+from trainer.data.catalogue import DATA_SETS, check_channels
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 from trainer.s3 import SCHEME
@@ -224,6 +224,7 @@ class TrainConfig:
         channels, height, width = self.input_shape
         if min(channels, height, width) < 1:
             raise UsageError(f"--image-shape must be three numbers of at least 1, got {shown(self.input_shape)}")
+        check_channels(self.dataset, self.input_shape)
         if self.network in NETWORKS and min(height, width) < (smallest := NETWORKS[self.network].smallest):
             raise UsageError(
                 f"{self.network} takes images of at least {smallest}x{smallest}, {self.dataset} has {height}x{width}"

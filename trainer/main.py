@@ -113,6 +113,8 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
     engine = connection.create(config, ranks=ranks, shard=shard, learning_rate=learning_rate)
     log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
     check_agreement(engine, data, shard=shard, source=config.dataset)
+    if ranks.rank == 0:
+        log.info("data set %s: %s", config.dataset, data.counts)
     elsewhere = is_elsewhere(engine, keeper.prefix if keeper else None, shard=shard)
     begin = checkpoints.begin(engine, elsewhere=elsewhere)
     if begin is not None:

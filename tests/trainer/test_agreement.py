@@ -47,7 +47,8 @@ def test_fails_when_one_of_them_has_other_samples(other: tuple[int, ...], ranks:
     same = [sent_by(data(1, 2, 3))] * (ranks - 2)
     engine = Noting(*same, sent_by(data(*other)))
     with pytest.raises(
-        TrainerError, match="folder is not the same on all ranks, here it has 3 and 2 samples of 10 classes"
+        TrainerError,
+        match="folder is not the same on all ranks, here it has 3 training and 2 validation samples of 10 classes",
     ):
         check_agreement(engine, data(1, 2, 3), shard=Shard(count=ranks), source="folder")
 

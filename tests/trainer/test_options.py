@@ -111,6 +111,10 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
             "--image-shape must be channels, height and width such as 3,32,32, got '",
         ),
         ("--image-shape 0,32,32", "--image-shape must be three numbers of at least 1, got 0,32,32"),
+        (
+            "--dataset folder --image-shape 4,32,32",
+            "--image-shape of folder must have 1 or 3 channels, got 4,32,32\n",
+        ),
         ("--dataset mnist --num-classes 9", "--num-classes must be at least 10 with mnist, got 9"),
         (
             "--num-examples 9",

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from trainer.data.catalogue import DATA_SETS
-from trainer.data.reading import read
+from trainer.data.reading import exists, read
 from trainer.data.samples import DataSet, InMemory, in_memory
 from trainer.errors import TrainerError
 
@@ -41,9 +41,9 @@ def load_cifar10(directory: Path) -> DataSet:
     for folder, suffix, archive in VERSIONS:
         parse = _parse_binary if suffix else _parse_pickle
         for place in (directory, directory / folder):
-            if (place / f"{TRAIN[0]}{suffix}").exists():
+            if exists(place / f"{TRAIN[0]}{suffix}"):
                 return _load(_reader(place, suffix), parse, source=place)
-        if (directory / archive).exists():
+        if exists(directory / archive):
             return _load(_unpack(directory / archive, folder=folder, suffix=suffix).__getitem__, parse, directory)
     archives = " or ".join(archive for _, _, archive in VERSIONS)
     raise TrainerError(

@@ -8,7 +8,7 @@ They are normalised by ImageNet's mean and deviation: to measure a folder's own 
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,17 +33,19 @@ THREADS: Final = 8
 def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
     """List the images of both parts; classes are the directories of train, by name.
 
-    Raises TrainerError when a part is missing or empty, or this Python has no Pillow.
+    Raises TrainerError when a part is missing or may not be read, a class has no image, or this Python has no Pillow.
     """
     _pillow("Image")
     names = _classes(directory / "train")
-    unknown = sorted(set(_classes(directory / "val")) - set(names))
+    held_out = _classes(directory / "val")
+    labels = {name: label for label, name in enumerate(names)}
+    unknown = [name for name in held_out if name not in labels]
     if unknown:
         raise TrainerError(f"{directory / 'val'} has the class {unknown[0]}, {directory / 'train'} has not")
     colour = image_shape[0] == len(MEAN)
     return DataSet(
-        train=_list(directory / "train", names, image_shape),
-        held_out=_list(directory / "val", names, image_shape),
+        train=_list(directory / "train", labels, image_shape),
+        held_out=_list(directory / "val", {name: labels[name] for name in held_out}, image_shape),
         image_shape=image_shape,
         classes=len(names),
         names=tuple(names),
@@ -85,7 +87,8 @@ class Files:
 
 def _classes(directory: Path) -> list[str]:
     try:
-        names = sorted(path.name for path in directory.iterdir() if path.is_dir())
+        with os.scandir(directory) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
     except OSError as error:
         raise TrainerError(
             f"cannot read {directory}, {error.strerror}: image folders are DIRECTORY/train/CLASS/*.jpg and "
@@ -96,14 +99,13 @@ def _classes(directory: Path) -> list[str]:
     return names
 
 
-def _list(directory: Path, names: Sequence[str], image_shape: ImageShape) -> Files:
+def _list(directory: Path, classes: Mapping[str, int], image_shape: ImageShape) -> Files:
+    """List the images of these classes, of which ``classes`` gives the labels."""
     paths, labels = [], []
-    for label, name in enumerate(names):
-        found = sorted(path for path in (directory / name).glob("*") if path.suffix.lower() in SUFFIXES)
+    for name, label in classes.items():
+        found = _images(directory / name)
         paths += found
         labels += [label] * len(found)
-    if not paths:
-        raise TrainerError(f"{directory} has no images, they end in one of: {', '.join(sorted(SUFFIXES))}")
     channels, height, width = image_shape
     return Files(
         paths=paths,
@@ -111,6 +113,19 @@ def _list(directory: Path, names: Sequence[str], image_shape: ImageShape) -> Fil
         size=(channels, round(height * 8 / 7), round(width * 8 / 7)),
         threads=ThreadPoolExecutor(min(THREADS, len(os.sched_getaffinity(0))), thread_name_prefix="decode"),
     )
+
+
+def _images(directory: Path) -> list[Path]:
+    """Return those of one class. Not by glob(), which takes a directory that may not be read for an empty one."""
+    try:
+        with os.scandir(directory) as entries:
+            paths = sorted(Path(entry.path) for entry in entries)
+    except OSError as error:
+        raise TrainerError(f"cannot read {directory}, {error.strerror}") from error
+    found = [path for path in paths if path.suffix.lower() in SUFFIXES]
+    if not found:
+        raise TrainerError(f"{directory} has no images, they end in one of: {', '.join(sorted(SUFFIXES))}")
+    return found
 
 
 def _pillow(module: str) -> Any:

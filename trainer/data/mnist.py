@@ -7,6 +7,7 @@ import numpy as np
 
 from trainer.data.catalogue import DATA_SETS
 from trainer.data.idx import read_idx
+from trainer.data.reading import exists
 from trainer.data.samples import DataSet, InMemory, in_memory
 from trainer.errors import TrainerError
 
@@ -34,7 +35,7 @@ def _read(directory: Path, part: str, *, name: str) -> InMemory:
 
 def _find(directory: Path, file: str, *, name: str) -> Path:
     for path in (directory / file, directory / f"{file}.gz"):
-        if path.exists():
+        if exists(path):
             return path
     raise TrainerError(
         f"no {file} or {file}.gz in {directory}: get the four files of {name} from {DATA_SETS[name].page} "

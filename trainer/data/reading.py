@@ -11,6 +11,21 @@ GZIP: Final = b"\x1f\x8b"
 """How gzip's files start (RFC 1952, 2.3.1)."""
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file.
+
+    Raises TrainerError where nobody can tell, as in a directory that may not be entered; Path.exists() differs between
+    Pythons there.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise TrainerError(f"cannot read {path}, {error.strerror}") from error
+    return True
+
+
 def read(path: Path) -> bytes:
     """Return the content, unpacked where it is gzipped; gzip's checksum finds what a disk has damaged."""
     try:

@@ -51,6 +51,12 @@ class DataSet:
     """Of each channel, or of all; in units of pixel values."""
     deviation: tuple[float, ...] = (1.0,)
 
+    @property
+    def counts(self) -> str:
+        """How much there is, in words."""
+        train, held_out = len(self.train.labels), len(self.held_out.labels)
+        return f"{train} training and {held_out} validation samples of {self.classes} classes"
+
 
 def in_memory(train: InMemory, held_out: InMemory, *, classes: int, source: object) -> DataSet:
     """Return both as a data set, normalised by the training images' own mean and deviation.

@@ -133,6 +133,14 @@ def test_fails_when_an_archive_is_of_something_else(tmp_path: Path) -> None:
         load_cifar10(tmp_path)
 
 
+@pytest.mark.parametrize("folder", [BINARY, PYTHON])
+def test_fails_when_a_directory_may_not_be_entered(tmp_path: Path, folder: str) -> None:
+    # Another error than Permission denied, which root never gets: stat() fails, and there may be a file or not.
+    (tmp_path / folder).symlink_to("x" * 300)
+    with pytest.raises(TrainerError, match=f"^cannot read {tmp_path / folder}/data_batch_1.*, File name too long$"):
+        load_cifar10(tmp_path)
+
+
 def test_fails_when_there_is_none_and_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(
         TrainerError, match=f"packed or unpacked, in {tmp_path}: get one from https://www.cs.toronto.edu/"

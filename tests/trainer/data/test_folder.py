@@ -1,4 +1,7 @@
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,11 +67,36 @@ def test_fails_when_a_part_is_missing_and_says_how_it_must_be(tmp_path: Path) ->
         load_folder(tmp_path, SHAPE)
 
 
-def test_fails_when_a_part_holds_no_images(directory: Path) -> None:
-    for path in (directory / "val").rglob("*.*"):
-        path.unlink()
-    with pytest.raises(TrainerError, match=f"{directory}/val has no images, they end in one of: .bmp, .jpeg"):
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_fails_when_a_class_holds_no_images_and_names_it(directory: Path, part: str) -> None:
+    for path in (directory / part / "red").iterdir():
+        path.rename(path.with_suffix(".tiff"))
+    with pytest.raises(TrainerError, match=f"{directory}/{part}/red has no images, they end in one of: .bmp, .jpeg"):
         load_folder(directory, SHAPE)
+
+
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_fails_when_a_class_may_not_be_read_and_names_it(
+    directory: Path, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As for a user who is not root, whom no mode of a directory holds up.
+    scandir, refused = os.scandir, directory / part / "blue"
+
+    def scan(path: str | Path) -> Any:
+        if Path(path) == refused:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", scan)
+    with pytest.raises(TrainerError, match=f"^cannot read {refused}, Permission denied$"):
+        load_folder(directory, SHAPE)
+
+
+def test_a_class_may_be_missing_among_the_validation_images(directory: Path) -> None:
+    (directory / "val" / "blue").rename(directory / "blue")
+    data = load_folder(directory, SHAPE)
+    assert data.held_out.labels.tolist() == [1, 1]
+    assert data.counts == "4 training and 2 validation samples of 2 classes"
 
 
 def test_fails_when_a_class_is_only_held_out(directory: Path) -> None:

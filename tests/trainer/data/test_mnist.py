@@ -42,6 +42,13 @@ def test_fails_when_a_file_is_missing_and_says_how_to_get_it(directory: Path, na
         load_mnist(directory, name=name)
 
 
+def test_fails_when_the_directory_may_not_be_entered(tmp_path: Path) -> None:
+    # Another error than Permission denied, which root never gets: stat() fails, and there may be a file or not.
+    directory = tmp_path / ("x" * 300)
+    with pytest.raises(TrainerError, match=f"^cannot read {directory}/train-images-idx3-ubyte, File name too long$"):
+        load_mnist(directory, name="mnist")
+
+
 def test_fails_when_a_file_is_cut_off_and_names_it(directory: Path) -> None:
     path = directory / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-20])
