@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.idx import read_idx
-from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.data.samples import DataSet, InMemory, check_memory, in_memory
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
@@ -18,11 +18,15 @@ CLASSES: Final = 10
 
 
 def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> DataSet:
-    """Read the 8x8 digits and scale them to this (channels, height, width); all channels are the same."""
+    """Read the 8x8 digits and scale them to this (channels, height, width); all channels are the same.
+
+    Raises TrainerError when the machine's memory cannot hold them.
+    """
     images = read_idx(directory / "digits-images-idx3-ubyte.gz", dimensions=3)
     labels = read_idx(directory / "digits-labels-idx1-ubyte.gz", dimensions=1).astype(np.int64)
     if len(images) != len(labels):
         raise TrainerError(f"{directory} holds {len(images)} images, but {len(labels)} labels")
+    check_memory(image_shape, train=FOR_TRAINING, held_out=len(images) - FOR_TRAINING)
     channels, height, width = image_shape
     scaled = np.rint(scale(images.astype(np.float32), height=height, width=width)).astype(np.uint8)
     pixels = np.repeat(scaled[:, None], channels, axis=1)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from trainer.choices import shown
 from trainer.config import TrainConfig
 from trainer.data.cifar import load_cifar10
 from trainer.data.digits import load_digits
@@ -12,7 +13,7 @@ from trainer.data.folder import load_folder
 from trainer.data.mnist import load_mnist
 from trainer.data.samples import DataSet
 from trainer.data.synthetic import make_synthetic
-from trainer.errors import UsageError
+from trainer.errors import TrainerError, UsageError
 
 OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
     "digits": lambda config, _: load_digits(config.input_shape),
@@ -27,8 +28,19 @@ OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
 
 
 def open_data(config: TrainConfig) -> DataSet:
-    """Open it, from S3 too; UsageError when the network is to tell fewer classes apart than it has."""
-    data = OPEN[config.dataset](config, local_directory(config.data_dir))
+    """Open it, from S3 too.
+
+    Raises UsageError when the network is to tell fewer classes apart than it has, TrainerError when it cannot be read
+    or does not fit into memory.
+    """
+    try:
+        data = OPEN[config.dataset](config, local_directory(config.data_dir))
+    except MemoryError as error:
+        # numpy says how much it wanted.
+        reason = f", {error}" if str(error) else ""
+        raise TrainerError(
+            f"{config.dataset} with images of {shown(config.input_shape)} does not fit into memory{reason}"
+        ) from error
     if config.num_classes is not None and config.num_classes < data.classes:
         raise UsageError(
             f"--num-classes must be at least the {data.classes} of {config.dataset}, got {config.num_classes}"

@@ -1,11 +1,14 @@
 """What a data set is, wherever its images lie."""
 
+import math
+import os
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.choices import shown
 from trainer.data import Labels, Pixels
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
@@ -56,6 +59,20 @@ class DataSet:
         """How much there is, in words."""
         train, held_out = len(self.train.labels), len(self.held_out.labels)
         return f"{train} training and {held_out} validation samples of {self.classes} classes"
+
+
+def check_memory(image_shape: ImageShape, *, train: int, held_out: int) -> None:
+    """Raise TrainerError where the bytes of so many images are more than the machine has; before numpy is asked.
+
+    Arrays of more than the machine has may well be made, and the kernel then kills who fills them.
+    """
+    needed = (train + held_out) * math.prod(image_shape)
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise TrainerError(
+            f"{train} training and {held_out} validation images of {shown(image_shape)} take at least "
+            f"{needed / 2**30:,.1f} GiB of memory, this machine has {there / 2**30:,.1f} GiB"
+        )
 
 
 def in_memory(train: InMemory, held_out: InMemory, *, classes: int, source: object) -> DataSet:

@@ -4,13 +4,14 @@ Each class has a random coarse pattern. An image is its class's pattern, shifted
 under noise: a network has to find the pattern wherever it lies, and a curve of its accuracy rises over some epochs.
 """
 
+import math
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.digits import scale
-from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.data.samples import DataSet, InMemory, check_memory, in_memory
 from trainer.models import ImageShape
 
 SAMPLES: Final = 2000
@@ -30,11 +31,16 @@ NOISE: Final = 48
 
 
 def make_synthetic(image_shape: ImageShape, *, classes: int = 10, samples: int | None = None, seed: int = 0) -> DataSet:
-    """Make up ``samples`` images for training and a fifth as many to hold out: the same ones for a seed."""
-    train = samples or min(SAMPLES, max(1, MEMORY // int(np.prod(image_shape))))
+    """Make up ``samples`` images for training and a fifth as many to hold out: the same ones for a seed.
+
+    Raises TrainerError when the machine's memory cannot hold them.
+    """
+    train = samples or min(SAMPLES, max(1, MEMORY // math.prod(image_shape)))
+    held_out = max(1, train // 5)
+    check_memory(image_shape, train=train, held_out=held_out)
     generator = np.random.default_rng(seed)
     patterns = generator.standard_normal((classes, image_shape[0], COARSE, COARSE), np.float32)
-    parts = [_draw(patterns, image_shape, count, generator) for count in (train, max(1, train // 5))]
+    parts = [_draw(patterns, image_shape, count, generator) for count in (train, held_out)]
     return in_memory(*parts, classes=classes, source="synthetic")
 
 
@@ -43,7 +49,7 @@ def _draw(
 ) -> InMemory:
     """Draw images one after the other, so that only bytes are there of all at the same time."""
     _, height, width = image_shape
-    size = int(np.prod(image_shape))
+    size = math.prod(image_shape)
     pixels = np.empty((count, *image_shape), np.uint8)
     labels = generator.integers(len(patterns), size=count)
     shifts = generator.integers(-(height // SHIFT), height // SHIFT + 1, size=(count, 2))

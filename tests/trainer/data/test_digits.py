@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from trainer.data.digits import load_digits, scale
+from trainer.errors import TrainerError
 
 SHAPE = (1, 28, 28)
 
@@ -21,6 +22,12 @@ def test_the_digits_are_enlarged_to_what_the_network_takes(shape: tuple[int, int
     assert pixels.dtype == np.uint8
     assert (pixels.min(), pixels.max()) == (0, 255)
     assert data.image_shape == shape
+
+
+def test_digits_larger_than_the_memory_are_one_line() -> None:
+    message = "^1437 training and 360 validation images of 1,1000000,1000000 take at least 1,673,586.7 GiB of memory, "
+    with pytest.raises(TrainerError, match=message):
+        load_digits((1, 10**6, 10**6))
 
 
 def test_enlarging_interpolates_between_pixel_centres() -> None:

@@ -1,7 +1,10 @@
+import re
+
 import numpy as np
 import pytest
 
 from trainer.data.synthetic import make_synthetic
+from trainer.errors import TrainerError
 
 SHAPE = (1, 28, 28)
 
@@ -23,3 +26,16 @@ def test_there_are_as_many_as_asked_or_as_fit(
     assert (len(data.train.labels), len(data.held_out.labels)) == (samples, samples // 5)
     assert set(data.train.labels.tolist()) <= {0, 1, 2}
     assert data.classes == 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked", "message"),
+    [
+        (SHAPE, 10**12, "1000000000000 training and 200000000000 validation images of 1,28,28 take at least 876,188."),
+        # More than an array may have at all.
+        ((3, 10**10, 10**10), None, "1 training and 1 validation images of 3,10000000000,10000000000 take at least 5"),
+    ],
+)
+def test_more_than_the_memory_holds_is_one_line(shape: tuple[int, int, int], asked: int | None, message: str) -> None:
+    with pytest.raises(TrainerError, match=rf"^{re.escape(message)}.* GiB of memory, this machine has [\d.,]+ GiB$"):
+        make_synthetic(shape, samples=asked)

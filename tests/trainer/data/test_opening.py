@@ -1,0 +1,21 @@
+import re
+
+import numpy as np
+import pytest
+
+from trainer.config import TrainConfig
+from trainer.data.opening import open_data
+from trainer.data.samples import DataSet
+from trainer.errors import TrainerError
+
+
+def test_what_does_not_fit_into_memory_is_one_line_that_says_how_much_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_: tuple[int, int, int]) -> DataSet:
+        np.empty((2**20, 2**40), np.uint8)
+        raise AssertionError("no machine has an exbibyte")
+
+    monkeypatch.setattr("trainer.data.opening.load_digits", load)
+    message = "digits with images of 1,28,28 does not fit into memory, Unable to allocate 1.00 EiB for an array"
+    with pytest.raises(TrainerError, match=f"^{re.escape(message)}") as caught:
+        open_data(TrainConfig())
+    assert "\n" not in str(caught.value)
