@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NoReturn
 
+from trainer.best import Score
 from trainer.checkpoint import Checkpoint, Description, checkpoint_path, save
 from trainer.choices import option, shown
 from trainer.config import TrainConfig
@@ -52,7 +53,7 @@ class Checkpoints:
         self._kept_at = clock()
         self._started = 0.0
         self._best: float | None = None
-        """Validation accuracy of the best epoch so far that this rank knows of."""
+        """Validation accuracy of the best epoch so far, the same on all ranks until the last."""
         self._found = None if keeper is None or config.resume == "never" else keeper.newest()
 
     def begin(self, engine: Engine, *, elsewhere: bool = False) -> Progress | None:
@@ -65,9 +66,11 @@ class Checkpoints:
         if begin is None:
             return None
         self._started = begin.started
-        best = None if self._keeper is None else self._keeper.best()
-        if best is not None and best.progress.started == begin.started:
-            self._best = best.validation_accuracy
+        if begin.epoch or begin.samples:
+            if self._keeper is not None:
+                self._keeper.find_best()
+            has, accuracy = max(self._bests(engine))
+            self._best = accuracy if has else None
         return begin
 
     def _begin(self, engine: Engine, elsewhere: bool) -> Progress | None:
@@ -137,8 +140,8 @@ class Checkpoints:
         if writing:
             # Those ranks wait first, and the others for them in the next step.
             engine.expect_pause(PAUSE_S)
+        is_best = validation_accuracy is not None and self._is_best(validation_accuracy)
         if self._keeper is not None:
-            is_best = validation_accuracy is not None and self._is_best(validation_accuracy)
             description, snapshot = self._describe(progress, validation_accuracy), engine.snapshot()
             self._keeper.keep(lambda: Checkpoint(description=description, state=snapshot()), is_best=is_best)
 
@@ -152,10 +155,27 @@ class Checkpoints:
             save(path, Checkpoint(description=self._describe(progress, validation_accuracy), state=engine.state()))
         except TrainerError as error:
             raise TrainerError(f"{error}; the same command goes on from the checkpoint before") from error
+        self._keeper.wait()
         if self._is_best(validation_accuracy):
-            self._keeper.wait()
             self._keeper.keep_best(path)
-        return self._keeper.publish(path)
+        best = validation_accuracy if self._best is None else self._best
+        return self._keeper.publish(path, best=Score(self._started, best))
+
+    def agree_on_end(self, engine: Engine) -> None:
+        """Return when rank 0 has ended the training; it says which machine has the best, where its own has not."""
+        bests = self._bests(engine)
+        holder = bests.index(max(bests))
+        if holder:
+            own = "" if self._keeper is None else str(self._keeper.best_path)
+            path = tell(engine, own, source=holder, shard=self._shard)
+            accuracy = bests[holder][1]
+            if self._shard.index == 0 and accuracy == self._best:
+                log.warning(
+                    "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
+                    accuracy,
+                    holder,
+                    path,
+                )
 
     def finish(self) -> None:
         """Note on every machine that the training is over, and remove its checkpoints but the best.
@@ -188,9 +208,14 @@ class Checkpoints:
         [ranks] = engine.sum_over_ranks([here])
         return ranks > 0
 
+    def _bests(self, engine: Engine) -> list[list[float]]:
+        """Of every rank whether it has a network of this training's best epoch as it knows it, and how accurate."""
+        best = None if self._keeper is None else self._keeper.best(of_training=self._started)
+        return gather(engine, [best is not None, best or 0.0], shard=self._shard)
+
     def _is_best(self, accuracy: float) -> bool:
-        """Whether no epoch of this training was better, on the rank that keeps the best."""
-        is_best = not self._shard.index and (self._best is None or accuracy > self._best)
+        """Whether no epoch of this training was as good."""
+        is_best = self._best is None or accuracy > self._best
         if is_best:
             self._best = accuracy
         return is_best

@@ -14,7 +14,8 @@ from concurrent.futures import wait as wait_for
 from pathlib import Path
 from typing import Final
 
-from trainer.checkpoint import Checkpoint, Description, describe, load, remove_unfinished, save, second_name
+from trainer.best import Best, Score
+from trainer.checkpoint import Checkpoint, describe, load, remove_unfinished, save
 from trainer.engines.patience import WRITE_S
 from trainer.errors import TrainerError
 from trainer.mark import Mark, read_mark, write_mark
@@ -39,7 +40,8 @@ class Keeper:
         self.prefix = prefix
         self._directory = Path(prefix).expanduser().parent
         self._begin = f"{Path(prefix).name}-resume-"
-        self._best = self._directory / f"{Path(prefix).name}-best.npz"
+        best = self._directory / f"{Path(prefix).name}-best.npz"
+        self._best = Best(best, folder=mirror.folder if mirror else None)
         self._mark = self._directory / f".{Path(prefix).name}-finished"
         self._mirror = mirror
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
@@ -56,12 +58,18 @@ class Keeper:
                 return load(path)
         return None
 
-    def best(self) -> Description | None:
-        """What the best network so far is of."""
-        if self._best.exists():
-            with _failing_is_a_warning():
-                return describe(self._best)
-        return None
+    @property
+    def best_path(self) -> Path:
+        """Where the best network so far is."""
+        return self._best.path
+
+    def find_best(self) -> None:
+        """Learn what the best in S3 is; TrainerError when S3, which may have one, does not answer."""
+        self._best.ask_s3()
+
+    def best(self, *, of_training: float) -> float | None:
+        """Validation accuracy of the best epoch of the training that began then, of which there is the network."""
+        return self._best.accuracy(of_training=of_training)
 
     def keep(self, take: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
         """Write the checkpoint that ``take`` returns, both beside the training; waits for the one before.
@@ -79,7 +87,7 @@ class Keeper:
     def keep_best(self, path: Path) -> None:
         """Let the checkpoint in this file be the best. A warning when it cannot be: the one before still is."""
         with _failing_is_a_warning("the best before stays"):
-            second_name(path, self._best)
+            self._best.keep(path)
 
     def wait(self) -> None:
         """Return when the last checkpoint is written; TrainerError when it is not within half an hour."""
@@ -97,13 +105,13 @@ class Keeper:
         self.wait()
         if self._mirror is not None:
             self._mirror.leave(max(self._paths(), default=None))
+        self._best.wait()
 
-    def publish(self, path: Path) -> str:
+    def publish(self, path: Path, *, best: Score) -> str:
         """Bring the end of the training, and the best of it, to where they are wanted; returns where the end is."""
         if self._mirror is None:
             return str(path)
-        if self._best.exists():
-            self._mirror.publish(self._best)
+        self._best.publish(best)
         return self._mirror.publish(path)
 
     def mark(self) -> Mark:

@@ -136,7 +136,7 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
         if shard.index == 0:
             place = checkpoints.end(engine, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {ranks} {summarize(results)} checkpoint={place}", flush=True)
-        engine.sum_over_ranks([0])
+        checkpoints.agree_on_end(engine)
     engine.close()
     checkpoints.finish()
     # Again: by now the line at the start is far above.

@@ -17,7 +17,7 @@ class Mirror:
     """Copies one file at a time, beside the training, which never waits for it but at its end."""
 
     def __init__(self, folder: S3Folder, *, every_s: float, clock: Clock = time.monotonic) -> None:
-        self._folder = folder
+        self.folder = folder
         self._every_s = every_s
         self._clock = clock
         self._copied_at = clock()
@@ -30,10 +30,10 @@ class Mirror:
 
         Not a warning: a training that began anew would remove what it could have gone on from.
         """
-        newest = max(self._folder.names(beginning), default="")
+        newest = max(self.folder.names(beginning), default="")
         self._copied = newest or None
         if newest > than:
-            self._folder.fetch(newest, into / newest)
+            self.folder.fetch(newest, into / newest)
 
     def offer(self, path: Path) -> None:
         """Copy the file, unless the last copy is not long ago or still under way."""
@@ -52,10 +52,10 @@ class Mirror:
 
     def _store(self, held: Path, name: str) -> None:
         try:
-            self._folder.store(held, name)
+            self.folder.store(held, name)
             before, self._copied = self._copied, name
             if before is not None and before != name:
-                self._folder.remove(before)
+                self.folder.remove(before)
         finally:
             held.unlink(missing_ok=True)
 
@@ -78,12 +78,12 @@ class Mirror:
     def publish(self, path: Path) -> str:
         """Copy what the training was for; returns where it is now. TrainerError when that fails."""
         self.wait()
-        self._folder.store(path, path.name)
-        return f"{self._folder}/{path.name}"
+        self.folder.store(path, path.name)
+        return f"{self.folder}/{path.name}"
 
     def forget(self, beginning: str) -> None:
         """Remove all copies."""
         self.wait()
         self._copied = None
-        for name in self._folder.names(beginning):
-            self._folder.remove(name)
+        for name in self.folder.names(beginning):
+            self.folder.remove(name)

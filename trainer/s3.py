@@ -1,7 +1,8 @@
 """Files in S3, by the AWS command line; of AWS the trainer knows nothing else."""
 
+import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ COPY_S: Final = 1800.0
 """For 10 GB at 50 Mbit/s."""
 NO_SUCH_KEY: Final = 1
 """Exit code of ``aws s3 ls`` where nothing begins so ("AWS CLI Command Reference", s3 ls)."""
+NO_NOTES: Final[Mapping[str, str]] = {}
 
 
 class S3Folder:
@@ -26,20 +28,31 @@ class S3Folder:
 
     def names(self, beginning: str) -> list[str]:
         """Names of the objects that begin so, in order."""
-        listing = _aws(["ls", f"{self._url}/{beginning}"], deadline_s=LIST_S, allowed=(0, NO_SUCH_KEY))
+        listing = _aws(["s3", "ls", f"{self._url}/{beginning}"], deadline_s=LIST_S, allowed=(0, NO_SUCH_KEY))
         # Date, time, size, name; or PRE and the name of a folder.
         rows = (line.split(maxsplit=3) for line in listing.splitlines())
         return sorted(row[3] for row in rows if len(row) == 4)
 
-    def store(self, path: Path, name: str) -> None:
-        """Copy a file to S3, whole or not at all."""
-        _aws(["cp", "--only-show-errors", str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
+    def notes(self, name: str) -> Mapping[str, str]:
+        """What ``store`` has noted of an object; nothing where there is none."""
+        if name not in self.names(name):
+            return {}
+        url = f"{self._url}/{name}"
+        bucket, _, key = url.removeprefix(SCHEME).partition("/")
+        command = ["s3api", "head-object", "--bucket", bucket, "--key", key, "--output", "json"]
+        notes: Mapping[str, str] = json.loads(_aws(command, deadline_s=LIST_S, about=url)).get("Metadata", {})
+        return notes
+
+    def store(self, path: Path, name: str, *, notes: Mapping[str, str] = NO_NOTES) -> None:
+        """Copy a file to S3, whole or not at all, with notes of it (the object's metadata)."""
+        noted = ["--metadata", ",".join(f"{key}={value}" for key, value in notes.items())] if notes else []
+        _aws(["s3", "cp", "--only-show-errors", *noted, str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
 
     def fetch(self, name: str, path: Path) -> None:
         """Copy an object to a file, whole or not at all."""
         temporary = path.with_name(f".{path.name}.tmp")
         try:
-            _aws(["cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=COPY_S)
+            _aws(["s3", "cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=COPY_S)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -47,21 +60,22 @@ class S3Folder:
     def fetch_all(self, directory: Path, *, deadline_s: float) -> None:
         """Have the directory hold what the folder holds, and nothing else; what is the same is not fetched again."""
         _aws(
-            ["sync", "--only-show-errors", "--delete", "--exact-timestamps", f"{self._url}/", str(directory)],
+            ["s3", "sync", "--only-show-errors", "--delete", "--exact-timestamps", f"{self._url}/", str(directory)],
             deadline_s=deadline_s,
         )
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
-        _aws(["rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_S)
+        _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_S)
 
 
-def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] = (0,)) -> str:
-    """Run ``aws s3``; TrainerError with its last words when it fails."""
-    action = f"aws s3 {arguments[0]} {next(word for word in arguments if word.startswith(SCHEME))}"
+def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] = (0,), about: str = "") -> str:
+    """Run ``aws``; TrainerError with its last words, and what they are about, when it fails."""
+    about = about or next(word for word in arguments if word.startswith(SCHEME))
+    action = f"aws {arguments[0]} {arguments[1]} {about}"
     try:
         done = subprocess.run(
-            ["aws", "s3", *arguments],
+            ["aws", *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=deadline_s,

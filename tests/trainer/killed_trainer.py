@@ -4,13 +4,13 @@
 
 step    gradients are added up, weights not yet changed
 write   after BYTES of a checkpoint's file
-copy    the copy is in S3, the one before it still there too
+copy    the copy is in S3, the one before it still there too; that of the best does not count
 mark    before the note that the training is over
 """
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -21,7 +21,7 @@ from trainer.checkpoint import replacing
 from trainer.engines.torch import TorchEngine
 from trainer.main import main_and_leave
 from trainer.mark import Mark, write_mark
-from trainer.s3 import S3Folder
+from trainer.s3 import NO_NOTES, S3Folder
 
 RANK, PLACE, NUMBER, BYTES = os.environ["KILLED"].split()
 
@@ -78,9 +78,9 @@ def killed_replacing(path: Path, *, what: str) -> Iterator[object]:
 
 
 class KilledFolder(S3Folder):
-    def store(self, path: Path, name: str) -> None:
-        super().store(path, name)
-        if copies.is_the_one():
+    def store(self, path: Path, name: str, *, notes: Mapping[str, str] = NO_NOTES) -> None:
+        super().store(path, name, notes=notes)
+        if "-resume-" in name and copies.is_the_one():
             die()
 
 

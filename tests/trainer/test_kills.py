@@ -121,6 +121,12 @@ def assert_alike(found: Checkpoint, expected: Checkpoint) -> None:
     assert all(np.isfinite(value).all() for value in found.state.weights.values())
 
 
+def best_accuracy(*places: Path) -> float:
+    """Of the best network that one of the machines has."""
+    bests = [load(path).description for place in places for path in place.glob("net-best.npz")]
+    return max(best.validation_accuracy or 0.0 for best in bests)
+
+
 def play(struck: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
     """Kill, go on to the end, and return what that left."""
     kill(struck, directory, size=undisturbed.stat().st_size)
@@ -136,6 +142,9 @@ def play(struck: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
     assert "going on at epoch" in ranks[0].log.read_text()
     assert len({rank.digests[-1] for rank in ranks}) == 1
     left = machines(directory, count=struck.ranks_after)
+    if struck.ranks_after == RANKS:
+        # On one machine or the other, whichever was lost: no epoch that is less good has taken its place.
+        assert best_accuracy(*places) == best_accuracy(undisturbed.parent)
     assert not [path for place in left for path in place.iterdir() if path.suffix == ".tmp" or "resume" in path.name]
     return load(places[0] / undisturbed.name)
 

@@ -12,7 +12,8 @@ import pytest
 
 from tests.trainer.conftest import BUCKET
 from tests.trainer.processes import run, running
-from trainer.checkpoint import Checkpoint, Description
+from trainer.best import Score
+from trainer.checkpoint import Checkpoint, Description, save
 from trainer.engines import State
 from trainer.errors import TrainerError
 from trainer.keeper import Keeper
@@ -35,11 +36,11 @@ def keeper(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> K
     return Keeper(str(directory / "net"), mirror=Mirror(S3Folder(folder), every_s=every_s))
 
 
-def checkpoint(*, epoch: int, started: float = 5.5) -> Checkpoint:
-    progress = Progress(started=started, epoch=epoch)
-    return Checkpoint(
-        description=Description(settings={}, progress=progress), state=State(weights={"a": np.full(9, epoch)})
+def checkpoint(*, epoch: int, started: float = 5.5, accuracy: float | None = None) -> Checkpoint:
+    description = Description(
+        settings={}, progress=Progress(started=started, epoch=epoch), validation_accuracy=accuracy
     )
+    return Checkpoint(description=description, state=State(weights={"a": np.full(9, epoch)}))
 
 
 def test_another_machine_goes_on_from_the_copy(tmp_path: Path) -> None:
@@ -67,6 +68,30 @@ def test_copies_are_made_while_the_training_goes_on(tmp_path: Path) -> None:
     mirror.wait()
     assert names() == ["net-resume-0000000005.500000-0001-000000000.npz"]
     assert not list((tmp_path / "net").glob(".*"))
+
+
+def test_the_best_is_in_s3_before_the_end_and_another_machine_knows_of_it(tmp_path: Path) -> None:
+    first = keeper(tmp_path / "first")
+    first.keep(partial(checkpoint, epoch=1, accuracy=0.9), is_best=True)
+    first.wait()
+    first._best.wait()
+    assert names() == ["net-best.npz"]
+    other = keeper(tmp_path / "other")
+    other.find_best()
+    assert [other.best(of_training=started) for started in (5.5, 4)] == [0.9, None]
+    # Nor does that of an earlier training, which it has itself, take its place at the end.
+    end = tmp_path / "other/net-0003.npz"
+    save(end, checkpoint(epoch=3, accuracy=0.5))
+    save(other.best_path, checkpoint(epoch=2, started=4, accuracy=0.95))
+    assert other.publish(end, best=Score(5.5, 0.9)) == f"{FOLDER}/net-0003.npz"
+    assert boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").metadata["accuracy"] == "0.9"
+
+
+def test_nothing_is_known_of_a_best_without_a_note(tmp_path: Path) -> None:
+    boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").put(Body=b"a user's")
+    ours = keeper(tmp_path / "net")
+    ours.find_best()
+    assert ours.best(of_training=5.5) is None
 
 
 def test_an_older_copy_is_not_fetched(tmp_path: Path) -> None:
@@ -138,7 +163,7 @@ def test_a_training_goes_on_from_a_copy_where_its_machine_was_killed_beside_the_
     ) as [rank]:
         assert rank.wait() == -signal.SIGKILL
     # The copy before is removed only when the next one is there.
-    assert len(names()) == 2
+    assert len([name for name in names() if "-resume-" in name]) == 2
     [again] = run(*copied, directory=tmp_path / "new", variables=aws)
     assert "going on at epoch" in again.log.read_text()
     assert again.digests[-1] == undisturbed.digests[-1]
