@@ -9,7 +9,9 @@ from typing import Final
 from trainer.errors import TrainerError
 
 SCHEME: Final = "s3://"
-LIST_S: Final = 30.0
+LIST_S: Final = 180.0
+"""One attempt to connect may take 60 s before the next ("AWS CLI Command Reference", --cli-connect-timeout), and a new
+machine reads the command line itself from its image, block by block ("Initialize Amazon EBS volumes")."""
 COPY_S: Final = 1800.0
 """For 10 GB at 50 Mbit/s."""
 NO_SUCH_KEY: Final = 1
