@@ -9,8 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.checkpoint import describe, second_name, unfinished
+from trainer.checkpoint import describe
 from trainer.errors import TrainerError
+from trainer.files import second_name, unfinished
 from trainer.s3 import S3Folder
 
 log = logging.getLogger(__name__)

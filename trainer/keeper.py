@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from trainer.best import Best, Score
-from trainer.checkpoint import Checkpoint, describe, load, remove_unfinished, save
+from trainer.checkpoint import Checkpoint, describe, load, save
 from trainer.engines.patience import WRITE_S
 from trainer.errors import TrainerError
+from trainer.files import remove_unfinished
 from trainer.mark import Mark, read_mark, write_mark
 from trainer.mirror import Mirror
 from trainer.progress import Progress

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from trainer.checkpoint import replacing
+from trainer.files import replacing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,8 +5,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from trainer.checkpoint import second_name, unfinished
 from trainer.errors import TrainerError
+from trainer.files import second_name, unfinished
 from trainer.metrics import Clock
 from trainer.s3 import S3Folder
 

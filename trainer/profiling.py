@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from trainer.checkpoint import unfinished
 from trainer.errors import TrainerError
+from trainer.files import unfinished
 
 if TYPE_CHECKING:
     from torch.profiler import profile

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from trainer.errors import TrainerError
+from trainer.files import unfinished
 
 SCHEME: Final = "s3://"
 LIST_S: Final = 180.0
@@ -52,7 +53,7 @@ class S3Folder:
 
     def fetch(self, name: str, path: Path) -> None:
         """Copy an object to a file, whole or not at all."""
-        temporary = path.with_name(f".{path.name}.tmp")
+        temporary = unfinished(path)
         try:
             _aws(["s3", "cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=COPY_S)
             temporary.replace(path)

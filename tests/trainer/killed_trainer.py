@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 from unittest.mock import patch
 
-from trainer.checkpoint import replacing
 from trainer.engines.torch import TorchEngine
+from trainer.files import replacing
 from trainer.main import main_and_leave
 from trainer.mark import Mark, write_mark
 from trainer.s3 import NO_NOTES, S3Folder

@@ -191,14 +191,16 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path: Path) -
     names = [
         f".net-resume-1.npz.{here}-{gone}.tmp",
         f".net-0012.npz.{here}-{gone}.tmp",
+        f".net-resume-1.npz.{here}-{gone}.tmp.1aB2c3D4",
         f".net-resume-1.npz.{here}-{os.getpid()}.tmp",
+        f".net-resume-1.npz.{here}-{os.getpid()}.tmp.1aB2c3D4",
         f".net-resume-1.npz.elsewhere-{gone}.tmp",
         f".other-0012.npz.{here}-{gone}.tmp",
     ]
     for name in names:
         (tmp_path / name).touch()
     Keeper(str(tmp_path / "net"))
-    assert {path.name for path in tmp_path.iterdir()} == set(names[2:])
+    assert {path.name for path in tmp_path.iterdir()} == set(names[3:])
 
 
 def test_the_one_just_written_stays_whatever_the_clock_says(keeper: Keeper, tmp_path: Path) -> None:

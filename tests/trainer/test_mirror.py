@@ -3,6 +3,8 @@
 import logging
 import os
 import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.conftest import BUCKET
-from tests.trainer.processes import run, running
+from tests.trainer.processes import REPOSITORY, run, running
 from trainer.best import Score
 from trainer.checkpoint import Checkpoint, Description, save
 from trainer.engines import State
@@ -121,6 +123,28 @@ def test_a_copy_that_cannot_be_made_is_a_warning(tmp_path: Path, caplog: pytest.
         ours.leave()
     assert "NoSuchBucket" in caplog.text
     assert len(list((tmp_path / "net").iterdir())) == 1
+
+
+def test_what_was_fetched_when_the_process_was_killed_is_removed(tmp_path: Path) -> None:
+    aws = tmp_path / "aws"
+    # Killed with half of it there, as a machine's memory or its owner may have it.
+    aws.write_text('#!/bin/sh\nfor path; do :; done\necho half > "$path"\nkill -9 $PPID\n')
+    aws.chmod(0o755)
+    here = tmp_path / "here"
+    here.mkdir()
+    name = "net-resume-0000000005.500000-0002-000000000.npz"
+    fetch = "import sys; from pathlib import Path; from trainer.s3 import S3Folder; "
+    fetch += "S3Folder('s3://bucket/x').fetch(sys.argv[1], Path(sys.argv[1]))"
+    killed = subprocess.run(
+        [sys.executable, "-c", fetch, name],
+        cwd=here,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)},
+        timeout=60,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(here.iterdir())) == 1
+    Keeper(str(here / "net"))
+    assert not list(here.iterdir())
 
 
 def test_fails_when_there_is_no_aws_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
