@@ -56,12 +56,15 @@ class Checkpoints:
         """Validation accuracy of the best epoch so far, the same on all ranks until the last."""
         self._found = None if keeper is None or config.resume == "never" else keeper.newest()
 
-    def begin(self, engine: Engine, *, elsewhere: bool = False) -> Progress | None:
+    def begin(self, engine: Engine, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
         """Bring all ranks to the newest place that one of them has a checkpoint of.
 
-        ``elsewhere``: whether this rank's are in another directory than rank 0's. None when the training was over
-        before the launcher started its job again.
+        ``elsewhere``: whether this rank's are in another directory than rank 0's; ``shared``: whether they are in the
+        very same one, so that rank 0 writes for this rank. None when the training was over before the launcher
+        started its job again.
         """
+        if shared:
+            self._keeper = self._found = None
         begin = self._begin(engine, elsewhere)
         if begin is None:
             return None

@@ -1,6 +1,7 @@
 """The checkpoints that a training goes on from after it was interrupted.
 
-Every machine keeps its own, so that none of them is needed in particular, nor a disk that they share.
+Every machine keeps its own, so that none of them is needed in particular, nor a disk that they share; where they share
+one, rank 0's writes (trainer.sharing). The best of them stays, on all machines (trainer.best).
 They are copied and written beside the training, which goes on meanwhile, and they are gone
 when the training has come to its end. A machine that is cut off then still has its own, so that the
 others note which training that was. One machine can have its newest in S3 too (trainer.mirror).

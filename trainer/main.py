@@ -34,6 +34,7 @@ from trainer.ranks import Ranks
 from trainer.records import Records, open_records
 from trainer.s3 import S3Folder
 from trainer.sampling import Shard
+from trainer.sharing import is_rank_0s
 from trainer.signals import Signals, let_go
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,8 @@ def run(config: TrainConfig, data: DataSet, connection: Connection, signals: Sig
     if ranks.rank == 0:
         log.info("data set %s: %s", config.dataset, data.counts)
     elsewhere = is_elsewhere(engine, keeper.prefix if keeper else None, shard=shard)
-    begin = checkpoints.begin(engine, elsewhere=elsewhere)
+    shared = is_rank_0s(engine, keeper.prefix if keeper else None, shard=shard)
+    begin = checkpoints.begin(engine, elsewhere=elsewhere, shared=shared)
     if begin is not None:
         with signals.deferred(), waiting_for(keeper), records, bar, profiling:
             results = train(

@@ -377,6 +377,17 @@ def test_nobody_has_a_best_that_could_not_be_written(tmp_path: Path, caplog: pyt
     assert not caplog.records
 
 
+def test_who_shares_rank_0s_directory_leaves_it_to_rank_0() -> None:
+    drawer = Drawer(Progress(started=5, epoch=1))
+    ours = checkpoints(drawer, rank=1)
+    others = Others((5, 1, 0, 0, 0, 0, *NONE), (5, 1, 0, 0, 0, 0, *NONE))
+    assert ours.begin(cast(Engine, others), shared=True) == Progress(started=5, epoch=1)
+    assert others.restored == [(None, 0)]
+    ours.keep(cast(Engine, others), Progress(started=5, epoch=2), validation_accuracy=0.8)
+    ours.finish()
+    assert (len(drawer.kept), drawer.mark()) == (1, Mark())
+
+
 def test_a_rank_that_keeps_nothing_agrees_too() -> None:
     ours = checkpoints(None, rank=1)
     ours.begin(cast(Engine, Others((5, 1, 64, 0, 0, 0, *NONE), (5, 1, 64, 0, 0, 0, *NONE), (1, 0.9, 0, 0))))
