@@ -1,132 +1,22 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
-import numpy as np
 import pytest
 
-from trainer.best import Score
-from trainer.checkpoint import Checkpoint, Description, load
-from trainer.checkpoints import ALONE, Checkpoints
+from tests.trainer.drawer import CONFIG, NONE, STATE, Drawer, Others, checkpoints
+from trainer.checkpoints import ALONE
 from trainer.config import TrainConfig
-from trainer.engines import Asks, Engine, State
+from trainer.engines import Asks, Engine
 from trainer.engines.patience import PAUSE_S
 from trainer.errors import UsageError
-from trainer.keeper import Keeper
 from trainer.mark import Mark
 from trainer.progress import Progress
 from trainer.ranks import Ranks
-from trainer.sampling import Shard
 
-CONFIG = TrainConfig(num_epochs=3)
-STATE = State(weights={"a": np.zeros(1)})
-NONE = (0, 0, 0, 0, 0, 0)
-"""What a rank says that has no checkpoint and no mark, or of this one in what the other rank says."""
 RESTARTED = Ranks(job="j", restarts=1)
 OVER = Mark(started=5.5, job="j", settings={**CONFIG.identity, "num_epochs": 3})
 """Of the training that CONFIG asks for, in that job."""
-
-
-class Drawer:
-    """Keeps checkpoints where a test can see them."""
-
-    def __init__(self, progress: Progress | None = None, *, finished: float = 0, mark: Mark | None = None) -> None:
-        self.kept: list[Checkpoint] = [] if progress is None else [checkpoint(progress)]
-        self.bests: list[float | None] = []
-        self.asked = False
-        """Whether it has looked into S3."""
-        self.published: Score | None = None
-        self.best_of: Score | None = None
-        self.prefix = "net"
-        self.best_path = Path("net-best.npz")
-        self.is_writing = False
-        self._mark = mark or Mark(started=finished)
-        self.end = 0.0
-        """Of which training the file is that the last one was for."""
-
-    def newest(self) -> Checkpoint | None:
-        return self.kept[-1] if self.kept else None
-
-    def keep(self, take: Callable[[], Checkpoint], *, is_best: bool) -> None:
-        self.kept.append(take())
-        if is_best:
-            self.bests.append(self.kept[-1].description.validation_accuracy)
-
-    def find_best(self) -> None:
-        self.asked = True
-
-    def best(self, *, of_training: float) -> float | None:
-        return self.best_of.accuracy if self.best_of and self.best_of.started == of_training else None
-
-    def keep_best(self, path: Path) -> None:
-        self.bests.append(load(path).description.validation_accuracy)
-
-    def publish(self, path: Path, *, best: Score) -> str:
-        self.published = best
-        return str(path)
-
-    def wait(self) -> None:
-        pass
-
-    def mark(self) -> Mark:
-        return self._mark
-
-    def set_mark(self, over: Mark) -> None:
-        self._mark = over
-
-    def has(self, path: Path, *, of_training: float) -> bool:
-        return path == Path("net-0003.npz") and of_training == self.end
-
-    def forget(self) -> None:
-        self.kept.clear()
-
-
-class Others:
-    """An engine whose other rank says what it was given."""
-
-    def __init__(self, *sums: Sequence[float]) -> None:
-        self._sums = list(sums)
-        self.restored: list[tuple[State | None, int]] = []
-        self.pauses: list[float] = []
-
-    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
-        others = self._sums.pop(0) if self._sums else [0] * len(values)
-        return [own + other for own, other in zip(values, others, strict=True)]
-
-    def restore(self, state: State | None, *, source: int) -> None:
-        self.restored.append((state, source))
-
-    def expect_pause(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-
-    def snapshot(self) -> Callable[[], State]:
-        return lambda: STATE
-
-    def state(self) -> State:
-        return STATE
-
-
-def checkpoint(progress: Progress) -> Checkpoint:
-    return Checkpoint(description=Description(settings=CONFIG.identity, progress=progress), state=STATE)
-
-
-def checkpoints(
-    drawer: Drawer | None,
-    *,
-    config: TrainConfig = CONFIG,
-    clock: Sequence[float] = (0.0,) * 9,
-    ranks: Ranks = ALONE,
-    rank: int = 0,
-) -> Checkpoints:
-    times = iter(clock)
-    return Checkpoints(
-        config,
-        shard=Shard(index=rank, count=2),
-        keeper=cast(Keeper, drawer),
-        ranks=ranks,
-        clock=lambda: next(times),
-    )
 
 
 def begin(drawer: Drawer, others: Others, *, config: TrainConfig = CONFIG, ranks: Ranks = ALONE) -> Progress:
@@ -293,90 +183,6 @@ def test_fails_when_it_cannot_go_on(progress: Progress, config: TrainConfig, mes
         begin(Drawer(progress), Others((*NONE, *NONE), (0,) * 12), config=config)
 
 
-def begun(drawer: Drawer, *, rank: int = 0, other: Score | None = None) -> tuple[Checkpoints, Engine]:
-    """A training that goes on, in which the other rank has had this best epoch."""
-    drawer.kept.append(checkpoint(Progress(started=5, epoch=1)))
-    nothing = [0.0] * 2
-    others = [1, other.accuracy] if other and other.started == 5 else nothing
-    engine = cast(Engine, Others([0] * 12, [0] * 12, [*nothing, *others] if rank == 0 else [*others, *nothing]))
-    ours = checkpoints(drawer, rank=rank)
-    ours.begin(engine)
-    return ours, engine
-
-
-def bests_after(drawer: Drawer, ours: Checkpoints, engine: Engine) -> list[float | None]:
-    for epoch, accuracy in enumerate((0.8, 0.7, 0.95), start=2):
-        ours.keep(engine, Progress(started=5, epoch=epoch), validation_accuracy=accuracy)
-    ours.keep(engine, Progress(started=5, epoch=5, samples=8))
-    return drawer.bests
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize(
-    ("own", "other", "bests"),
-    [
-        (Score(5, 0.9), None, [0.95]),
-        (None, Score(5, 0.9), [0.95]),
-        (Score(5, 0.5), Score(5, 0.9), [0.95]),
-        (Score(4, 0.9), Score(4, 0.9), [0.8, 0.95]),
-        (None, None, [0.8, 0.95]),
-    ],
-)
-def test_every_rank_keeps_the_best_epoch_of_this_training_whoever_has_had_it(
-    rank: int, own: Score | None, other: Score | None, bests: list[float]
-) -> None:
-    drawer = Drawer()
-    drawer.best_of = own
-    assert bests_after(drawer, *begun(drawer, rank=rank, other=other)) == bests
-
-
-def test_a_training_that_begins_does_not_ask_s3_for_its_best() -> None:
-    drawer = Drawer()
-    begin(drawer, Others())
-    assert not drawer.asked
-    begun(drawer)
-    assert drawer.asked
-
-
-def end(drawer: Drawer, ours: Checkpoints, engine: Engine, directory: Path, *, accuracy: float) -> None:
-    drawer.prefix = str(directory / "net")
-    ours.end(engine, validation_accuracy=accuracy)
-
-
-@pytest.mark.parametrize(("accuracy", "bests"), [(0.5, []), (0.95, [0.95])])
-def test_the_last_epoch_is_the_best_only_where_it_is(tmp_path: Path, accuracy: float, bests: list[float]) -> None:
-    drawer = Drawer()
-    ours, engine = begun(drawer, other=Score(5, 0.9))
-    end(drawer, ours, engine, tmp_path, accuracy=accuracy)
-    assert (drawer.bests, drawer.published) == (bests, Score(5, max(0.9, accuracy)))
-
-
-@pytest.mark.parametrize(
-    ("own", "accuracy", "said"),
-    [(None, 0.5, True), (Score(5, 0.5), 0.5, True), (Score(5, 0.9), 0.5, False), (Score(5, 0.95), 0.95, False)],
-)
-def test_rank_0_says_where_the_best_is_when_its_machine_has_it_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, own: Score | None, accuracy: float, said: bool
-) -> None:
-    drawer = Drawer()
-    ours, engine = begun(drawer, other=Score(5, 0.9))
-    end(drawer, ours, engine, tmp_path, accuracy=accuracy)
-    drawer.best_of = own
-    path = b"/there/net-best.npz"
-    ours.agree_on_end(cast(Engine, Others([0, 0, 1, 0.9], [len(path)], path)))
-    line = "the network of the best epoch, Validation-accuracy=0.900000, is not here but on rank 1's machine: "
-    assert [record.getMessage() for record in caplog.records] == [f"{line}{path.decode()}"] * said
-
-
-def test_nobody_has_a_best_that_could_not_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    drawer = Drawer()
-    ours, engine = begun(drawer, other=Score(5, 0.9))
-    # Better, and a warning by itself.
-    end(drawer, ours, engine, tmp_path, accuracy=0.95)
-    ours.agree_on_end(cast(Engine, Others([0, 0, 1, 0.9], [1], b"/")))
-    assert not caplog.records
-
-
 def test_who_shares_rank_0s_directory_leaves_it_to_rank_0() -> None:
     drawer = Drawer(Progress(started=5, epoch=1))
     ours = checkpoints(drawer, rank=1)
@@ -386,14 +192,6 @@ def test_who_shares_rank_0s_directory_leaves_it_to_rank_0() -> None:
     ours.keep(cast(Engine, others), Progress(started=5, epoch=2), validation_accuracy=0.8)
     ours.finish()
     assert (len(drawer.kept), drawer.mark()) == (1, Mark())
-
-
-def test_a_rank_that_keeps_nothing_agrees_too() -> None:
-    ours = checkpoints(None, rank=1)
-    ours.begin(cast(Engine, Others((5, 1, 64, 0, 0, 0, *NONE), (5, 1, 64, 0, 0, 0, *NONE), (1, 0.9, 0, 0))))
-    engine = Others([0], [1, 0.9, 0, 0])
-    ours.keep(cast(Engine, engine), Progress(started=5, epoch=2), validation_accuracy=0.8)
-    ours.agree_on_end(cast(Engine, engine))
 
 
 @pytest.mark.parametrize(("here", "there", "pauses"), [(False, 0, []), (True, 0, [PAUSE_S]), (False, 1, [PAUSE_S])])
