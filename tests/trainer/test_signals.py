@@ -29,7 +29,9 @@ with signals.deferred():
 @contextmanager
 def training(before: Sequence[str] = (), after: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
     """A training whose last step lasts until it is told a line, or for the seconds in ``after``."""
-    command, pipe = [*before, sys.executable, "-c", PROGRAM, *after], subprocess.PIPE
+    # The tests themselves may run under nohup.
+    program = [sys.executable, "-c", PROGRAM, *after]
+    command, pipe = ["env", "--default-signal=HUP", *before, *program], subprocess.PIPE
     with subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             assert process.stderr is not None
