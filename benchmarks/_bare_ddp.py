@@ -28,8 +28,8 @@ def main(network: str) -> None:
     # As quick as the bundled trainer computes: what is compared is all the rest.
     images = torch.randn(samples, *shape).to(memory_format=torch.channels_last)
     labels = torch.randint(10, (samples,))
-    # (The types of torch know no call with a format alone.)
-    network_ = build(network, classes=10, image_shape=shape).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network_ = build(network, classes=10, image_shape=shape)
+    network_.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack this call
     model: nn.Module = DistributedDataParallel(network_)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=0.0001, fused=True)
     for _ in range(work.epochs):

@@ -1,7 +1,6 @@
 """What to train and how: the checked settings of one training run."""
 
 import math
-import re
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -22,7 +21,7 @@ from trainer.choices import (
 from trainer.data.catalogue import DATA_SETS, check_channels
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
-from trainer.s3 import SCHEME
+from trainer.paths import check_data_dir, check_local, check_prefix, folder_in_s3
 from trainer.schedule import Schedule
 
 NOT_DISTRIBUTED: Final = ("local", "device")
@@ -30,8 +29,6 @@ DEFAULT_RATE: Final = (0.05, 64)
 """Learning rate, and the global batch that it is for."""
 HIGHEST_DEFAULT: Final = 0.1
 """Without a warm-up: above it LeNet with momentum may diverge."""
-S3_FOLDER: Final = re.compile(r"s3://[^/\s]+(/(?!\.\.?(/|$))[^/\s]+)*/?")
-S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 IDENTITY: Final = (
     *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
@@ -136,15 +133,10 @@ class TrainConfig:
         self._check_rate()
         if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds > 0):
             raise UsageError(f"--checkpoint-seconds must be a number above 0, got {self.checkpoint_seconds}")
-        if self.s3_folder is not None and not S3_PREFIX.fullmatch(self.model_prefix or ""):
-            raise UsageError(f"--model-prefix must be a path or s3://BUCKET/FOLDER/NAME, got {self.model_prefix}")
-        if self.data_dir.startswith(SCHEME) and not S3_FOLDER.fullmatch(self.data_dir):
-            raise UsageError(f"--data-dir must be a directory or s3://BUCKET/FOLDER, got {self.data_dir}")
-        if (self.model_prefix or "").endswith("/"):
-            raise UsageError(f"--model-prefix must end with a name, not with /, got {self.model_prefix}")
+        check_prefix(self.model_prefix)
+        check_data_dir(self.data_dir)
         for name in ("metrics", "tensorboard"):
-            if (getattr(self, name) or "").startswith(SCHEME):
-                raise UsageError(f"{option(name)} must be a path on rank 0's machine, got {getattr(self, name)}")
+            check_local(name, getattr(self, name))
         if not 0 <= self.mom < 1:
             raise UsageError(f"--mom must be at least 0 and below 1, got {self.mom}")
         if not (math.isfinite(self.wd) and self.wd >= 0):
@@ -209,8 +201,7 @@ class TrainConfig:
     @property
     def s3_folder(self) -> str | None:
         """Where copies of the checkpoints go, if anywhere."""
-        prefix = self.model_prefix or ""
-        return prefix.rpartition("/")[0] if prefix.startswith(SCHEME) else None
+        return folder_in_s3(self.model_prefix)
 
     def _check_images(self) -> None:
         """Raise UsageError unless data set and network go together."""

@@ -53,27 +53,12 @@ def test_late_results_are_counted_once_and_known_where_they_are_said(
 
 
 def test_late_wishes_are_heard_a_step_later_with_all_that_a_checkpoint_counts(data: DataSet) -> None:
-    notes = Notes(Asks(save=True), Asks(save=True))
-    train(
-        LateEngine(losses=[4, 2, 1]),
-        data,
-        config=TrainConfig(num_epochs=1),
-        shard=Shard(),
-        global_batch_size=4,
-        keeping=notes,
-    )
-    assert notes.kept == [Progress(samples=8, loss_sum=6, correct=8)]
-    notes = Notes(*[Asks(stop=True)] * 3)
-    with pytest.raises(StoppedError):
-        train(
-            LateEngine(losses=[4, 2, 1]),
-            data,
-            config=TrainConfig(num_epochs=1),
-            shard=Shard(),
-            global_batch_size=4,
-            keeping=notes,
-        )
-    assert notes.kept == [Progress(samples=8, loss_sum=6, correct=8)]
+    config, expected = TrainConfig(num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
+    for asks, end in (Asks(save=True), nullcontext()), (Asks(stop=True), pytest.raises(StoppedError)):
+        engine, notes = LateEngine(losses=[4, 2, 1]), Notes(asks, asks)
+        with end:
+            train(engine, data, config=config, shard=Shard(), global_batch_size=4, keeping=notes)
+        assert notes.kept == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final
 
 import numpy as np
 import torch
@@ -38,17 +37,13 @@ from trainer.engines.reduction import Reduction
 from trainer.engines.ring import Ring
 from trainer.engines.sgd import Sgd
 from trainer.engines.snapshots import Snapshots
+from trainer.engines.states import MOMENTUM, SCALE, VECTOR, load_weights, pack
 from trainer.engines.streams import read
 from trainer.engines.vectors import fill, flattened, parts, place, place_gradients
-from trainer.errors import TrainerError
 from trainer.models import build
 from trainer.phases import COMMUNICATION, Phases
 from trainer.ranks import Ranks
 from trainer.sampling import Shard
-
-MOMENTUM: Final = "momentum"
-SCALE: Final = "loss_scale"
-"""Names in a checkpoint."""
 
 
 def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
@@ -233,22 +228,13 @@ class TorchEngine:
         optimizer = {} if scale is None else {SCALE: scale.numpy()}
         if self._choose is not None:
             optimizer[METHOD] = np.array(encode(self._method))
-        # No weight has a name with a slash.
-        values = {**self._model.state_dict(keep_vars=True), "/": self._momentum}
+        values = {**self._model.state_dict(keep_vars=True), VECTOR: self._momentum}
         # Each of the names that a buffer has: networks may share their parts.
         buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
         take = self._snapshots.begin(values, changing=buffers)
 
-        def state() -> State:
-            copies = dict(take())
-            momentum = copies.pop("/")
-            if self._method.channels_last:
-                # Put in order on the host: a GPU's memory may be full.
-                momentum = flattened(parts(momentum, self._parameters, channels_last=True))
-            weights = {name: value.contiguous().numpy() for name, value in copies.items()}
-            return State(weights=weights, optimizer={MOMENTUM: momentum.numpy(), **optimizer})
-
-        return state
+        layout = self._method.channels_last
+        return lambda: pack(take(), self._parameters, channels_last=layout, more=optimizer)
 
     def await_snapshot(self) -> None:
         """Return when the last snapshot has been taken, if there was one: what it is of may then change."""
@@ -259,11 +245,7 @@ class TorchEngine:
         if self._choose is not None:
             self._agree_on_method(state, source=source)
         if state is not None:
-            own = self._model.state_dict()
-            if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:
-                raise TrainerError("the checkpoint is of a network with other weights: --resume never begins anew")
-            for name, value in state.weights.items():
-                own[name].copy_(torch.from_numpy(value.copy()))
+            load_weights(self._model, state)
             fill(self._momenta, torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
             if SCALE in state.optimizer:
                 self._precision.scale = torch.from_numpy(state.optimizer[SCALE].copy())

@@ -15,7 +15,8 @@ from trainer.data.synthetic import make_synthetic
 from trainer.engines import Weights
 from trainer.engines.method import EXACT, Method, given_method
 from trainer.engines.precision import FIRST_SCALE
-from trainer.engines.torch import SCALE, TorchEngine
+from trainer.engines.states import SCALE
+from trainer.engines.torch import TorchEngine
 from trainer.errors import TrainerError
 from trainer.metrics import digest
 from trainer.models import build
