@@ -75,7 +75,7 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
         raise UsageError(f"--network {network} must have weights to train, it has none")
     if others := sorted({str(parameter.dtype) for parameter in parameters} - {"torch.float32"}):
         raise UsageError(
-            f"--network {network} must have weights of torch.float32, got {others[0]}: --dtype computes in it"
+            f"--network {network} must have weights of torch.float32, got {others[0]}: it computes in --dtype"
         )
     if network not in NETWORKS:
         check_scores(_scores_of_one(model, image_shape), network=network, classes=classes)
