@@ -36,7 +36,7 @@ class Inlet(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]  # of any buffer; a reader gives these two
         if not self._rest:
             was_full = self.full
             self._rest = self._next_piece()

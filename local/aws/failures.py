@@ -145,5 +145,5 @@ class Failures:
         if self._read != (found.st_ino, found.st_mtime_ns):
             kept = self._dice
             # Not for secrets: a run must be repeatable.
-            self._dice = {f: kept.get(f) or random.Random(f.seed) for f in read_faults(self._path)}  # noqa: S311
+            self._dice = {f: kept.get(f) or random.Random(f.seed) for f in read_faults(self._path)}  # noqa: S311  (see above)
             self._read = (found.st_ino, found.st_mtime_ns)

@@ -28,7 +28,7 @@ def adapt(model: nn.Module, *, all_reduce: AllReduce | None) -> None:
             continue  # A user's own kind of it knows what it does.
         # In place, as torch's own lazy modules become others: weights, buffers and hooks stay.
         module.__class__ = LocalBatchNorm if all_reduce is None else SyncBatchNorm
-        module.all_reduce = all_reduce  # type: ignore[assignment]
+        module.all_reduce = all_reduce  # type: ignore[assignment]  # its new class has it
 
 
 def batch_norms(model: nn.Module) -> Iterator[_BatchNorm]:
@@ -86,7 +86,7 @@ class SyncBatchNorm(LocalBatchNorm):
                 # No rank has any: a small batch in more parts than it has samples.
                 running.lerp_(torch.where(count > 0, new, running).to(running.dtype), share)
         scale = (variance + self.eps).rsqrt().to(values.dtype)
-        normal: torch.Tensor = _Normalize.apply(  # type: ignore[no-untyped-call]
+        normal: torch.Tensor = _Normalize.apply(  # type: ignore[no-untyped-call]  # torch gives it no types
             values, mean.to(values.dtype), scale, count.to(values.dtype), self.all_reduce
         )
         if self.affine:
@@ -114,7 +114,7 @@ class _Normalize(torch.autograd.Function):
         """Normalise (samples, channels, ...) by vectors of one value a channel, over ``count`` values of all ranks."""
         normal = (values - _by_channel(mean, values)) * _by_channel(scale, values)
         context.save_for_backward(normal, scale, count)
-        context.all_reduce = all_reduce  # type: ignore[attr-defined]
+        context.all_reduce = all_reduce  # type: ignore[attr-defined]  # a context keeps what it is given
         return normal
 
     @staticmethod
@@ -122,10 +122,10 @@ class _Normalize(torch.autograd.Function):
         context: torch.autograd.function.FunctionCtx, gradient: torch.Tensor
     ) -> tuple[torch.Tensor, None, None, None, None]:
         """Return the gradient of the loss of all ranks by this rank's values."""
-        normal, scale, count = context.saved_tensors  # type: ignore[attr-defined]
+        normal, scale, count = context.saved_tensors  # type: ignore[attr-defined]  # as above
         axes = _all_but_channels(gradient)
         sums = torch.stack([gradient.sum(axes), (gradient * normal).sum(axes)])
-        context.all_reduce(sums)  # type: ignore[attr-defined]
+        context.all_reduce(sums)  # type: ignore[attr-defined]  # as above
         mean, along = sums / count.clamp(min=1)
         centred = gradient - _by_channel(mean, gradient) - normal * _by_channel(along, gradient)
         return centred * _by_channel(scale, gradient), None, None, None, None

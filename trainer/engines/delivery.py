@@ -53,7 +53,7 @@ class DeviceReader:
         self._data = data
         self._device = device
         self._format = torch.channels_last if channels_last else torch.contiguous_format
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # see streams
         self._mean, self._deviation = (
             torch.tensor(values, dtype=torch.float32, device=device).view(-1, 1, 1)
             for values in (data.mean, data.deviation)

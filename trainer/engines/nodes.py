@@ -66,7 +66,10 @@ def find_nodes(ranks: Ranks, *, device: torch.device, timeout: timedelta) -> Nod
         by_node = [list(range(first, first + size)) for first in range(0, ranks.world_size, size)]
         by_local_rank = [list(range(first, ranks.world_size, size)) for first in range(size)]
         make = torch.distributed.new_subgroups_by_enumeration
-        inside, across = (make(members, timeout=timeout)[0] for members in (by_node, by_local_rank))  # type: ignore[no-untyped-call]
+        inside, across = (
+            make(members, timeout=timeout)[0]  # type: ignore[no-untyped-call]  # torch gives it no types
+            for members in (by_node, by_local_rank)
+        )
         return Nodes(inside=inside, across=across)
 
 

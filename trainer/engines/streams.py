@@ -20,7 +20,7 @@ def mark(device: torch.device) -> torch.cuda.Event | None:
     """Return what comes when the device has done all that this thread has asked its stream for; None on a CPU."""
     if device.type != "cuda":
         return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # as said
     event.record(torch.cuda.current_stream(device))
     return event
 
@@ -29,7 +29,7 @@ def wait_for(event: torch.cuda.Event | None, *, timeout_s: float, clock: Callabl
     """Return when it has come. Raises TrainerError after ``timeout_s``: a rank that the device waits for is gone."""
     deadline = clock() + timeout_s
     # Not synchronize(): NCCL's operations wait for lost ranks without an end.
-    while event is not None and not event.query():  # type: ignore[no-untyped-call]
+    while event is not None and not event.query():  # type: ignore[no-untyped-call]  # as said
         if clock() >= deadline:
             raise TrainerError(f"the GPU has not ended its work for {timeout_s:.0f} s, another rank may be lost")
         time.sleep(POLL_S)
@@ -59,7 +59,7 @@ class Beside:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # as said
 
     @contextmanager
     def behind(self, moment: torch.cuda.Event | None) -> Iterator[None]:

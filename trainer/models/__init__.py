@@ -140,4 +140,4 @@ def _find(reference: str) -> Callable[..., object]:
     if not callable(function):
         found = "is missing" if function is None else f"is {type(function).__name__}"
         raise UsageError(f"--network {reference}: {attribute} must be a function in {module.__file__}, it {found}")
-    return function  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]  # a module may hold anything
