@@ -128,11 +128,11 @@ class OneGpu(unittest.TestCase):
         learned(ours)
         before = ours.state()
         take = ours.snapshot()
-        torch.cuda._sleep(LONG_CYCLES)  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(LONG_CYCLES)  # type: ignore[no-untyped-call]  # torch gives it no types
         step = mark(GPU)
         assert step is not None
         state = take()
-        assert not step.query()  # type: ignore[no-untyped-call]
+        assert not step.query()  # type: ignore[no-untyped-call]  # torch gives it no types
         ours.compute_gradients(IMAGES, LABELS)
         take = ours.snapshot()
         Thread(target=ours.update, kwargs={"samples": len(LABELS)}, daemon=True).start()

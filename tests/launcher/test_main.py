@@ -56,7 +56,7 @@ def test_before_the_job_begins_it_is_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(_coroutine: object) -> None:
-        _coroutine.close()  # type: ignore[attr-defined]
+        _coroutine.close()  # type: ignore[attr-defined]  # asyncio.run takes any awaitable
         raise KeyboardInterrupt
 
     monkeypatch.setenv("HOME", str(tmp_path))

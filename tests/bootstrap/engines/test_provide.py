@@ -74,7 +74,7 @@ class Node:
 @pytest.fixture
 def node(clients: Clients, tmp_path: Path) -> Iterator[Callable[[str], Node]]:
     with mock_aws():
-        clients.s3.create_bucket(  # type: ignore[attr-defined]
+        clients.s3.create_bucket(  # type: ignore[attr-defined]  # a client of boto3
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
         )
         yield lambda name: Node(root=tmp_path / name, clients=clients)

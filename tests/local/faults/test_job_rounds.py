@@ -56,8 +56,8 @@ def told(
 
 
 def verdict(said: Told, wish: str, *, slot: int = 2, kind: str = "freeze", moment: str = "stepping") -> list[str]:
-    one = Round(moment=moment, fraction=0.5, wish=wish)  # type: ignore[arg-type]
-    strike = Strike(kind=kind, slot=slot, rounds=(one,))  # type: ignore[arg-type]
+    one = Round(moment=moment, fraction=0.5, wish=wish)  # type: ignore[arg-type]  # strings of parametrize
+    strike = Strike(kind=kind, slot=slot, rounds=(one,))  # type: ignore[arg-type]  # strings of parametrize
     return judge(said, one, strike=strike, whole_s=35.0)
 
 

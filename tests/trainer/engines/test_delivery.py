@@ -41,7 +41,7 @@ def test_a_batch_has_the_bits_that_it_has_without(
 
 
 def test_a_data_set_that_does_not_fit_stays_where_it_is() -> None:
-    size = sum(part.pixels.nbytes for part in (DATA.train, DATA.held_out))  # type: ignore[attr-defined]
+    size = sum(part.pixels.nbytes for part in (DATA.train, DATA.held_out))  # type: ignore[attr-defined]  # both are in memory
     for memory, fits in ((size - 1, False), (size, True)):
         assert DeviceReader(DATA, device=CPU, channels_last=False, memory=memory).is_resident is fits
 

@@ -55,10 +55,10 @@ def test_processes_share_the_cores_unless_told_otherwise(monkeypatch: pytest.Mon
 
 @pytest.fixture
 def undetermined() -> Iterator[None]:
-    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]  # documented, without a type
     yield
     torch.use_deterministic_algorithms(False)
-    torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]  # documented, without a type
 
 
 @pytest.mark.usefixtures("undetermined")

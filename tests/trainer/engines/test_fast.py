@@ -45,7 +45,7 @@ def test_what_does_not_work_is_not_picked(caplog: pytest.LogCaptureFixture) -> N
 
 
 def candidates(device: torch.device, **settings: str | bool) -> Candidates:
-    return candidates_of(TrainConfig(**settings), EXACT, CONVOLUTIONS, device=device)  # type: ignore[arg-type]
+    return candidates_of(TrainConfig(**settings), EXACT, CONVOLUTIONS, device=device)  # type: ignore[arg-type]  # settings of any kind
 
 
 def test_only_what_the_user_leaves_open_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,14 +20,14 @@ class Event:
 
 def test_what_comes_in_time_is_waited_for() -> None:
     event = Event(looks=3)
-    wait_for(event, timeout_s=60)  # type: ignore[arg-type]
+    wait_for(event, timeout_s=60)  # type: ignore[arg-type]  # stands in for torch's
     assert event.query()
 
 
 def test_fails_when_the_device_does_not_come_to_its_end() -> None:
     times = iter([0.0, 59.0, 60.0])
     with pytest.raises(TrainerError, match="the GPU has not ended its work for 60 s, another rank may be lost"):
-        wait_for(Event(looks=9), timeout_s=60, clock=lambda: next(times))  # type: ignore[arg-type]
+        wait_for(Event(looks=9), timeout_s=60, clock=lambda: next(times))  # type: ignore[arg-type]  # stands in for torch's
 
 
 def test_a_cpu_has_done_what_it_was_asked_for_and_copies_are_copies() -> None:

@@ -201,7 +201,7 @@ def test_a_rate_holds_from_the_next_update_on() -> None:
         each.update(samples=16)
     first = make_engine().weights()
     moved, little = (
-        {name: value - first[name] for name, value in each.weights().items()}  # type: ignore[operator]
+        {name: value - first[name] for name, value in each.weights().items()}  # type: ignore[operator]  # arrays of numbers
         for each in (engine, slow)
     )
     assert all(np.allclose(moved[name], 100 * little[name], rtol=0.01, atol=1e-5) for name in first)
