@@ -86,6 +86,8 @@ def check_ami(ami: str | None) -> None:
 def check_instance_type(name: str, *, ami: str | None, gpu_count: int | None) -> None:
     """The catalogue knows the type, or the user says what the catalogue cannot."""
     known = instances.find(name)
+    if reason := instances.why_refused(name, own_image=ami is not None):
+        raise SettingsError(f"instance_type {shown(name)} {reason}")
     if gpu_count is not None:
         require(0 <= gpu_count <= _MOST_GPUS, "gpu_count", gpu_count, f"0 to {_MOST_GPUS}")
         if known is not None:

@@ -12,7 +12,7 @@ from stacks.fixed import FixedSetting
 from stacks.image import LOGIN_USER, machine_image
 from stacks.instances import ROOT_DEVICE
 from stacks.logs import ClusterLogs
-from stacks.network import Network
+from stacks.network import Network, default_zone
 from stacks.node_group import NodeGroup, NodeTemplate
 from stacks.permissions import NodeResources, NodeRoles
 from stacks.props import ClusterProps
@@ -31,7 +31,8 @@ class DeepLearningCluster(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps) -> None:
         super().__init__(scope, construct_id)
         self.props = props
-        self.network = Network(self, "Network", cidr=props.vpc_cidr, availability_zone=_zone(props.availability_zone))
+        self.zone = props.availability_zone or default_zone(self)
+        self.network = Network(self, "Network", cidr=props.vpc_cidr, availability_zone=_in_template(self.zone))
         self.security = SecurityGroups(self, "Security", vpc=self.network.vpc, ssh_location=props.ssh_location)
         self.table = ClusterTable(self, "Storage").table
         self.bucket = ClusterBucket(self, "Checkpoints").bucket
@@ -58,9 +59,8 @@ class DeepLearningCluster(Construct):
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
     def _fix_the_network(self) -> None:
-        zone = self.props.availability_zone or "the region's first"
         FixedSetting(self, "VpcCidr", name="vpc_cidr", value=self.props.vpc_cidr)
-        FixedSetting(self, "AvailabilityZone", name="availability_zone", value=zone)
+        FixedSetting(self, "AvailabilityZone", name="availability_zone", value=self.zone or "the region's first")
 
     def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
         template = NodeTemplate(
@@ -129,7 +129,7 @@ class ClusterStack(cdk.Stack):
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
         super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
-        self._zone = _zone(props.availability_zone)
+        self._zone = _in_template(props.availability_zone or default_zone(self))
         self.cluster = DeepLearningCluster(self, "Cluster", props=props)
         for key, value in props.tags.items():
             cdk.Tags.of(self).add(key, value)
@@ -155,5 +155,6 @@ class ClusterStack(cdk.Stack):
         }
 
 
-def _zone(name: str | None) -> str:
-    return name or cdk.Fn.select(0, cdk.Fn.get_azs())
+def _in_template(zone: str | None) -> str:
+    """The zone's name, or, where nobody could be asked, CloudFormation's own choice at the deploy."""
+    return zone or cdk.Fn.select(0, cdk.Fn.get_azs())

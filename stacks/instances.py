@@ -14,14 +14,15 @@ DEEP_LEARNING_AMIS: Final = "/aws/service/deeplearning/ami/x86_64"
 """Under it SSM has a parameter for each family of Deep Learning AMIs (AWS Deep Learning AMIs Developer Guide)."""
 ROOT_DEVICE: Final = "/dev/sda1"
 """Ubuntu's, the only one that the nodes run; Amazon Linux has another."""
-OPEN_DRIVER: Final = "oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04"
-"""PyTorch with the open NVIDIA driver: Turing and newer; PyTorch's CPU build of it runs anywhere."""
-PROPRIETARY_DRIVER: Final = "base-proprietary-nvidia-driver-gpu-ubuntu-22.04"
-"""The open driver does not know Volta, so V100 needs this family. It has no PyTorch."""
-IMAGE_GIB: Final = {OPEN_DRIVER: 30, PROPRIETARY_DRIVER: 75}
-"""Least root volume of each family. AWS publishes no sizes, and they grow with the releases: these
-are the smallest that users report (75 for the base AMIs of 2025 and 2026, in EC2's own refusals; 30
-to 50 for those with PyTorch). What an image needs today, ``aws ec2 describe-images`` says."""
+OPEN_DRIVER: Final = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
+"""PyTorch with the open NVIDIA driver: Turing and newer; PyTorch runs without a GPU too."""
+IMAGE_GIB: Final = {OPEN_DRIVER: 30}
+"""Least root volume of each family. AWS publishes no sizes, and they grow with the releases: this is
+what users saw in 2026. What an image needs today, ``dlcluster preflight`` asks EC2."""
+LISTED: Final = {
+    OPEN_DRIVER: frozenset({"g4dn", "g5", "g6", "gr6", "g6e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200"})
+}
+"""The GPU types that AWS lists for each family (its release notes of 2026-08-22)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,11 @@ class InstanceType:
     """Family of Deep Learning AMI that drives its GPUs; None: only a custom AMI does."""
     successor: str | None = None
     """The nearest type on sale; None: this one still is."""
+
+    @property
+    def family(self) -> str:
+        """``g6`` of ``g6.xlarge``."""
+        return self.name.partition(".")[0]
 
     @property
     def sold(self) -> bool:
@@ -76,13 +82,13 @@ _GPU_FAMILIES: Final[Mapping[str, _GpuFamily]] = {
     "p3": _GpuFamily(
         model="V100",
         sizes={"2xlarge": (8, 1, 1, 0), "8xlarge": (32, 4, 1, 0), "16xlarge": (64, 8, 1, 0)},
-        ami_family=PROPRIETARY_DRIVER,
+        ami_family=None,
         successors={"2xlarge": "g6.2xlarge", "8xlarge": "g6e.12xlarge", "16xlarge": "p4d.24xlarge"},
     ),
     "p3dn": _GpuFamily(
         model="V100",
         sizes={"24xlarge": (96, 8, 1, 1)},
-        ami_family=PROPRIETARY_DRIVER,
+        ami_family=None,
         successors={"24xlarge": "p4d.24xlarge"},
     ),
     "g4dn": _GpuFamily(
@@ -99,7 +105,19 @@ _GPU_FAMILIES: Final[Mapping[str, _GpuFamily]] = {
     ),
     "g5": _GpuFamily(model="A10G", sizes=_G5_SIZES),
     "g6": _GpuFamily(model="L4", sizes=_G5_SIZES),
+    "gr6": _GpuFamily(model="L4", sizes={"4xlarge": (16, 1, 1, 0), "8xlarge": (32, 1, 1, 1)}),
     "g6e": _GpuFamily(model="L40S", sizes={**_G5_SIZES, "24xlarge": (96, 4, 2, 2), "48xlarge": (192, 8, 4, 4)}),
+    "g7": _GpuFamily(
+        model="RTX PRO 4500",
+        sizes={
+            "2xlarge": (8, 1, 1, 0),
+            "4xlarge": (16, 1, 1, 0),
+            "8xlarge": (32, 1, 1, 1),
+            "12xlarge": (48, 2, 1, 1),
+            "24xlarge": (96, 4, 1, 1),
+            "48xlarge": (192, 8, 2, 2),
+        },
+    ),
     "g7e": _GpuFamily(
         model="RTX PRO 6000",
         sizes={
@@ -121,8 +139,10 @@ _GPU_FAMILIES: Final[Mapping[str, _GpuFamily]] = {
     "p6-b300": _GpuFamily(model="B300", sizes={"48xlarge": (192, 8, 17, 16)}),
 }
 
+_PART_OF_A_GPU: Final = re.compile(r"gr?6f\..*")
+_NEURON: Final = re.compile(r"(?P<kind>trn|inf)[0-9].*")
 _CPU_NAME: Final = re.compile(
-    r"(?P<family>[cmr][5-9]|t[23])(?P<options>[a-z]*)(?:-flex)?\."
+    r"(?P<family>[cmr][5-9]|t[238])(?P<options>[a-z]*)(?:-flex)?\."
     r"(?:(?P<small>nano|micro|small|medium|large)|(?P<times>[1-9][0-9]{0,2})?xlarge|metal-(?P<metal>[1-9][0-9]{0,2})xl)"
 )
 _ARM_NAME: Final = re.compile(r"(?:a1|t4g|[a-z]{1,3}[0-9]+g[a-z]*|p6e-gb[23]00)\..+")
@@ -138,6 +158,21 @@ def find(name: str) -> InstanceType | None:
 def is_arm(name: str) -> bool:
     """Whether a type has a Graviton or Grace processor, which no x86_64 AMI boots on."""
     return _ARM_NAME.fullmatch(name) is not None
+
+
+def why_refused(name: str, *, own_image: bool) -> str | None:
+    """Say what speaks against a type that exists and cannot work; None for all others."""
+    if neuron := _NEURON.fullmatch(name):
+        chip = "Trainium" if neuron["kind"] == "trn" else "Inferentia"
+        return f"has {chip} chips and no GPU: they need AWS's Neuron SDK, which the nodes do not have"
+    if _PART_OF_A_GPU.fullmatch(name) and not own_image:
+        return "has a part of a GPU, which only NVIDIA's GRID driver drives: take g6.xlarge, or set ami to an image with it"
+    return None
+
+
+def is_listed(instance: InstanceType, ami_family: str) -> bool:
+    """Whether AWS lists the type for the image; CPU types are on no list."""
+    return not instance.gpus or instance.family in LISTED[ami_family]
 
 
 def nearest(name: str) -> str | None:
@@ -171,10 +206,10 @@ def _cpu_type(name: str) -> InstanceType | None:
     if match is None or is_arm(name):
         return None
     small = match["small"]
-    burstable = match["family"] in {"t2", "t3"}
+    burstable = match["family"].startswith("t")
     if small is None:
         vcpus = 4 * int(match["times"] or match["metal"] or 1)
-    elif burstable and (match["family"] == "t3" or small == "medium"):
+    elif burstable and (match["family"] != "t2" or small == "medium"):
         vcpus = 2
     else:
         vcpus = _SMALL_VCPUS[small]

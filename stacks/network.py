@@ -4,6 +4,27 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from stacks.zones import first_zone
+
+
+def default_zone(scope: Construct) -> str | None:
+    """The region's first zone, looked up once and kept in cdk.context.json; None where nobody can be asked.
+
+    Not ``stack.availability_zones``: this stack answers that one itself, and it would take any kind of zone.
+    """
+    stack = cdk.Stack.of(scope)
+    region = stack.region
+    if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(region):
+        return None
+    found = cdk.ContextProvider.get_value(
+        scope,
+        # AVAILABILITY_ZONE_PROVIDER of the cloud assembly schema; jsii's enumerations do not tell their values.
+        provider="availability-zones",
+        # The first pass, before the command line has asked, is thrown away.
+        dummy_value=[f"{region}a"],
+    )
+    return first_zone(found.value, region)
+
 
 class Network(Construct):
     """One zone, one NAT gateway, and S3 and DynamoDB without a way through it."""
@@ -34,7 +55,7 @@ class Network(Construct):
             ),
             cdk.Acknowledgment(
                 id="CloudFormation-Validate::W3010",
-                reason="the zone is written out only where the user chose it",
+                reason="the zone is pinned: one that moved would replace the network and every node",
             ),
         )
         self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[0]

@@ -46,7 +46,7 @@ class ClusterProps:
     """``ami-...`` or the name of an SSM parameter, of an Ubuntu 22.04 or later; left out, the Deep
     Learning AMI for the type."""
     availability_zone: str | None = None
-    """Zone of all nodes; left out, the region's first. A running cluster keeps it."""
+    """Zone of all nodes; left out, the region's first when it is looked up. A running cluster keeps it."""
     vpc_cidr: str = "10.0.0.0/16"
     """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet. A
     running cluster keeps it."""
@@ -150,6 +150,11 @@ class ClusterProps:
             found["not-sold"] = (
                 f"{self.instance_type} can hardly be bought any more; "
                 f"the nearest current type is {self.instance.successor}"
+            )
+        if self.instance and self.ami_family and not instances.is_listed(self.instance, self.ami_family):
+            found["not-listed"] = (
+                f"{self.instance_type} is not on AWS's list for the AMI {self.ami_family}, which may not drive its "
+                f"{self.instance.gpu_model}: set ami to an image that lists it if the nodes find no GPU"
             )
         if self.engines and self.gpus:
             found["engines-on-cpu"] = (

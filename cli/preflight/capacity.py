@@ -1,4 +1,4 @@
-"""Whether the account may start that many instances of the type, in the zone."""
+"""Whether the account may start that many instances of the type."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,38 +11,6 @@ from stacks import instances
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
-
-
-def offering(site: Site) -> Iterator[Finding]:
-    """Look whether EC2 has the type in the cluster's zone."""
-    name = site.props.instance_type
-    zone, zones = _zone(site), _zones_with(site, name)
-    if zone in zones:
-        yield ok("instance type", f"{name} is offered in {zone}")
-    elif zones:
-        others = " or ".join(f"-c availability_zone={other}" for other in zones)
-        yield problem("instance type", f"{name} is not offered in {zone}", others)
-    else:
-        near = instances.find(name)
-        other = near.successor if near and near.successor else "another instance_type"
-        yield problem("instance type", f"{name} is not offered in {site.region}", f"choose {other}, or another region")
-
-
-def _zone(site: Site) -> str:
-    """The cluster's zone; without a setting it is the region's first, as the template has it."""
-    if site.props.availability_zone is not None:
-        return site.props.availability_zone
-    found = site.clients.ec2.describe_availability_zones(
-        Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}, {"Name": "state", "Values": ["available"]}]
-    )
-    return min(zone["ZoneName"] for zone in found["AvailabilityZones"])
-
-
-def _zones_with(site: Site, instance_type: str) -> list[str]:
-    pages = site.clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
-        LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [instance_type]}]
-    )
-    return sorted(found["Location"] for page in pages for found in page["InstanceTypeOfferings"])
 
 
 def vcpus(site: Site) -> Iterator[Finding]:

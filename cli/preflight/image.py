@@ -1,8 +1,10 @@
 """Whether the machine image is there and suits the instance type and the root volume."""
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cli.preflight import image_age
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.site import Site
 from stacks import instances
@@ -30,7 +32,19 @@ def image(site: Site) -> Iterator[Finding]:
     faults = list(_faults(site, found[0]))
     yield from faults
     if not faults:
-        yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {site.props.instance_type}")
+        size = f"{_root_gib(found[0])} of {site.props.root_volume_gib} GiB"
+        yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {site.props.instance_type} and takes {size}")
+    today = datetime.now(timezone.utc).date()
+    yield from image_age.age(found[0], today=today, renew=_renew(site, pinned))
+
+
+def _renew(site: Site, pinned: str) -> str:
+    """How to get a newer image."""
+    if pinned in site.context:
+        return f"cdk context --reset '{pinned}' takes the newest for nodes launched from the next deploy on"
+    if site.props.ami is not None:
+        return "set ami to a newer image, or leave it out"
+    return "take a newer release of this project, or set ami to an image of a newer line"
 
 
 def _pin(site: Site, name: str) -> str:

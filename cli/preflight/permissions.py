@@ -20,7 +20,7 @@ def deploy(site: Site) -> Iterator[Finding]:
         yield warning("permissions", f"could not check: IAM cannot simulate {site.caller}")
         return
     role = _bootstrap_role(site, "deploy-role")
-    if _denied(site, caller, ["sts:AssumeRole"], role):
+    if denied_to(site, caller, ["sts:AssumeRole"], role):
         # The CDK's command line goes on with the caller's own credentials, where they are the account's.
         sentence = f"{caller} may not become {role}"
         yield warning("permissions", sentence, "allow it sts:AssumeRole there, or everything that the stack creates")
@@ -30,9 +30,9 @@ def deploy(site: Site) -> Iterator[Finding]:
 
 def create_roles(site: Site) -> Iterator[Finding]:
     """CloudFormation's role must be able to create the roles of the nodes."""
-    executor = _bootstrap_role(site, "cfn-exec-role")
+    executor = execution_role(site)
     example = f"arn:{site.partition}:iam::{site.account}:role/{site.props.cluster_name}-ClusterRoles"
-    denied = _denied(site, executor, ROLE_ACTIONS, example)
+    denied = denied_to(site, executor, ROLE_ACTIONS, example)
     if denied:
         sentence = f"CloudFormation, as {executor}, may not {' and '.join(denied)}"
         policy = f"arn:{site.partition}:iam::aws:policy/AdministratorAccess"
@@ -44,6 +44,11 @@ def create_roles(site: Site) -> Iterator[Finding]:
         )
     else:
         yield ok("permissions", "CloudFormation may create the roles of the nodes")
+
+
+def execution_role(site: Site) -> str:
+    """As which CloudFormation creates the stack's resources."""
+    return _bootstrap_role(site, "cfn-exec-role")
 
 
 def _bootstrap_role(site: Site, name: str) -> str:
@@ -61,7 +66,8 @@ def _caller(site: Site) -> str | None:
     return None
 
 
-def _denied(site: Site, principal: str, actions: Sequence[str], resource: str) -> list[str]:
+def denied_to(site: Site, principal: str, actions: Sequence[str], resource: str) -> list[str]:
+    """Which of the actions on the resource the user or role may not do."""
     pages = site.clients.iam.get_paginator("simulate_principal_policy").paginate(
         PolicySourceArn=principal, ActionNames=list(actions), ResourceArns=[resource]
     )

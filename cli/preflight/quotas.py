@@ -26,6 +26,7 @@ def _running(code: str, family: str) -> Quota:
 
 
 ELASTIC_IPS: Final = Quota(service="ec2", code="L-0263D0A3", name="EC2-VPC Elastic IPs")
+GP3_TIB: Final = Quota(service="ebs", code="L-7A658B76", name="Storage for General Purpose SSD (gp3) volumes, in TiB")
 VPCS: Final = Quota(service="vpc", code="L-F678F1CE", name="VPCs per Region")
 
 _STANDARD: Final = _running("L-1216C47A", "Standard (A, C, D, H, I, M, R, T, Z)")
@@ -49,7 +50,12 @@ def vcpu_quota(instance_type: str) -> Quota | None:
 
 
 def value(site: Site, quota: Quota) -> int:
-    """What the account may have."""
+    """What the account may have, of what is counted."""
+    return math.floor(amount(site, quota))
+
+
+def amount(site: Site, quota: Quota) -> float:
+    """What the account may have, of what is measured."""
     client = site.clients.service_quotas
     try:
         found = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
@@ -57,7 +63,7 @@ def value(site: Site, quota: Quota) -> int:
         # Some accounts have no value of their own until the quota was once changed.
         found = client.get_aws_default_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
     allowed: float = found["Quota"]["Value"]
-    return math.floor(allowed)
+    return allowed
 
 
 def request(quota: Quota, *, wanted: int, region: str) -> str:

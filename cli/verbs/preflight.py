@@ -10,7 +10,7 @@ from typing import Any, Final
 from cli.aws import Clients, aws_errors, connect
 from cli.errors import ClusterError, NoAnswerError, UsageError
 from cli.options import Options
-from cli.preflight import account, capacity, image, network, permissions, stack
+from cli.preflight import account, capacity, image, network, offering, permissions, service_role, stack, volumes
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.site import Check, Site
 from cli.settings import read_context, read_props
@@ -20,8 +20,9 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("credentials", account.credentials),
     ("settings", account.settings),
     ("key pair", account.key_pair),
-    ("instance type", capacity.offering),
+    ("instance type", offering.offering),
     ("vCPU quota", capacity.vcpus),
+    ("EBS quota", volumes.root_volumes),
     ("AMI", image.image),
     ("Elastic IP", network.elastic_ip),
     ("VPC", network.vpc),
@@ -29,6 +30,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("stack", stack.stack),
     ("permissions", permissions.deploy),
     ("permissions", permissions.create_roles),
+    ("service role", service_role.auto_scaling),
 )
 
 

@@ -1,7 +1,8 @@
 """The machine images: one, under every name by which a cluster may ask for it."""
 
 import hashlib
-from datetime import datetime, timezone
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -9,16 +10,50 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.ssm.models import Parameter, ssm_backends
 
-FAMILIES = (
-    "base-oss-nvidia-driver-gpu-ubuntu-22.04",
-    "base-oss-nvidia-driver-gpu-ubuntu-24.04",
-    "base-proprietary-nvidia-driver-gpu-ubuntu-22.04",
-    "oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04",
-    "oss-nvidia-driver-gpu-pytorch-2.8-ubuntu-24.04",
-)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Release:
+    """The newest image of a family, as AWS describes it."""
+
+    name: str
+    gib: int = 30
+    created: datetime = datetime(2026, 11, 1, tzinfo=timezone.utc)
+
+
+_RELEASES = {
+    "base-oss-nvidia-driver-gpu-ubuntu-22.04": _Release(
+        name="Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20261101", gib=75
+    ),
+    "base-oss-nvidia-driver-gpu-ubuntu-24.04": _Release(
+        name="Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261101", gib=75
+    ),
+    # AWS patches this one no more, and its parameter still answers.
+    "oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04": _Release(
+        name="Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 20260502",
+        created=datetime(2026, 5, 2, tzinfo=timezone.utc),
+    ),
+    "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04": _Release(
+        name="Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.12 (Ubuntu 24.04) 20261101"
+    ),
+}
+FAMILIES = tuple(_RELEASES)
+_DEPRECATED_AFTER = timedelta(days=2 * 365)
+"""EC2 deprecates a public image two years after its creation, at the latest."""
 _AMAZON = "898082745236"
 """The account that owns the Deep Learning AMIs."""
-_CREATED = datetime(2026, 11, 1, tzinfo=timezone.utc)
+
+
+class _Image(Ami):
+    """moto's, with a size of its own, and the day on which it is deprecated."""
+
+    gib: int
+    deprecation_time: str
+
+    @property
+    def block_device_mappings(self) -> list[dict[str, Any]]:
+        """moto's one disk has 15 GiB, whatever the image."""
+        [root] = super().block_device_mappings
+        return [{**root, "Ebs": {**root["Ebs"], "VolumeSize": self.gib, "VolumeType": "gp3"}}]
 
 
 def image_id(family: str) -> str:
@@ -38,11 +73,11 @@ def register(region: str) -> None:
     parameters = ssm_backends[DEFAULT_ACCOUNT_ID][region]._parameters
     # moto's class leaves out two abstract methods of its base, which matters to type checkers only
     make_parameter: Any = Parameter
-    for family in FAMILIES:
-        image = Ami(
+    for family, release in _RELEASES.items():
+        image = _Image(
             backend,
             image_id(family),
-            name=f"Deep Learning AMI ({family})",
+            name=release.name,
             owner_id=_AMAZON,
             owner_alias="amazon",
             public=True,
@@ -51,9 +86,11 @@ def register(region: str) -> None:
             hypervisor="xen",
             root_device_type="ebs",
             root_device_name="/dev/sda1",
-            creation_date=_CREATED,
+            creation_date=release.created,
             region_name=f"{region}a",
         )
+        image.gib = release.gib
+        image.deprecation_time = (release.created + _DEPRECATED_AFTER).strftime("%Y-%m-%dT%H:%M:%S.000Z")
         backend.amis[image.id] = image
         parameters[parameter_name(family)].append(
             make_parameter(
@@ -64,7 +101,7 @@ def register(region: str) -> None:
                 description=None,
                 allowed_pattern=None,
                 keyid=None,
-                last_modified_date=_CREATED,
+                last_modified_date=release.created,
                 version=1,
                 data_type="aws:ec2:image",
             )

@@ -33,6 +33,7 @@ from local.aws import (
     signals,
     stacks,
     trail,
+    zones,
 )
 from local.aws.failures import Failures
 from local.aws.request_log import RequestLog, Scope, scope, session_of
@@ -62,6 +63,7 @@ _PARTS = (
     instance_types,
     refusals,
     reboots,
+    zones,
 )
 """What is added to moto, inner parts first."""
 

@@ -1,0 +1,34 @@
+"""How old the image is, and whether AWS still mends it: what is found here fails no deploy."""
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Final
+
+from cli.preflight.finding import Finding, warning
+from stacks.patches import end_of_patch
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import ImageTypeDef
+
+OLD: Final = timedelta(days=90)
+"""AWS publishes a patched image of each line every few weeks."""
+
+
+def age(found: "ImageTypeDef", *, today: date, renew: str) -> Iterator[Finding]:
+    """Say the worst of what the image's age means; ``renew`` is the way to a newer one."""
+    ami, name = found.get("ImageId", ""), found.get("Name", "")
+    created, deprecated = _day(found.get("CreationDate")), _day(found.get("DeprecationTime"))
+    ended = end_of_patch(name)
+    if deprecated and deprecated <= today:
+        yield warning("AMI", f"{ami} is deprecated since {deprecated}: AWS may take it away at any time", renew)
+    elif ended and ended[1] < today:
+        yield warning("AMI", f"{ami} ({name}) gets no patches: those of {ended[0]} ended on {ended[1]}", renew)
+    elif created and today - created > OLD:
+        yield warning(
+            "AMI", f"{ami} is of {created}, {(today - created).days} days old, and lacks later patches", renew
+        )
+
+
+def _day(time: str | None) -> date | None:
+    """The day of a time as EC2 writes it, 2026-05-02T00:00:00.000Z."""
+    return date.fromisoformat(time[:10]) if time else None

@@ -1,0 +1,34 @@
+"""Whether Auto Scaling has the role as which it starts instances; an account that never used it has none.
+
+"Service-linked roles for Amazon EC2 Auto Scaling" (Amazon EC2 Auto Scaling User Guide): the creation of the first
+group makes the role, if its caller, here CloudFormation, has iam:CreateServiceLinkedRole.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from cli.preflight.finding import Finding, ok, problem, warning
+from cli.preflight.permissions import denied_to, execution_role
+from cli.preflight.site import Site
+
+ROLE: Final = "AWSServiceRoleForAutoScaling"
+SERVICE: Final = "autoscaling.amazonaws.com"
+ACTION: Final = "iam:CreateServiceLinkedRole"
+
+
+def auto_scaling(site: Site) -> Iterator[Finding]:
+    """Look for the role, and else whether the deploy may make it."""
+    iam, fix = site.clients.iam, f"aws iam create-service-linked-role --aws-service-name {SERVICE}"
+    try:
+        iam.get_role(RoleName=ROLE)
+    except iam.exceptions.NoSuchEntityException:
+        # IAM takes some seconds to know a new role everywhere; Auto Scaling tries again a minute later.
+        sentence = f"there is no {ROLE}: the deploy makes it, and the first launches may fail once"
+        yield warning("service role", sentence, f"make it before, by {fix}")
+    else:
+        yield ok("service role", f"{ROLE} is there")
+        return
+    executor = execution_role(site)
+    arn = f"arn:{site.partition}:iam::{site.account}:role/aws-service-role/{SERVICE}/{ROLE}"
+    if denied_to(site, executor, [ACTION], arn):
+        yield problem("service role", f"CloudFormation, as {executor}, may not make {ROLE} ({ACTION})", fix)

@@ -1,0 +1,56 @@
+"""Whether the account may have that much disk."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from bootstrap.contract import CLUSTER_TAG
+from cli.preflight import quotas
+from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.site import Site
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import VolumeTypeDef
+
+_GIB_A_TIB: Final = 1024
+
+
+def root_volumes(site: Site) -> Iterator[Finding]:
+    """Compare the nodes' root volumes with the quota, less the volumes that there are."""
+    needed, used = site.nodes * site.props.root_volume_gib, _used_gib(site)
+    allowed = quotas.amount(site, quotas.GP3_TIB) * _GIB_A_TIB
+    found = (
+        f"{site.nodes} x {site.props.root_volume_gib} GiB are {needed} GiB; "
+        f"{quotas.GP3_TIB.name}: {allowed / _GIB_A_TIB:g}, {used} GiB in use"
+    )
+    if used + needed > allowed:
+        wanted = math.ceil((used + needed) / _GIB_A_TIB)
+        fix = quotas.request(quotas.GP3_TIB, wanted=wanted, region=site.region)
+        yield problem("EBS quota", found, f"set a smaller root_volume_gib, or {fix}")
+    else:
+        yield ok("EBS quota", found)
+
+
+def _used_gib(site: Site) -> int:
+    """The gp3 volumes of the region but for the cluster's own, which are in what it needs."""
+    own = _own_instances(site)
+    pages = site.clients.ec2.get_paginator("describe_volumes").paginate(
+        Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
+    )
+    return sum(volume["Size"] for page in pages for volume in page["Volumes"] if not _holders(volume) & own)
+
+
+def _holders(volume: "VolumeTypeDef") -> set[str]:
+    return {attachment["InstanceId"] for attachment in volume.get("Attachments", []) if "InstanceId" in attachment}
+
+
+def _own_instances(site: Site) -> set[str]:
+    pages = site.clients.ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [site.props.cluster_name]}]
+    )
+    return {
+        instance["InstanceId"]
+        for page in pages
+        for reservation in page["Reservations"]
+        for instance in reservation["Instances"]
+    }
