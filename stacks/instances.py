@@ -166,7 +166,7 @@ def why_refused(name: str, *, own_image: bool) -> str | None:
         chip = "Trainium" if neuron["kind"] == "trn" else "Inferentia"
         return f"has {chip} chips and no GPU: they need AWS's Neuron SDK, which the nodes do not have"
     if _PART_OF_A_GPU.fullmatch(name) and not own_image:
-        return "has a part of a GPU, which only NVIDIA's GRID driver drives: take g6.xlarge, or set ami to an image with it"
+        return "has a part of a GPU, which needs NVIDIA's GRID driver: take g6.xlarge, or set ami to an image with it"
     return None
 
 

@@ -77,10 +77,11 @@ def body(settings: NodeSettings, bundle: BundleSource) -> str:
     )
 
 
-# The node's clock of waiting is bash's SECONDS. HOME is unset under cloud-init.
+# The node's clock of waiting is bash's SECONDS. HOME is unset under cloud-init. Images with PyTorch have the AWS
+# command line in its environment; whether it is in the system too is theirs to say.
 _BODY: Final = """\
 set -euo pipefail
-export HOME=/root AWS_DEFAULT_REGION={region}
+export HOME=/root AWS_DEFAULT_REGION={region} PATH="$PATH:/opt/pytorch/bin"
 metadata=http://169.254.169.254/latest
 step='start' work='' instance=''
 

@@ -35,13 +35,13 @@ def image(site: Site) -> Iterator[Finding]:
         size = f"{_root_gib(found[0])} of {site.props.root_volume_gib} GiB"
         yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {site.props.instance_type} and takes {size}")
     today = datetime.now(timezone.utc).date()
-    yield from image_age.age(found[0], today=today, renew=_renew(site, pinned))
+    again = f"cdk context --reset '{pinned}' takes the newest for nodes launched after the next deploy"
+    later = _later_line(site)
+    yield from image_age.age(found[0], today=today, renew=again if pinned in site.context else later, later=later)
 
 
-def _renew(site: Site, pinned: str) -> str:
-    """How to get a newer image."""
-    if pinned in site.context:
-        return f"cdk context --reset '{pinned}' takes the newest for nodes launched from the next deploy on"
+def _later_line(site: Site) -> str:
+    """How to get an image of another line."""
     if site.props.ami is not None:
         return "set ami to a newer image, or leave it out"
     return "take a newer release of this project, or set ami to an image of a newer line"

@@ -14,15 +14,18 @@ OLD: Final = timedelta(days=90)
 """AWS publishes a patched image of each line every few weeks."""
 
 
-def age(found: "ImageTypeDef", *, today: date, renew: str) -> Iterator[Finding]:
-    """Say the worst of what the image's age means; ``renew`` is the way to a newer one."""
+def age(found: "ImageTypeDef", *, today: date, renew: str, later: str) -> Iterator[Finding]:
+    """Say the worst of what the image's age means.
+
+    ``renew`` is the way to a newer image of its line, ``later`` to one of another line.
+    """
     ami, name = found.get("ImageId", ""), found.get("Name", "")
     created, deprecated = _day(found.get("CreationDate")), _day(found.get("DeprecationTime"))
     ended = end_of_patch(name)
-    if deprecated and deprecated <= today:
-        yield warning("AMI", f"{ami} is deprecated since {deprecated}: AWS may take it away at any time", renew)
-    elif ended and ended[1] < today:
-        yield warning("AMI", f"{ami} ({name}) gets no patches: those of {ended[0]} ended on {ended[1]}", renew)
+    if ended and ended[1] < today:
+        yield warning("AMI", f"{ami} ({name}) gets no patches: those of {ended[0]} ended on {ended[1]}", later)
+    elif deprecated and deprecated <= today:
+        yield warning("AMI", f"{ami} is deprecated since {deprecated} and may be withdrawn at any time", renew)
     elif created and today - created > OLD:
         yield warning(
             "AMI", f"{ami} is of {created}, {(today - created).days} days old, and lacks later patches", renew

@@ -51,7 +51,7 @@ class _Image(Ami):
 
     @property
     def block_device_mappings(self) -> list[dict[str, Any]]:
-        """moto's one disk has 15 GiB, whatever the image."""
+        """The one disk, which has 15 GiB in moto whatever the image."""
         [root] = super().block_device_mappings
         return [{**root, "Ebs": {**root["Ebs"], "VolumeSize": self.gib, "VolumeType": "gp3"}}]
 

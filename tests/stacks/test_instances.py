@@ -35,7 +35,7 @@ def test_gpu_types_agree_with_the_ec2_api(described: dict[str, Any]) -> None:
 
 
 def test_cpu_rule_agrees_with_the_ec2_api(described: dict[str, Any]) -> None:
-    families = ("c5", "c6", "c7", "c8", "m5", "m6", "m7", "m8", "r5", "r6", "r7", "r8", "t2.", "t3")
+    families = ("c5", "c6", "c7", "c8", "m5", "m6", "m7", "m8", "r5", "r6", "r7", "r8", "t2.", "t3", "t8")
     names = [n for n in described if n.startswith(families) and not n.endswith(".metal")]
     for name in names:
         api = described[name]
@@ -50,10 +50,52 @@ def test_arm_is_told_from_x86_for_every_type(described: dict[str, Any]) -> None:
     assert [n for n, a in linux.items() if instances.is_arm(n) != ("arm64" in a)] == []
 
 
-@pytest.mark.parametrize("name", ["p3.2xlarge", "p3dn.24xlarge"])
-def test_volta_gets_the_proprietary_driver_and_a_successor_on_sale(name: str) -> None:
+def test_every_gpu_type_of_today_is_known_or_has_its_reason(described: dict[str, Any]) -> None:
+    nvidia = {
+        name
+        for name, api in described.items()
+        if any(gpu["Manufacturer"] == "NVIDIA" for gpu in api.get("GpuInfo", {}).get("Gpus", []))
+    }
+    unknown = {name for name in nvidia - set(instances.GPU_TYPES) if not instances.is_arm(name)}
+    assert {name for name in unknown if instances.why_refused(name, own_image=False) is None} == set()
+    assert "g7.2xlarge" in nvidia
+
+
+def test_neuron_types_are_refused_whatever_the_image(described: dict[str, Any]) -> None:
+    neuron = [name for name in described if name.startswith(("trn", "inf"))]
+    assert len(neuron) > 8
+    for name in neuron:
+        assert "Neuron SDK" in (instances.why_refused(name, own_image=True) or "")
+
+
+@pytest.mark.parametrize("name", ["g6f.large", "gr6f.4xlarge"])
+def test_parts_of_a_gpu_need_an_image_with_their_driver(name: str) -> None:
+    assert "GRID" in (instances.why_refused(name, own_image=False) or "")
+    assert instances.why_refused(name, own_image=True) is None
+
+
+@pytest.mark.parametrize("name", [*instances.GPU_TYPES, "c5.large", "t8i.medium", "i7i.large", "x9.huge"])
+def test_no_other_type_is_refused(name: str) -> None:
+    assert instances.why_refused(name, own_image=False) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        *((name, True) for name in ("g6.xlarge", "gr6.4xlarge", "p6-b200.48xlarge", "c7i.large")),
+        *((name, False) for name in ("g7.2xlarge", "g7e.2xlarge", "p6-b300.48xlarge")),
+    ],
+)
+def test_what_aws_lists_for_the_default_image(name: str, *, listed: bool) -> None:
+    found = instances.find(name)
+    assert found is not None
+    assert instances.is_listed(found, instances.OPEN_DRIVER) is listed
+
+
+@pytest.mark.parametrize("name", ["p3.2xlarge", "p3dn.24xlarge", "p2.xlarge"])
+def test_what_no_current_image_drives_has_a_successor_on_sale(name: str) -> None:
     found = instances.GPU_TYPES[name]
-    assert found.ami_family == instances.PROPRIETARY_DRIVER
+    assert found.ami_family is None
     assert found.successor is not None
     assert instances.GPU_TYPES[found.successor].sold
 

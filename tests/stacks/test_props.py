@@ -97,7 +97,6 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"ami": "ami-0123456789"}, "ami must be ami- and 8 or 17 hex digits"),
         ({"key_name": "${Token[TOKEN.1]}"}, "key_name must be the name of an EC2 key pair"),
         ({"root_volume_gib": 20}, "root_volume_gib must be at least 30, the size of the AMI oss-nvidia.*, got 20"),
-        ({"root_volume_gib": 60, "instance_type": "p3.2xlarge"}, "root_volume_gib must be at least 75, .*, got 60"),
         ({"gpu_count": 2}, "gpu_count must be 1 or left out for g6.xlarge, got 2"),
         ({"gpu_count": 1, "instance_type": "c5.large"}, "gpu_count must be 0 or left out for c5.large, got 1"),
         ({"gpu_count": -1}, "gpu_count must be 0 to 16, got -1"),
@@ -116,6 +115,13 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"cluster_name": ["a"] * 5000}, "cluster_name must be text, got"),
         ({"instance_type": "g6.xlrge"}, "unknown instance_type 'g6.xlrge', did you mean g6.xlarge?"),
         ({"instance_type": "p2.xlarge"}, "instance_type p2.xlarge needs ami: .*K80.* g6.xlarge"),
+        ({"instance_type": "p3.2xlarge"}, "instance_type p3.2xlarge needs ami: .*V100.* g6.2xlarge"),
+        ({"instance_type": "p3dn.24xlarge", "gpu_count": 8}, "instance_type p3dn.24xlarge needs ami: .*V100"),
+        ({"instance_type": "trn1.2xlarge"}, "instance_type 'trn1.2xlarge' has Trainium chips and no GPU: .*Neuron"),
+        ({"instance_type": "trn2.48xlarge", "gpu_count": 16}, "instance_type 'trn2.48xlarge' has Trainium chips"),
+        ({"instance_type": "inf2.xlarge", "ami": "ami-01234567"}, "instance_type 'inf2.xlarge' has Inferentia chips"),
+        ({"instance_type": "g6f.xlarge"}, "instance_type 'g6f.xlarge' has a part of a GPU, .*GRID driver"),
+        ({"instance_type": "gr6f.4xlarge", "gpu_count": 1}, "instance_type 'gr6f.4xlarge' has a part of a GPU"),
         ({"instance_type": "m7g.large"}, "instance_type 'm7g.large' is ARM and the default AMI is x86_64"),
         ({"instance_type": "big", "ami": "/a"}, "instance_type must be like g6.xlarge, got 'big'"),
         (
@@ -147,7 +153,7 @@ def test_fails_when_a_setting_cannot_be_used(context: dict[str, Any], message: s
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("name", ["p2.xlarge", "m7g.large", "z9.huge"])
+@pytest.mark.parametrize("name", ["p2.xlarge", "p3.2xlarge", "g6f.xlarge", "m7g.large", "z9.huge"])
 def test_with_an_ami_any_type_is_taken(name: str) -> None:
     assert ClusterProps(instance_type=name, ami="ami-0123456789abcdef0").instance_type == name
 
@@ -180,7 +186,16 @@ def test_fails_when_the_zone_is_of_another_region() -> None:
         ({"ssh_location": "203.0.113.0/24", "key_name": "k"}, set()),
         ({"instance_type": "z9.huge", "gpu_count": 1}, {"no-ssh", "no-key", "unknown-type"}),
         ({"instance_type": "m7g.large", "ami": "/a"}, {"no-ssh", "no-key"}),
-        ({"ssh_location": "203.0.113.0/24", "key_name": "k", "instance_type": "p3.2xlarge"}, {"not-sold"}),
+        (
+            {"ssh_location": "203.0.113.0/24", "key_name": "k", "instance_type": "p3.2xlarge", "ami": "/a"},
+            {"not-sold"},
+        ),
+        ({"instance_type": "g7.2xlarge"}, {"no-ssh", "no-key", "not-listed"}),
+        ({"instance_type": "g7e.2xlarge"}, {"no-ssh", "no-key", "not-listed"}),
+        ({"instance_type": "p6-b300.48xlarge"}, {"no-ssh", "no-key", "not-listed"}),
+        ({"instance_type": "p6-b300.48xlarge", "ami": "/a"}, {"no-ssh", "no-key"}),
+        ({"instance_type": "gr6.4xlarge"}, {"no-ssh", "no-key"}),
+        ({"instance_type": "c7i.large"}, {"no-ssh", "no-key"}),
     ],
 )
 def test_warnings(settings: dict[str, Any], ids: set[str]) -> None:

@@ -70,14 +70,15 @@ class Node:
     def current(self) -> Path:
         return self.root / contract.CURRENT_RELEASE.lstrip("/")
 
-    def boot(self, settings: user_data.NodeSettings = SETTINGS) -> subprocess.CompletedProcess[str]:
+    def boot(
+        self, settings: user_data.NodeSettings = SETTINGS, *, path: str = os.environ["PATH"]
+    ) -> subprocess.CompletedProcess[str]:
         script = f"{user_data.SHEBANG}\n{user_data.body(settings, user_data.BundleSource(url=URL, hash=self.hash))}"
-        for absolute in ("/opt/deeplearning", "/etc/deeplearning"):
+        for absolute in ("/opt/deeplearning", "/etc/deeplearning", "/opt/pytorch"):
             script = script.replace(absolute, f"{self.root}{absolute}")
-        path = f"{self.root}/bin:{os.environ['PATH']}"
         return subprocess.run(
             ["bash", "-c", script],
-            env={"PATH": path, "NODE": str(self.root)},
+            env={"PATH": f"{self.root}/bin:{path}", "NODE": str(self.root)},
             capture_output=True,
             text=True,
             timeout=60,
@@ -133,6 +134,19 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
     assert node.current.resolve() == node.root / "opt/deeplearning/releases" / node.hash
     assert (node.root / "agent.log").read_text() == "install"
     assert [call.split()[:3] for call in node.calls()] == [["eu-west-1", "s3", "cp"]]
+
+
+def test_the_aws_command_line_may_be_pytorchs(node: Node) -> None:
+    of_pytorch = node.root / "opt/pytorch/bin"
+    of_pytorch.mkdir(parents=True)
+    # Found last: nothing else of that environment may stand in for the system's.
+    (of_pytorch / "python3").write_text("#!/bin/false\n")
+    (of_pytorch / "python3").chmod(0o755)
+    (node.root / "bin/aws").rename(of_pytorch / "aws")
+    # Without this environment's own.
+    result = node.boot(path="/usr/bin:/bin")
+    assert result.returncode == 0, result.stderr
+    assert (node.root / "agent.log").read_text() == "install"
 
 
 def test_nothing_is_left_behind_and_a_second_run_changes_nothing(node: Node) -> None:

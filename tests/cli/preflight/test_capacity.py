@@ -8,49 +8,6 @@ from tests.cli.preflight.conftest import Account, Quota
 G, P, STANDARD = "L-DB2E81BA", "L-417A185B", "L-1216C47A"
 
 
-def offer(account: Account, *pages: list[str]) -> None:
-    expected: dict[str, Any] = {
-        "LocationType": "availability-zone",
-        "Filters": [{"Name": "instance-type", "Values": ["g6.xlarge"]}],
-    }
-    for number, zones in enumerate(pages):
-        more = {} if number + 1 == len(pages) else {"NextToken": str(number)}
-        offerings = [{"Location": zone} for zone in zones]
-        account.answers(
-            "ec2", "describe_instance_type_offerings", {"InstanceTypeOfferings": offerings, **more}, expected
-        )
-        expected = {**expected, **more}
-
-
-def test_the_type_may_be_offered_on_any_page(account: Account) -> None:
-    offer(account, ["eu-west-1a"], ["eu-west-1b"])
-    assert account.finds(capacity.offering).level == "ok"
-
-
-def test_fails_when_the_zone_lacks_the_type_and_names_those_that_have_it(account: Account) -> None:
-    offer(account, ["eu-west-1c"], ["eu-west-1a"])
-    found = account.finds(capacity.offering)
-    assert (found.level, found.sentence) == ("problem", "g6.xlarge is not offered in eu-west-1b")
-    assert found.fix == "-c availability_zone=eu-west-1a or -c availability_zone=eu-west-1c"
-
-
-def test_fails_when_the_region_lacks_the_type(account: Account) -> None:
-    offer(account, [])
-    found = account.finds(capacity.offering)
-    assert (found.level, found.sentence) == ("problem", "g6.xlarge is not offered in eu-west-1")
-
-
-def test_without_a_zone_it_is_the_regions_first(account: Account) -> None:
-    del account.settings["availability_zone"]
-    zones = [{"ZoneName": "eu-west-1b"}, {"ZoneName": "eu-west-1a"}]
-    account.answers("ec2", "describe_availability_zones", {"AvailabilityZones": zones})
-    offer(account, ["eu-west-1b"])
-    assert account.finds(capacity.offering).sentence == "g6.xlarge is not offered in eu-west-1a"
-
-
-# ---- vCPUs ----
-
-
 def runs(account: Account, *pages: list[dict[str, Any]]) -> None:
     expected: dict[str, Any] = {"Filters": [{"Name": "instance-state-name", "Values": ["pending", "running"]}]}
     for number, instances in enumerate(pages):

@@ -6,7 +6,7 @@ from cli.preflight.image import image
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 AMI = "ami-0123456789abcdef0"
-PARAMETER = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04/latest/ami-id"
+PARAMETER = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04/latest/ami-id"
 PIN = f"ssm:account={ACCOUNT}:parameterName={PARAMETER}:region=eu-west-1"
 
 
@@ -31,7 +31,7 @@ def test_the_parameter_for_the_type_leads_to_the_image(account: Account) -> None
     account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
     found(account)
     result = account.finds(image)
-    assert (result.level, result.sentence) == ("ok", f"{AMI} (Deep Learning) suits g6.xlarge")
+    assert (result.level, result.sentence) == ("ok", f"{AMI} (Deep Learning) suits g6.xlarge and takes 75 of 150 GiB")
 
 
 def test_a_type_that_only_the_user_knows_gets_the_image_that_the_deploy_gives_it(account: Account) -> None:
@@ -58,6 +58,27 @@ def test_the_image_that_an_earlier_synth_looked_up_is_the_one_to_check(account: 
     account.context[PIN] = "ami-0aaaaaaaaaaaaaaa0"
     found(account, "ami-0aaaaaaaaaaaaaaa0")
     assert account.finds(image).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("pinned", "settings", "fix"),
+    [
+        (True, {}, f"cdk context --reset '{PIN}' takes the newest for nodes launched after the next deploy"),
+        (False, {}, "take a newer release of this project, or set ami to an image of a newer line"),
+        (False, {"ami": AMI}, "set ami to a newer image, or leave it out"),
+    ],
+)
+def test_an_old_image_is_told_with_the_way_to_a_newer_one(
+    account: Account, settings: dict[str, Any], fix: str, *, pinned: bool
+) -> None:
+    account.settings |= settings
+    if pinned:
+        account.context[PIN] = AMI
+    elif not settings:
+        account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
+    found(account, CreationDate="2024-01-01T00:00:00.000Z")
+    suits, old = account.check(image)
+    assert (suits.level, old.level, old.fix) == ("ok", "warning", fix)
 
 
 def test_fails_when_the_looked_up_image_is_gone(account: Account) -> None:

@@ -41,7 +41,8 @@ def test_an_empty_account_is_told_all_that_it_lacks(app: Path, capsys: pytest.Ca
     found = lines(capsys)
     assert found["credentials"].startswith("ok arn:aws:")
     assert found["key pair"].startswith("problem there is no key pair 'me' in eu-west-1: aws ec2 import-key-pair")
-    assert found["instance type"] == "ok c5.large is offered in eu-west-1a"
+    assert found["instance type"] == "ok c5.large is offered in eu-west-1a; also in eu-west-1b, eu-west-1c"
+    assert found["service role"].startswith("warning could not check: ")
     assert found["cdk bootstrap"].startswith("problem not done in eu-west-1: cdk bootstrap aws://")
     assert found["VPC"] == "ok the cluster needs 1; VPCs per Region: 5, 1 in use"
     assert found["stack"] == "ok there is no stack demo yet"

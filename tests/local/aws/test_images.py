@@ -1,6 +1,7 @@
 import pytest
 
 from local.aws.images import FAMILIES, image_id, parameter_name
+from stacks.instances import OPEN_DRIVER
 from tests.local.aws.harness import Aws, Stacks
 
 
@@ -12,10 +13,14 @@ def test_parameter_names_a_usable_image(aws: Aws, family: str) -> None:
     assert image["RootDeviceName"] == "/dev/sda1"
     assert image["Architecture"] == "x86_64"
     assert image["State"] == "available"
+    assert image["Name"].startswith("Deep Learning ")
+    assert image["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == (75 if family.startswith("base-") else 30)
+    created, deprecated = (image[time].partition("T")[0] for time in ("CreationDate", "DeprecationTime"))
+    assert created < "2026-11-02" < deprecated
 
 
 def test_the_default_image_of_the_product_is_known() -> None:
-    assert "oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04" in FAMILIES
+    assert OPEN_DRIVER in FAMILIES
 
 
 def test_template_parameter_resolves_to_the_image(stacks: Stacks) -> None:

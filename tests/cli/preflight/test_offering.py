@@ -1,0 +1,78 @@
+from typing import Any
+
+import pytest
+
+from cli.preflight.offering import offering
+from tests.cli.preflight.conftest import ACCOUNT, NEW_STACK, Account
+
+PIN = f"availability-zones:account={ACCOUNT}:region=eu-west-1"
+
+
+def offer(account: Account, *pages: list[str]) -> None:
+    expected: dict[str, Any] = {
+        "LocationType": "availability-zone",
+        "Filters": [{"Name": "instance-type", "Values": ["g6.xlarge"]}],
+    }
+    for number, zones in enumerate(pages):
+        more = {} if number + 1 == len(pages) else {"NextToken": str(number)}
+        offerings = [{"Location": zone} for zone in zones]
+        account.answers(
+            "ec2", "describe_instance_type_offerings", {"InstanceTypeOfferings": offerings, **more}, expected
+        )
+        expected = {**expected, **more}
+
+
+def new(account: Account) -> None:
+    account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+
+
+def test_the_type_may_be_offered_on_any_page_and_the_other_zones_are_named(account: Account) -> None:
+    offer(account, ["eu-west-1c", "eu-west-1a"], ["eu-west-1b"])
+    found = account.finds(offering)
+    assert (found.level, found.sentence) == (
+        "ok",
+        "g6.xlarge is offered in eu-west-1b; also in eu-west-1a, eu-west-1c",
+    )
+
+
+def test_fails_when_the_zone_lacks_the_type_and_says_what_to_type(account: Account) -> None:
+    offer(account, ["eu-west-1-lhr-1a", "eu-west-1c"], ["eu-west-1a"])
+    new(account)
+    found = account.finds(offering)
+    assert (found.level, found.sentence) == ("problem", "g6.xlarge is not offered in eu-west-1b")
+    assert found.fix == (
+        "-c availability_zone=eu-west-1a or -c availability_zone=eu-west-1c or -c availability_zone=eu-west-1-lhr-1a"
+    )
+
+
+def test_fails_without_naming_zones_when_the_cluster_runs_already(account: Account) -> None:
+    offer(account, ["eu-west-1c"])
+    stack = {"StackName": "demo", "CreationTime": "2026-01-01T00:00:00Z", "StackStatus": "CREATE_COMPLETE"}
+    account.answers("cloudformation", "describe_stacks", {"Stacks": [stack]})
+    found = account.finds(offering)
+    assert (found.level, found.fix) == ("problem", "choose another instance_type, or cdk destroy first")
+
+
+def test_fails_when_the_region_lacks_the_type(account: Account) -> None:
+    offer(account, [])
+    found = account.finds(offering)
+    assert (found.level, found.sentence) == ("problem", "g6.xlarge is not offered in eu-west-1")
+
+
+def test_without_a_zone_it_is_the_first_of_the_regions_own(account: Account) -> None:
+    del account.settings["availability_zone"]
+    zones = [{"ZoneName": name} for name in ("eu-west-1b", "eu-west-1-lhr-1a", "eu-west-1a")]
+    account.answers("ec2", "describe_availability_zones", {"AvailabilityZones": zones})
+    offer(account, ["eu-west-1b"])
+    new(account)
+    assert account.finds(offering).sentence == "g6.xlarge is not offered in eu-west-1a"
+
+
+@pytest.mark.parametrize(("offered", "level"), [("eu-west-1b", "ok"), ("eu-west-1a", "problem")])
+def test_a_zone_that_an_earlier_synth_looked_up_is_the_one_to_check(account: Account, offered: str, level: str) -> None:
+    del account.settings["availability_zone"]
+    account.context[PIN] = ["eu-west-1c", "eu-west-1b"]
+    offer(account, [offered])
+    if level == "problem":
+        new(account)
+    assert account.finds(offering).level == level

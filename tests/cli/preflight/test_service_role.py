@@ -1,0 +1,30 @@
+import pytest
+
+from cli.preflight.service_role import auto_scaling
+from tests.cli.preflight.conftest import ACCOUNT, Account
+
+ROLE = "AWSServiceRoleForAutoScaling"
+ARN = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/{ROLE}"
+EXECUTOR = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-eu-west-1"
+FIX = "aws iam create-service-linked-role --aws-service-name autoscaling.amazonaws.com"
+
+
+def test_a_role_that_is_there_is_right(account: Account) -> None:
+    role = {"Path": "/", "RoleName": ROLE, "RoleId": "AROA0123456789ABCDEF", "Arn": ARN, "CreateDate": 0}
+    account.answers("iam", "get_role", {"Role": role}, {"RoleName": ROLE})
+    assert str(account.finds(auto_scaling)) == f"ok       service role    {ROLE} is there"
+
+
+@pytest.mark.parametrize(("decision", "levels"), [("allowed", ["warning"]), ("implicitDeny", ["warning", "problem"])])
+def test_an_account_without_it_is_told_the_command(account: Account, decision: str, levels: list[str]) -> None:
+    action = "iam:CreateServiceLinkedRole"
+    account.refuses("iam", "get_role", "NoSuchEntity", {"RoleName": ROLE})
+    account.answers(
+        "iam",
+        "simulate_principal_policy",
+        {"EvaluationResults": [{"EvalActionName": action, "EvalDecision": decision}]},
+        {"PolicySourceArn": EXECUTOR, "ActionNames": [action], "ResourceArns": [ARN]},
+    )
+    found = account.check(auto_scaling)
+    assert [each.level for each in found] == levels
+    assert all(each.fix.endswith(FIX) for each in found)
