@@ -1,5 +1,6 @@
 """The node bundle: same bytes from same files, and all that a node needs."""
 
+import ast
 import io
 import os
 import subprocess
@@ -61,6 +62,29 @@ def test_the_real_bundle_starts_with_our_code(unpacked: Path) -> None:
 
 def test_is_small() -> None:
     assert len(bundle.build()) < 8_000_000
+
+
+REMOVED_IN_3_12 = {"asynchat", "asyncore", "distutils", "imp", "smtpd"}
+
+
+def test_nothing_needs_what_python_3_12_has_no_more(unpacked: Path) -> None:
+    found = {
+        f"{file.relative_to(unpacked)}: {name}"
+        for file in unpacked.rglob("*.py")
+        for name in _imported(file) & REMOVED_IN_3_12
+    }
+    assert found == set()
+
+
+def _imported(file: Path) -> set[str]:
+    """Top-level names of the modules that a file imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def test_boto3_works_from_the_vendor_directory_alone(unpacked: Path) -> None:

@@ -1,0 +1,128 @@
+"""The CDK's real command line against the local control plane, without nodes: their signals are sent here."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.local.aws.harness import REGION, Aws, Stacks, start_server
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(
+    ".git", "cdk.out", "cdk.context.json", "node_modules", "tests", "docs", "benchmarks", "__pycache__", ".*_cache"
+)
+COMMAND_LIMIT_S = 180
+CLUSTER = "deeplearning"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cdk:
+    """The command line as a user has it, in a checkout of its own: look-ups are written there."""
+
+    aws: Aws
+    checkout: Path
+
+    @classmethod
+    def in_copy(cls, aws: Aws, directory: Path) -> "Cdk":
+        return cls(
+            aws=aws, checkout=Path(shutil.copytree(REPOSITORY, directory / "checkout", ignore=NOT_PART_OF_A_CHECKOUT))
+        )
+
+    @property
+    def stacks(self) -> Stacks:
+        return Stacks(aws=self.aws)
+
+    @property
+    def looked_up(self) -> Path:
+        return self.checkout / "cdk.context.json"
+
+    @property
+    def _output(self) -> Path:
+        return self.checkout.parent / "output"
+
+    def run(self, verb: str, **settings: str) -> tuple[int, str]:
+        """Exit code, and the output of both streams."""
+        return self._end(self._start(verb, settings))
+
+    def create(self, verb: str = "", **settings: str) -> None:
+        """Deploy for the first time, and say in the master's stead that it is ready."""
+        deploy = self._start(f"deploy --require-approval never {verb}", settings)
+        end = time.monotonic() + COMMAND_LIMIT_S
+        while deploy.poll() is None:
+            assert time.monotonic() < end, f"waited {COMMAND_LIMIT_S} s for the deploy"
+            for group in self._groups_in_progress():
+                self.stacks.signal(group, "i-1", name=CLUSTER)
+            time.sleep(0.5)
+        status, output = self._end(deploy)
+        assert status == 0, output
+
+    def _end(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+        status = process.wait(timeout=COMMAND_LIMIT_S)
+        return status, self._output.read_text()
+
+    def _start(self, verb: str, settings: dict[str, str]) -> subprocess.Popen[str]:
+        context = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        with self._output.open("w") as output:
+            return subprocess.Popen(
+                ["cdk", *verb.split(), *context],
+                cwd=self.checkout,
+                env=_environment(self.aws.url),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+
+    def _groups_in_progress(self) -> list[str]:
+        cloudformation = self.stacks.cloudformation
+        if CLUSTER not in [stack["StackName"] for stack in cloudformation.describe_stacks()["Stacks"]]:
+            return []
+        found = cloudformation.describe_stack_resources(StackName=CLUSTER)["StackResources"]
+        return [
+            str(resource["LogicalResourceId"])
+            for resource in found
+            if resource["ResourceType"] == "AWS::AutoScaling::AutoScalingGroup"
+            and resource["ResourceStatus"] == "CREATE_IN_PROGRESS"
+        ]
+
+    def describe(self) -> tuple[str, Any]:
+        """The stack's status; the networks of the account and the number of the stack's events."""
+        [stack] = self.stacks.cloudformation.describe_stacks(StackName=CLUSTER)["Stacks"]
+        vpcs = self.aws.client("ec2").describe_vpcs()["Vpcs"]
+        events = self.stacks.cloudformation.describe_stack_events(StackName=CLUSTER)["StackEvents"]
+        return str(stack["StackStatus"]), (vpcs, len(events))
+
+
+@contextmanager
+def serving(log: Path) -> Iterator[Aws]:
+    """A local control plane for as long as this lasts."""
+    server, port = start_server("--request-log", str(log))
+    try:
+        yield Aws(url=f"http://localhost:{port}", request_log=log)
+    finally:
+        server.terminate()
+        assert server.wait(timeout=20) == 0
+        assert server.stdout
+        server.stdout.close()
+
+
+def _environment(endpoint: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+    return kept | {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        # Two thirds of a synth, and what it finds is proven in test_validators.
+        "CDK_VALIDATION": "false",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
