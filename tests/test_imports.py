@@ -13,7 +13,7 @@ CONTRACT = {"bootstrap.contract"}
 ALLOWED: dict[str, set[str]] = {
     "stacks": CONTRACT,
     "launcher": CONTRACT,
-    "cli": CONTRACT | {"stacks.props", "stacks.instances"},
+    "cli": CONTRACT | {"stacks.props", "stacks.instances", "stacks.patches", "stacks.zones"},
     "bootstrap": set(),
     "trainer": set(),
 }

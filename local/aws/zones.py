@@ -15,7 +15,7 @@ from local.aws.patching import around
 
 _LOCAL_ZONES = {"us-east-1": Zone("us-east-1-bos-1a", "us-east-1", "use1-bos1-az1", "local-zone")}
 """Its name comes before the region's own by the alphabet."""
-_calls = itertools.count()
+_calls = itertools.count(1)
 
 
 def install() -> None:

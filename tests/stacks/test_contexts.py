@@ -38,7 +38,8 @@ def outcome(context: Context) -> ClusterProps | str:
 def check(context: Context) -> None:
     result = outcome(context)
     if isinstance(result, ClusterProps):
-        assert result.warnings().keys() <= {"no-ssh", "open-ssh", "no-key", "unknown-type", "not-sold"}
+        known = {"no-ssh", "open-ssh", "no-key", "unknown-type", "not-sold", "not-listed"}
+        assert result.warnings().keys() <= known
         return
     assert 0 < len(result) < 300, result
     assert result.isprintable(), result

@@ -24,7 +24,8 @@ ENDED = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 2026
     ],
 )
 def test_an_image_that_is_old_is_said(described: dict[str, Any], sentence: str | None) -> None:
-    found = list(age({"ImageId": "ami-1", **described}, today=TODAY, renew="renew it", later="change it"))
+    image: Any = {"ImageId": "ami-1", **described}
+    found = list(age(image, today=TODAY, renew="renew it", later="change it"))
     assert [each.level for each in found] == (["warning"] if sentence else [])
     if sentence:
         assert sentence in found[0].sentence
