@@ -12,9 +12,10 @@ from launcher.runner.environment import check_interfaces, process_environment, w
 from launcher.runner.guard import AGAIN
 from launcher.runner.idle import Situation, await_call, situation
 from launcher.runner.inbox import Inbox
-from launcher.runner.lean import contents, quoted
+from launcher.runner.lean import quoted
 from launcher.runner.link import Link
 from launcher.runner.logs import JobLogs, ProcessLog
+from launcher.runner.port import claim_port
 from launcher.runner.processes import adopt_orphans, rename
 from launcher.runner.route import interface_to
 from launcher.runner.supervisor import Supervisor
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 BUSY_NAME = "launch-runner"
 """What the part of a job is called, where its guard is named after its wait."""
-PORTS = 8192
-PORTS_TRIED = 16
 
 
 def main(at_login: Situation, *, is_further: bool) -> int:
@@ -40,7 +39,8 @@ def main(at_login: Situation, *, is_further: bool) -> int:
         link.send_bytes(PREAMBLE)
     elif not is_called(link, at_login):
         return 0
-    link.send(Kind.READY, readiness())
+    claim = claim_port()  # until this process ends, and the job with it
+    link.send(Kind.READY, readiness(claim.port))
     spec = receive_spec(link)
     if spec is None:
         return 0
@@ -67,11 +67,11 @@ def has_gpus() -> bool:
     return any(os.access(f"{directory}/nvidia-smi", os.X_OK) for directory in directories)
 
 
-def readiness() -> bytes:
+def readiness(port: int) -> bytes:
     """What the launcher is told before it says what to run: see Kind.READY."""
     seen = own_address(os.environ)
     address = "null" if seen is None else quoted(seen)
-    return f'{{"port": {free_port()}, "address": {address}, "gpus": {gpus_in_use()}}}'.encode("ascii")
+    return f'{{"port": {port}, "address": {address}, "gpus": {gpus_in_use()}}}'.encode("ascii")
 
 
 def gpus_in_use() -> str:
@@ -146,26 +146,6 @@ def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:
 def interfaces() -> list[str]:
     """Names of all of this node's."""
     return [name for _, name in socket.if_nameindex()]
-
-
-def free_port(port_range: str = "/proc/sys/net/ipv4/ip_local_port_range") -> int:
-    """A TCP port that nobody on this node uses now, and that no outgoing connection will be given."""
-    ephemeral = int(contents(port_range).split()[0])
-    lowest = max(1024, ephemeral - PORTS)
-    # None where every port may be given to an outgoing connection, as some administrators have it.
-    span = max(0, ephemeral - lowest)
-    for tried in range(PORTS_TRIED + 1):
-        # At last any that the kernel gives.
-        port = lowest + int.from_bytes(os.urandom(4), "big") % span if span and tried < PORTS_TRIED else 0
-        probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            probe.bind(("", port))
-            return int(probe.getsockname()[1])
-        except OSError:
-            continue
-        finally:
-            probe.close()
-    raise OSError("no TCP port is free")
 
 
 def own_address(environ: Mapping[str, str]) -> str | None:

@@ -14,7 +14,7 @@ import pytest
 from cli.errors import ClusterError
 from cli.remote import Target, run_command
 from tests.cli.conftest import Deploy, Fleet, put_membership
-from tests.launcher.sshd import Node, free_port, make_key, sshd_nodes
+from tests.launcher.sshd import Node, make_key, sshd_nodes
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 MASTER, WORKER = "127.0.0.51", "127.0.0.52"
@@ -53,10 +53,9 @@ class Site:
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int, list[Node]]]:
     directory = tmp_path_factory.mktemp("cli nodes")
-    port = free_port()
     authorized = make_key(directory / "identity")
-    with sshd_nodes(directory, [MASTER, WORKER], authorized=authorized, port=port) as nodes:
-        yield directory, port, nodes
+    with sshd_nodes(directory, [MASTER, WORKER], authorized=authorized) as nodes:
+        yield directory, nodes[0].port, nodes
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import IO
 
 import pytest
 
-from tests.launcher.sshd import client_config, free_port, make_key, sshd_nodes
+from tests.launcher.sshd import client_config, make_key, sshd_nodes
 
 LAUNCHER = Path(__file__).parents[2] / "launcher"
 ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
@@ -174,9 +174,9 @@ def change_constant(module: Path, name: str, change: Callable[[float], float]) -
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Directory with an `ssh` that leads to sshd on the second and third address."""
     directory = tmp_path_factory.mktemp("nodes")
-    port = free_port()
     authorized = make_key(directory / "identity")
-    with sshd_nodes(directory, ADDRESSES[1:], authorized=authorized, port=port) as running:
+    with sshd_nodes(directory, ADDRESSES[1:], authorized=authorized) as running:
+        port = running[0].port
         known = "".join(f"[{node.address}]:{port} {node.host_key}\n" for node in running)
         (directory / "known_hosts").write_text(known)
         client_config(

@@ -2,13 +2,14 @@
 
 import getpass
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.ports import held_port
 
 SSHD = "/usr/sbin/sshd"
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -29,22 +30,20 @@ def make_key(path: Path) -> str:
     return " ".join(Path(f"{path}.pub").read_text().split()[:2])
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def sshd_nodes(
-    directory: Path, addresses: list[str], *, authorized: str, port: int, homes: Mapping[str, Path] | None = None
+    directory: Path, addresses: list[str], *, authorized: str, homes: Mapping[str, Path] | None = None
 ) -> Iterator[list[Node]]:
-    """An sshd with a host key of its own on each address; they share a home directory unless `homes` names others."""
+    """An sshd with a host key of its own on each address, all with one port.
+
+    They share a home directory unless `homes` names others.
+    """
     homes = homes or dict.fromkeys(addresses, directory)
     (directory / "authorized_keys").write_text(f"{authorized}\n")
     with ExitStack() as stack:
         if os.getuid() == 0:
             make_privilege_separation_directory()
+        port = stack.enter_context(held_port())
         yield [stack.enter_context(_sshd(directory, address, port, homes[address])) for address in addresses]
 
 

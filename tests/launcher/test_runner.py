@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from launcher.errors import LaunchError
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.inbox import parse_spec
-from launcher.runner.node import free_port
+from launcher.runner.port import claim_port
 from launcher.runner.route import interface_to
 from launcher.spec import NodeSpec, ProcessSpec
 
@@ -131,4 +132,17 @@ def test_fails_when_an_interface_is_not_there() -> None:
 def test_a_port_is_found_where_all_of_them_may_be_given_away(tmp_path: Path) -> None:
     given = tmp_path / "ip_local_port_range"
     given.write_text("1024\t65535\n")
-    assert free_port(str(given)) >= 1024
+    claim = claim_port(str(given))
+    claim.close()
+    assert claim.port >= 1024
+
+
+def test_two_launches_never_get_one_port(tmp_path: Path) -> None:
+    given = tmp_path / "ip_local_port_range"
+    given.write_text("1027\t65535\n")  # leaves three ports that are tried first
+    claims = [claim_port(str(given)) for _ in range(8)]
+    assert len({claim.port for claim in claims}) == 8
+    for claim in claims:
+        with socket.socket() as rank:
+            rank.bind(("", claim.port))  # without SO_REUSEADDR, as a rank may
+        claim.close()

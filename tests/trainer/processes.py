@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.ports import held_port
 from tests.trainer import forked
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -60,26 +60,26 @@ def running(
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[list[Rank]]:
     """Run ranks in ``directory``, or each in its own; none of them outlives the block."""
-    port = free_port()
-    ranks = [
-        _start(
-            program,
-            arguments,
-            rank=rank,
-            count=count,
-            port=port,
-            directory=directory,
-            cwd=directories[rank] if directories else directory,
-            variables=variables or {},
-        )
-        for rank in range(count if started is None else started)
-    ]
-    try:
-        yield ranks
-    finally:
-        for rank in ranks:
-            rank.process.kill()
-            rank.process.wait()
+    with held_port() as port:
+        ranks = [
+            _start(
+                program,
+                arguments,
+                rank=rank,
+                count=count,
+                port=port,
+                directory=directory,
+                cwd=directories[rank] if directories else directory,
+                variables=variables or {},
+            )
+            for rank in range(count if started is None else started)
+        ]
+        try:
+            yield ranks
+        finally:
+            for rank in ranks:
+                rank.process.kill()
+                rank.process.wait()
 
 
 def run(
@@ -135,10 +135,3 @@ def _start(
             stderr=log_file,
         )
     return Rank(process=own, out=out, log=log)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

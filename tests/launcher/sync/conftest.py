@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.launcher.conftest import ADDRESSES, Cluster
-from tests.launcher.sshd import client_config, free_port, make_key, sshd_nodes
+from tests.launcher.sshd import client_config, make_key, sshd_nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +48,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
     directory, homes = tmp_path / "nodes", {address: tmp_path / f"home-{address}" for address in ADDRESSES}
     for path in (directory, tmp_path / "source", *homes.values()):
         path.mkdir()
-    port, authorized = free_port(), make_key(directory / "identity")
-    with sshd_nodes(directory, ADDRESSES[1:], authorized=authorized, port=port, homes=homes) as running:
+    authorized = make_key(directory / "identity")
+    with sshd_nodes(directory, ADDRESSES[1:], authorized=authorized, homes=homes) as running:
+        port = running[0].port
         known = directory / "known_hosts"
         known.write_text("".join(f"[{node.address}]:{port} {node.host_key}\n" for node in running))
         config = directory / "ssh_config"

@@ -1,9 +1,10 @@
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 import torch
 
-from tests.trainer.processes import free_port
+from tests.ports import held_port
 from trainer.engines.meeting import join, report_lost_ranks, shorten
 from trainer.errors import TrainerError
 from trainer.ranks import Ranks
@@ -11,16 +12,21 @@ from trainer.ranks import Ranks
 CPU = torch.device("cpu")
 
 
-def test_fails_when_the_other_ranks_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def port() -> Iterator[int]:
+    with held_port() as port:
+        yield port
+
+
+def test_fails_when_the_other_ranks_do_not_come(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    monkeypatch.setenv("MASTER_PORT", str(port))
     with pytest.raises(TrainerError, match=r"meeting 2 ranks at 127.0.0.1:.* was not heard from for 1 s") as caught:
         join(CPU, ranks=Ranks(rank=0, world_size=2), timeout=timedelta(seconds=1))
     assert "\n" not in str(caught.value)
 
 
-def test_fails_when_rank_0_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = free_port()
+def test_fails_when_rank_0_is_not_there(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
     with pytest.raises(TrainerError, match=f"rank 0 does not answer at 127.0.0.1:{port} for 1 s"):
