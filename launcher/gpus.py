@@ -1,5 +1,6 @@
 """Whether a job would land on GPUs that somebody computes on."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,14 +39,15 @@ def gpus_of(job: Job, host: Host) -> Gpus:
     visible = _visible(job)
     if visible is not None:
         return tuple(one.strip() for one in visible.split(",") if one.strip())
-    # One process a GPU, from the first; or one process for all of them.
-    return None if ENGINES[job.engine].has_servers else tuple(map(str, range(host.slots)))
+    # One process a GPU, from the first. One process alone sees all of them: it may spawn one a GPU, or use all itself.
+    return None if host.slots == 1 or ENGINES[job.engine].has_servers else tuple(map(str, range(host.slots)))
 
 
 def _visible(job: Job) -> str | None:
     words = job.command[1:] if job.command[:1] == ("env",) else ()
     before = (word.partition("=")[2] for word in words if word.startswith(f"{VISIBLE}="))
-    return next(before, job.environment.get(VISIBLE))
+    # With --launcher local the processes have the whole shell.
+    return next(before, job.environment.get(VISIBLE, os.environ.get(VISIBLE) if job.local else None))
 
 
 def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:

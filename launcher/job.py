@@ -96,7 +96,8 @@ async def run_attempt(
                 restart=attempt.restart,
             )
             whereabouts = Whereabouts(job.hosts, wanted=cwd, notes=attempt.streams[Kind.STDERR])
-            nodes = [Node(*pair, attempt.streams, whereabouts) for pair in zip(connections, specs, strict=True)]
+            pairs = zip(connections, specs, strict=True)
+            nodes = [Node(*pair, attempt.streams, whereabouts, shown=job.shown) for pair in pairs]
             failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
             watches = (watch_reader(attempt.streams[Kind.STDOUT], failure), watch_leavers(job.hosts, failure))
             outcome = await supervise(nodes, failure, watches, grace_s=job.grace_s)

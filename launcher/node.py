@@ -44,11 +44,23 @@ def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:
 class Node:
     """A connection with what runs behind it."""
 
-    def __init__(self, connection: Connection, spec: NodeSpec, streams: Streams, whereabouts: Whereabouts) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        spec: NodeSpec,
+        streams: Streams,
+        whereabouts: Whereabouts,
+        *,
+        shown: frozenset[int] | None = None,
+    ) -> None:
         self.connection = connection
         self._spec = spec
         self._whereabouts = whereabouts
-        self._outputs = [ProcessOutput(f"{connection.host} [{one.label}] ", streams) for one in spec.processes]
+        # A process's index is its local rank where ranks are filtered by it.
+        self._outputs = [
+            ProcessOutput(f"{connection.host} [{one.label}] ", streams, is_shown=shown is None or index in shown)
+            for index, one in enumerate(spec.processes)
+        ]
         self._notes = streams[Kind.STDERR]
         self._running = set(range(len(spec.processes)))
         self.decided = asyncio.Event()

@@ -14,8 +14,9 @@ from launcher.hosts import FORMS
 from launcher.machines import first_hosts, roster_asked, this_machine
 from launcher.numbers import whole_number
 from launcher.spec import GRACE_S, Job, Restarts
+from launcher.starters import Started, find_starter, refuse_starter
 from launcher.sync.options import add_sync_options, sync_request
-from launcher.torchrun import add_torchrun_options, both, launcher_asked, nodes_asked, notes, program
+from launcher.torchrun import add_torchrun_options, both, launcher_asked, nodes_asked, notes, program, ranks_shown
 
 LAUNCHERS = ("ssh", "local", "mpi")
 ASKED_ENGINES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
@@ -119,6 +120,8 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     )
     passed_on = {name: environ[name] for name in ENGINES[engine].passed_on if name in environ}
     asked = dict(_variable(item, environ, engine=engine) for item in options.env)
+    if (starter := find_starter(_words(options))) is not None:
+        refuse_starter(starter, options=_own(arguments, options), hosts=hosts)
     return Job(
         hosts=hosts,
         local=local,
@@ -134,12 +137,19 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         force=options.force,
         keep_s=0 if local or options.detach else _keep_seconds(environ),
         sync=sync_request(options),
+        shown=ranks_shown(options, engine=engine),
         notes=notes(options),
     )
 
 
 def _known_options(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(arguments)
+    starter = None if unknown else find_starter(_words(options))
+    if starter is not None and starter.name == "torchrun" and starter.plain:
+        # What torchrun does is what launch does: its options are ours, and its script is the command.
+        options, unknown = parser.parse_known_args([*_own(arguments, options), *starter.words])
+        if options.command and not unknown:
+            options.command = _torchruns(starter, options)
     if unknown:
         shown = (action for action in parser._actions if action.help != argparse.SUPPRESS)
         raise _refusal(unknown[0], known=sorted(action.option_strings[-1] for action in shown if action.option_strings))
@@ -223,8 +233,27 @@ def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[st
     return key, value if colon else environ[key]
 
 
+def _own(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
+    """The part of the command line before the command."""
+    own = list(arguments[: len(arguments) - len(options.command)])
+    return own[:-1] if own[-1:] == ["--"] else own
+
+
+def _words(options: argparse.Namespace) -> list[str]:
+    return list(options.command[1:] if options.command[:1] == ["--"] else options.command)
+
+
+def _torchruns(starter: Started, options: argparse.Namespace) -> list[str]:
+    """The command of a line that says torchrun: any script is for the Python that torchrun is installed in."""
+    if options.no_python:
+        return [*starter.before, *_words(options)]
+    python = [starter.python, "-u", *(["-m"] if options.module else [])]
+    options.module = False
+    return [*starter.before, *python, *_words(options)]
+
+
 def _command(options: argparse.Namespace) -> tuple[str, ...]:
-    words = tuple(options.command[1:] if options.command[:1] == ["--"] else options.command)
+    words = tuple(_words(options))
     if not words or not words[0]:
         raise UsageError("no command given, as in: launch python train.py")
     # launch.py gives its words to a shell, to which NAME=value before the command's name is a variable.

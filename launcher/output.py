@@ -36,9 +36,10 @@ Streams = Mapping[int, Sink]
 class ProcessOutput:
     """Both streams of one process, and the last lines of the two."""
 
-    def __init__(self, prefix: str, streams: Streams) -> None:
+    def __init__(self, prefix: str, streams: Streams, *, is_shown: bool = True) -> None:
         self._prefix = prefix.encode()
         self._streams = streams
+        self._is_shown = is_shown
         self._pending = {kind: bytearray() for kind in streams}
         self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
 
@@ -69,4 +70,5 @@ class ProcessOutput:
     async def _emit(self, kind: int, lines: bytes) -> None:
         split = lines.removesuffix(b"\n").split(b"\n")
         self.tail.extend(split[-TAIL_LINES:])
-        await self._streams[kind].send(b"".join(self._prefix + line + b"\n" for line in split))
+        if self._is_shown:
+            await self._streams[kind].send(b"".join(self._prefix + line + b"\n" for line in split))

@@ -62,6 +62,8 @@ class Job:
     """How long its connections stay open for the next launch, when it ends well."""
     sync: SyncRequest | None = None
     """What is to be on every node before anything starts."""
+    shown: frozenset[int] | None = None
+    """The local ranks of each node whose output is shown; left out, all. What the others say is only kept."""
     notes: tuple[str, ...] = ()
     """What to tell the user of the command line."""
 

@@ -15,8 +15,12 @@ from launcher.numbers import whole_number
 
 MEETING = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--master-addr", "--master-port", "--node-rank")
 """How the ranks find each other. It is what launch does by itself: whatever these say, the job is the same."""
+KEPT = ("--log-dir", "--redirects", "--tee", "--role")
+"""What of it launch does anyway, and what it does not, is said in one line (notes)."""
 BACKENDS = ("c10d", "static")
 """Those that need no server besides the nodes."""
+RANKED = ("torch", "horovod")
+"""Engines whose processes have local ranks that launch knows."""
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
 """A Python file's name, in which a shell would find nothing to do (as shlex.quote has it)."""
 PYTHON = ("python", "-u")
@@ -46,6 +50,14 @@ def add_torchrun_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(*both("--no-python"), action="store_true", help="run the command as it is, whatever its name")
     for option in MEETING:
         group.add_argument(*both(option), help=argparse.SUPPRESS)
+    group.add_argument(
+        *both("--local-ranks-filter"),
+        metavar="N,...",
+        help="show the output of these ranks of each node; logs keep all",
+    )
+    short = {"--redirects": ("-r",), "--tee": ("-t",)}
+    for option in KEPT:
+        group.add_argument(*short.get(option, ()), *both(option), help=argparse.SUPPRESS)
 
 
 def nodes_asked(options: argparse.Namespace) -> Nodes | None:
@@ -98,13 +110,35 @@ def _starts_by_itself(path: str) -> bool:
 
 def notes(options: argparse.Namespace) -> tuple[str, ...]:
     """Say which options made no difference; UsageError where the job would be another one without."""
-    given = {option: value for option in MEETING if (value := getattr(options, option[2:].replace("-", "_")))}
+    given = _given(options, MEETING)
     backend, node_rank = given.get("--rdzv-backend", BACKENDS[0]), given.get("--node-rank", "0")
     if backend not in BACKENDS:
         raise UsageError(f"--rdzv-backend must be one of {', '.join(BACKENDS)}, or left out, got {backend!r}")
     if node_rank != "0":
         raise UsageError(f"--node-rank {node_rank}: launch starts every node by one line, that of --node-rank 0")
     given.pop("--rdzv-backend", None)
-    if not given:
-        return ()
-    return (f"not needed: {', '.join(given)}; launch has the ranks meet by itself, one line starts every node",)
+    said = []
+    if given:
+        said.append(f"not needed: {', '.join(given)}; launch has the ranks meet by itself, one line starts every node")
+    kept = _given(options, KEPT)
+    if (role := kept.pop("--role", "default")) != "default":
+        said.append(f"not done: --role {role}; every rank has the role default")
+    if kept:
+        said.append(f"not done: {', '.join(kept)}; all output is shown and kept on its node, see launch logs")
+    return tuple(said)
+
+
+def _given(options: argparse.Namespace, names: Sequence[str]) -> dict[str, str]:
+    return {option: value for option in names if (value := getattr(options, option[2:].replace("-", "_")))}
+
+
+def ranks_shown(options: argparse.Namespace, *, engine: str) -> frozenset[int] | None:
+    """The local ranks that ``--local-ranks-filter`` names; None for all."""
+    asked = options.local_ranks_filter
+    if asked is None:
+        return None
+    if engine not in RANKED:
+        raise UsageError(
+            f"--local-ranks-filter is for --engine {' or '.join(RANKED)}, whose ranks launch starts itself"
+        )
+    return frozenset(whole_number(one.strip(), name="--local-ranks-filter", least=0) for one in asked.split(","))

@@ -1,5 +1,7 @@
 """A job that would land on GPUs in use says so; nvidia-smi is a stand-in, the rest is real."""
 
+from dataclasses import replace
+
 import pytest
 
 from launcher.errors import LaunchError
@@ -40,7 +42,7 @@ def test_fails_when_a_gpu_of_the_job_is_in_use_and_starts_nothing(cluster: Clust
     ("options", "script"),
     [
         (["--nproc-per-node", "2", "--force"], IN_USE),
-        (["--nproc-per-node", "1"], IN_USE),
+        (["--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:0"], IN_USE),
         (["--nproc-per-node", "2", "--env", "CUDA_VISIBLE_DEVICES:0"], IN_USE),
         (["--nproc-per-node", "2"], QUIET),
         (["--nproc-per-node", "2"], BROKEN),
@@ -57,7 +59,8 @@ def test_a_node_that_cannot_say_in_time_has_its_gpus_free(cluster: Cluster) -> N
 
 def test_fails_when_a_job_of_ours_has_the_gpus_before_it_computes(cluster: Cluster) -> None:
     environment = with_smi(cluster, QUIET)
-    with cluster.start("-n", "1", "echo up; sleep 1000", environment=environment) as first:
+    one_gpu = ("-n", "1", "--env", "CUDA_VISIBLE_DEVICES:0")
+    with cluster.start(*one_gpu, "echo up; sleep 1000", environment=environment) as first:
         read_lines(first.stdout, 1)
         (directory,) = (cluster.directory / JOBS_DIR).iterdir()
         refused = cluster.run("-n", "1", "true", environment=environment)
@@ -98,6 +101,24 @@ def job(engine: str = "torch", *, visible: str | None = None, command: tuple[str
 )
 def test_which_gpus_a_job_takes(one: Job, gpus: tuple[str, ...] | None) -> None:
     assert gpus_of(one, HOST) == gpus
+
+
+def test_one_process_alone_may_take_every_gpu_of_its_node() -> None:
+    alone = Host(name="a", slots=1)
+    assert gpus_of(job(), alone) is None
+    assert gpus_of(job(visible="3"), alone) == ("3",)
+
+
+def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert gpus_of(replace(job(), local=True), HOST) == ("2", "3")
+    assert gpus_of(job(), HOST) == ("0", "1")
+
+
+def test_fails_when_a_process_alone_would_spawn_onto_a_gpu_in_use(cluster: Cluster) -> None:
+    result = cluster.run("-n", "1", "--nproc-per-node", "1", "echo up", environment=with_smi(cluster, IN_USE))
+    assert (result.code, result.stdout) == (1, b"")
+    assert result.reason.endswith(f"{FIRST}: GPU 1 by process 4711 (python3)")
 
 
 @pytest.mark.parametrize(

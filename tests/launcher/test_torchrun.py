@@ -9,7 +9,7 @@ import pytest
 
 from launcher.errors import UsageError
 from launcher.options import parse_options
-from launcher.spec import Job
+from launcher.spec import JOBS_DIR, Job
 from tests.launcher.conftest import Cluster
 from tests.launcher.test_options import GPUS, PATH, parse, slots
 
@@ -111,6 +111,30 @@ def test_what_makes_no_difference_is_said(environ: dict[str, str]) -> None:
     )
 
 
+def test_what_is_not_done_is_said(environ: dict[str, str]) -> None:
+    assert parse("--role default x.py", environ).notes == ()
+    assert parse("--role t -r 3 --tee=3 --log_dir logs x.py", environ).notes == (
+        "not done: --role t; every rank has the role default",
+        "not done: --log-dir, --redirects, --tee; all output is shown and kept on its node, see launch logs",
+    )
+
+
+def test_only_the_output_of_the_ranks_asked_for_is_shown_and_all_of_it_is_kept(cluster: Cluster) -> None:
+    say = "echo $LOCAL_RANK; echo x >&2"
+    result = cluster.run("-n", "2", "--nproc-per-node", "3", "--local-ranks-filter", "0,2", say)
+    assert (result.code, [line.split("] ")[1] for line in result.lines]) == (0, ["0", "2"] * 2)
+    assert result.stderr.count(b"x\n") == 4
+    (kept,) = (cluster.directory / JOBS_DIR).glob("*/rank-1.log")
+    assert kept.read_text() == "1\nx\n"
+
+
+def test_a_failing_rank_is_told_of_although_its_output_is_not_shown(cluster: Cluster) -> None:
+    fail = "echo why; exit $((LOCAL_RANK * 3))"
+    result = cluster.run("-n", "1", "--nproc-per-node", "2", "--local-ranks-filter", "0", fail)
+    assert result.code == 3
+    assert b"  | why\n" in result.stderr
+
+
 def test_it_is_said_once_and_the_job_runs(cluster: Cluster) -> None:
     result = cluster.run("--nnodes=3", "--rdzv-id=7", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
     assert (result.code, len(result.lines)) == (0, 3)
@@ -146,7 +170,11 @@ def test_a_range_takes_what_is_there(tmp_path: Path, count: int) -> None:
         ("--node_rank=1 x.py", "--node-rank 1: launch starts every node by one line, that of --node-rank 0"),
         ("--rdzv_conf a=1 x.py", "--rdzv_conf is not supported: leave it out: --rejoin-timeout is how long missing"),
         ("--local-addr=1.2.3.4 x.py", "--local-addr is not supported: leave it out: launch derives addresses and"),
-        ("-r 3 x.py", "-r is not supported: leave it out: all output is shown, and each node keeps what its ranks"),
+        ("--local-ranks-filter 0,x a.py", "--local-ranks-filter must be a whole number of at least 0, got 'x'"),
+        (
+            "--engine mxnet --local-ranks-filter 0 a.py",
+            "--local-ranks-filter is for --engine torch or horovod, whose ranks launch starts itself",
+        ),
         ("--use_env x.py", "--use_env is not supported: leave it out: ranks have LOCAL_RANK in any case"),
     ],
 )
