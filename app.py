@@ -4,10 +4,14 @@ import os
 import sys
 from collections.abc import Mapping
 
-import aws_cdk as cdk
+try:
+    import aws_cdk as cdk
 
-from stacks.cluster import ClusterStack
-from stacks.props import ClusterProps, SettingsError
+    from stacks.cluster import ClusterStack
+    from stacks.props import ClusterProps, SettingsError
+except ModuleNotFoundError as missing:
+    advice = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"
+    sys.exit(f"error: {sys.executable} has no {missing.name}: {advice}")
 
 
 def main() -> int:

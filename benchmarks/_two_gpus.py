@@ -2,12 +2,13 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
+
+from launcher.runner.port import claim_port
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 TIMEOUT_S: Final = 600
@@ -36,9 +37,8 @@ def overlap_gain(*, rounds: int, batch: int) -> float:
 def _speed(bucket_bytes: int, *, batch: int) -> float:
     """Train with two ranks, each with ``batch`` images a step; images a second of both."""
     arguments = [sys.executable, "-c", PROGRAM, str(bucket_bytes), *OPTIONS, "--batch-size", str(batch)]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    claim = claim_port()
+    port = str(claim.port)
     common = {**os.environ, "PYTHONPATH": str(REPOSITORY), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     with tempfile.TemporaryDirectory() as directory:
         ranks = [
@@ -56,6 +56,7 @@ def _speed(bucket_bytes: int, *, batch: int) -> float:
         finally:
             for rank in ranks:
                 rank.kill()
+            claim.close()
     found = re.search(r"images/s=([\d.]+)", said[0])
     if found is None:
         raise SystemExit("error: a training with two GPUs failed")

@@ -11,15 +11,18 @@ import boto3
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     HTTPClientError,
     NoCredentialsError,
     NoRegionError,
     ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
 )
 from botocore.exceptions import ConnectionError as NoConnectionError
 from botocore.parsers import ResponseParserError
 
-from cli.errors import ClusterError, NoAnswerError, UsageError
+from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -33,6 +36,16 @@ if TYPE_CHECKING:
 
 LONGEST_LINE: Final = 400
 """A refusal names the caller, the action and the resource; what is longer is no sentence."""
+
+
+EXPIRED: Final = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
+UNKNOWN_CALLER: Final = frozenset(
+    (
+        *("AuthFailure", "InvalidClientTokenId", "OptInRequired", "SignatureDoesNotMatch"),
+        *("InvalidSignatureException", "UnrecognizedClientException"),
+    )
+)
+"""AWS's codes, as its services have them ("Common errors" of their API references)."""
 
 
 def _client(service: str) -> Any:
@@ -99,14 +112,23 @@ def aws_errors(region: str | None) -> Iterator[None]:
     except NoRegionError as error:
         raise UsageError("no region given: use --region or set AWS_REGION") from error
     except (NoCredentialsError, ProfileNotFound) as error:
-        raise ClusterError(f"no AWS credentials: {error}") from error
+        raise CredentialsError(f"no AWS credentials: {error}") from error
+    except (CredentialRetrievalError, SSOError, TokenRetrievalError) as error:
+        raise CredentialsError(_one_line(f"the AWS credentials cannot be used: {error}")) from error
     except ClientError as error:
         details = error.response["Error"]
         code, message = details.get("Code", "unknown"), details.get("Message", "")
         # An HTTP status in the code's place: not an error of AWS's own, and the message some web page.
         if code.isdigit():
             raise NoAnswerError(f"AWS refused {error.operation_name}: HTTP status {code}") from error
-        raise ClusterError(_one_line(f"AWS refused {error.operation_name}: {code}: {message}")) from error
+        refused = _one_line(f"AWS refused {error.operation_name}: {code}: {message}")
+        if code in EXPIRED:
+            raise CredentialsError(refused) from error
+        if code in UNKNOWN_CALLER:
+            # Also AWS's answer in a region that the account has not enabled.
+            place = f" (or the region {_session(region).region_name} is not enabled for the account)"
+            raise CredentialsError(f"{refused}{place}") from error
+        raise ClusterError(refused) from error
     except (NoConnectionError, HTTPClientError) as error:
         raise NoAnswerError(_one_line(f"AWS cannot be asked: {error}")) from error
     except BotoCoreError as error:

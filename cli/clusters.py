@@ -73,7 +73,10 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
     if stack is not None and name not in [cluster.name for cluster in clusters]:
         raise ClusterError(f"no cluster {name!r} in {region}: {_in_its_place(stack)}")
     if not clusters:
-        raise ClusterError(f"no cluster in {region}; dlcluster why --cluster NAME tells how a deploy of it ended")
+        raise ClusterError(
+            f"no cluster in {region} (--region or AWS_REGION names another); "
+            "dlcluster why --cluster NAME tells how a deploy of it ended"
+        )
     if name is None and len(clusters) > 1:
         raise ClusterError(f"more than one cluster in {region}, choose with --cluster: {names}")
     chosen = [cluster for cluster in clusters if name in (None, cluster.name)]

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.flush()
             return code
     except ClusterError as error:
-        print(f"dlcluster: {error}", file=sys.stderr)
+        print(f"dlcluster: {error}{error.fix and f': {error.fix}'}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # Nobody reads the rest, as in ``dlcluster status | head -1``.

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from bootstrap.contract import MASTER
 from cli.errors import UsageError
@@ -36,6 +36,19 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}{_advice(message)}")
 
 
+VERSION: Final = "0.1.0"
+"""As pyproject.toml has it."""
+ELSEWHERE: Final = {
+    **dict.fromkeys(("up", "deploy", "create"), "cdk deploy makes or changes a cluster"),
+    **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
+    "stop": "cdk destroy removes a cluster, dlcluster run -- launch stop ends a job",
+    "logs": "dlcluster run -- launch logs shows a job's, dlcluster why what a node says of itself",
+    "launch": "dlcluster run -- launch python train.py runs it on the master",
+    "list": "dlcluster status lists the nodes, dlcluster run -- launch list the jobs",
+}
+"""Words that one tries as verbs, and what does it."""
+
+
 def _advice(message: str) -> str:
     """What to do about arguments that argparse does not know."""
     found, _, unknown = message.partition("unrecognized arguments: ")
@@ -56,18 +69,21 @@ def _parser() -> _Parser:
         allow_abbrev=False,
         parents=[shared],
     )
+    parser.add_argument("--version", action="version", version=f"dlcluster {VERSION}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
-    def verb(name: str, text: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, help=text, description=text, allow_abbrev=False, parents=[shared])
+    def verb(name: str, text: str, usage: str | None = None) -> argparse.ArgumentParser:
+        usage = usage and f"dlcluster {name} [-h] [--cluster NAME] [--region REGION] [-i FILE] {usage}"
+        return verbs.add_parser(name, help=text, description=text, usage=usage, allow_abbrev=False, parents=[shared])
 
     node = "master, worker2, 2, deeplearning-worker2 or an instance id"
-    verb("ssh", "log in, or run what follows --").add_argument("node", nargs="?", default=MASTER, help=node)
+    ssh = verb("ssh", "log in, or run what follows --", usage="[NODE] [-- COMMAND ...]")
+    ssh.add_argument("node", metavar="NODE", nargs="?", default=MASTER, help=f"{node} ({MASTER})")
     verb("ssh-config", "print a block for ~/.ssh/config")
     known_hosts = verb("known-hosts", "print verified host keys")
     known_hosts.add_argument("--table", metavar="NAME", help="the cluster's table, to save looking it up")
     known_hosts.add_argument("host", nargs="?")
-    verb("run", "run what follows -- on the master, with your SSH agent")
+    verb("run", "run what follows -- on the master, with your SSH agent", usage="-- COMMAND ...")
     verb("status", "list the nodes")
     preflight = verb("preflight", "check, before a deploy, that the account can hold the cluster of ./cdk.json")
     preflight.add_argument(
@@ -80,6 +96,8 @@ def _parser() -> _Parser:
 def parse_options(arguments: Sequence[str]) -> Options:
     """The options that `arguments` give."""
     words = list(arguments)
+    if words[:1] and words[0] in ELSEWHERE:
+        raise UsageError(f"no verb {words[0]!r}: {ELSEWHERE[words[0]]}")
     split = words.index("--") if "--" in words else len(words)
     found = vars(_parser().parse_args(words[:split]))
     options = Options(

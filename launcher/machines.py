@@ -19,6 +19,11 @@ LOCAL_HOST = "localhost"
 def roster_asked(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> Roster:
     """Where the job's hosts are from."""
     path = Path(options.hostfile or environ.get(WORKERS_PATH_VARIABLE) or WORKERS_FILE)
+    if options.hostfile is None and not path.exists():
+        raise UsageError(
+            f"this machine is no node of a cluster, it has no {path}: launch runs on the master (dlcluster ssh); "
+            "-H names a file of other hosts, --launcher local takes this machine alone"
+        )
     asked = _ranks_asked(options, environ)
     if ENGINES[engine].has_servers:
         return Roster(path=path, slots=_one_worker(asked), otherwise=1)

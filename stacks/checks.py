@@ -6,6 +6,7 @@ Limits are AWS's own, so that nothing is refused after resources were made that 
 import ipaddress
 import re
 import reprlib
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,7 @@ NETWORKS: Final = {
 _AMI_ID: Final = re.compile(r"ami-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 _SSM_PARAMETER: Final = re.compile(r"/[A-Za-z0-9_./-]{1,1010}")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
+_KEY_FILE: Final = re.compile(r"~|\.{0,2}/|.*\.pub\Z")
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
 _ZONE: Final = re.compile(r"[a-z]{2}(?:-[a-z0-9]{1,12}){1,6}-[0-9]{1,2}[a-z]")
 _TAG_TEXT: Final = re.compile(r"[\w +\-=.:/@]*")
@@ -71,6 +73,12 @@ def check_min_workers(count: int | None, *, worker_count: int) -> None:
 
 
 def check_key_name(name: str | None) -> None:
+    if name is not None and _KEY_FILE.match(name):
+        public = name if name.endswith(".pub") else "~/.ssh/id_ed25519.pub"
+        raise SettingsError(
+            f"key_name must be the name of an EC2 key pair, not a file, got {shown(name)}; to make a pair of a key: "
+            f"aws ec2 import-key-pair --key-name NAME --public-key-material {shlex.quote(f'fileb://{public}')}"
+        )
     # The CDK would take "${Token[...]}" for a placeholder of its own.
     usable = name is None or (
         len(name) <= 255 and name == name.strip() and name.isascii() and name.isprintable() and "${" not in name

@@ -19,6 +19,12 @@ __all__ = ["SETTINGS", "ClusterProps", "SettingsError", "shown"]
 
 _CDK_OWN_KEYS: Final = frozenset({"acknowledged-issue-numbers", "cdk-migrate", "cli-telemetry"})
 _CDK_OWN_PREFIXES: Final = ("@", "aws:", "aws-cdk:")
+_OF_THE_CLI: Final = {
+    "region": "the region is that of AWS_REGION or of the profile, as in: AWS_REGION=eu-west-1 cdk deploy",
+    "profile": "the profile is AWS_PROFILE, as in: AWS_PROFILE=team cdk deploy",
+    "account": "the account is that of the credentials (AWS_PROFILE)",
+}
+"""What no setting says, as the AWS command line and SDKs have it by other means."""
 _WIDEST_SSH_PREFIX: Final = 8
 
 
@@ -88,6 +94,8 @@ class ClusterProps:
             if key.isdecimal() and key in context:
                 # What the CDK's command line makes of a list or a text.
                 raise SettingsError(f'unknown setting {shown(key)}: the "context" of cdk.json must be an object')
+            if key in _OF_THE_CLI:
+                raise SettingsError(f"unknown setting {shown(key)}: {_OF_THE_CLI[key]}")
             if key not in SETTINGS:
                 raise SettingsError(f"unknown setting {shown(key)}{_did_you_mean(key, SETTINGS)}")
         given: dict[str, Any] = {

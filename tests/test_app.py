@@ -71,6 +71,14 @@ def test_fails_when_a_setting_is_wrong_with_one_line(tmp_path: Path, context: di
     assert not (tmp_path / "manifest.json").exists()
 
 
+def test_fails_when_the_environment_is_not_active_with_one_line(tmp_path: Path) -> None:
+    # As a Python without it says.
+    (tmp_path / "aws_cdk.py").write_text("raise ModuleNotFoundError(name='aws_cdk')\n")
+    result = run_app(tmp_path / "out", {}, PYTHONPATH=str(tmp_path))
+    advice = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"
+    assert (result.returncode, result.stderr) == (1, f"error: {sys.executable} has no aws_cdk: {advice}\n")
+
+
 def test_fails_when_the_zone_is_not_in_the_region_of_the_deploy(tmp_path: Path) -> None:
     account = {"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"}
     result = run_app(tmp_path, {"availability_zone": "us-east-1a"}, **account)

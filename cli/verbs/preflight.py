@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.aws import Clients, aws_errors, connect
-from cli.errors import ClusterError, NoAnswerError, UsageError
+from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.options import Options
 from cli.preflight import account, capacity, image, network, offering, permissions, service_role, stack, volumes
 from cli.preflight.finding import Finding, problem, warning
@@ -53,10 +53,10 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
     except UsageError:
         raise  # the region or the endpoint: no credentials would help
     except NoAnswerError as error:
-        yield problem("connection", str(error), "check the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL")
+        yield problem("connection", str(error), error.fix)
         return
     except ClusterError as error:
-        yield problem("credentials", str(error), "aws configure, aws sso login, or set AWS_PROFILE")
+        yield problem("credentials", str(error), error.fix or CredentialsError.fix)
         return
     site = Site(clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"])
     for subject, check in CHECKS:

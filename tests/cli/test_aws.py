@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError, CredentialRetrievalError, UnauthorizedSSOTokenError
 
 from cli.main import main
 from tests.cli.conftest import complaint
 
+FIX = "aws configure, aws sso login, or set AWS_PROFILE"
 ANY = "--region, AWS_ENDPOINT_URL and its like, the profile"
 CANNOT_BE_USED = f"the settings for AWS ({ANY}) cannot be used: "
 
@@ -33,7 +35,7 @@ def test_fails_without_credentials(
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert main(["status"]) == 1
-    assert complaint(capsys) == "no AWS credentials: Unable to locate credentials"
+    assert complaint(capsys) == f"no AWS credentials: Unable to locate credentials: {FIX}"
 
 
 def test_fails_when_aws_does_not_answer(
@@ -112,3 +114,48 @@ def test_fails_when_the_profile_cannot_be_used(
         monkeypatch.delenv("AWS_REGION")
     assert main(["status"]) == code
     assert complaint(capsys).startswith(message)
+
+
+@pytest.mark.parametrize("verb", ["status", "why", "ssh", "ssh-config", "known-hosts", "run -- true", "preflight"])
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("ExpiredToken", "the token has expired: "),
+        (
+            "UnrecognizedClientException",
+            "the token has expired (or the region eu-west-1 is not enabled for the account): ",
+        ),
+    ],
+)
+def test_every_verb_says_what_to_do_about_credentials(
+    app: Path,
+    aws: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+    code: str,
+    told: str,
+) -> None:
+    def refuse(self: object, operation: str, parameters: object) -> None:
+        raise ClientError({"Error": {"Code": code, "Message": "the token has expired"}}, operation)
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
+    assert main(verb.split()) == 1
+    caught = capsys.readouterr()
+    said = caught.out + caught.err
+    assert said.count("\n") == 1
+    assert said.endswith(f": {code}: {told}{FIX}\n")
+
+
+@pytest.mark.parametrize("error", [UnauthorizedSSOTokenError(), CredentialRetrievalError(provider="p", error_msg="no")])
+def test_a_login_that_has_ended_is_said_with_what_to_do(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def refuse(self: object, operation: str, parameters: object) -> None:
+        raise error
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
+    assert main(["status"]) == 1
+    said = complaint(capsys)
+    assert said.startswith("the AWS credentials cannot be used: ")
+    assert said.endswith(f": {FIX}")

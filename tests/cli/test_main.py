@@ -7,6 +7,7 @@ import pytest
 
 from cli.aws import Clients
 from cli.main import main
+from cli.options import VERSION
 from tests.cli.conftest import KEY, REGION, Deploy, complaint, put_membership
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
@@ -118,14 +119,17 @@ def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFix
 
 def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 1
-    told = "no cluster in eu-west-1; dlcluster why --cluster NAME tells how a deploy of it ended"
+    told = (
+        "no cluster in eu-west-1 (--region or AWS_REGION names another); "
+        "dlcluster why --cluster NAME tells how a deploy of it ended"
+    )
     assert complaint(capsys) == told
 
 
 def test_region_says_where_to_look(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy()
     assert main(["--region", "us-east-2", "status"]) == 1
-    assert complaint(capsys).startswith("no cluster in us-east-2; ")
+    assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION names another); ")
 
 
 def test_fails_when_the_master_has_not_started(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +175,10 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("status --all", "unrecognized arguments: --all; dlcluster VERB --help lists the options"),
         ("status --clus x", "unrecognized arguments: --clus x"),
         ("ssh worker2 hostname", "unrecognized arguments: hostname; a command goes after --"),
+        ("down", "no verb 'down': cdk destroy removes a cluster"),
+        ("stop", "no verb 'stop': cdk destroy removes a cluster, dlcluster run -- launch stop ends a job"),
+        ("logs -f", "no verb 'logs': dlcluster run -- launch logs shows a job's"),
+        ("launch python x.py", "no verb 'launch': dlcluster run -- launch python train.py runs it on the master"),
         ("run", "no command given, as in: dlcluster run -- launch python train.py"),
         ("status -- x", "status takes no command, got '-- x'"),
         ("preflight -c", "argument -c/--context: expected one argument"),
@@ -197,3 +205,37 @@ def test_the_program_runs_by_its_path(deploy: Deploy, aws: dict[str, str], tmp_p
     )
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("demo: 3 of 3 nodes")
+
+
+def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    said = capsys.readouterr().out
+    assert (ended.value.code, said) == (0, f"dlcluster {VERSION}\n")
+    assert f'\nversion = "{VERSION}"\n' in (PROGRAM.parents[1] / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize(("verb", "shown"), [("ssh", "[NODE] [-- COMMAND ...]"), ("run", "-- COMMAND ...")])
+def test_help_shows_where_a_command_goes(verb: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    usage = " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
+    assert usage == f"usage: dlcluster {verb} [-h] [--cluster NAME] [--region REGION] [-i FILE] {shown}"
+
+
+@pytest.mark.parametrize("missing", ["boto3", "paramiko"])
+def test_fails_when_the_environment_is_not_active(
+    missing: str, deploy: Deploy, aws: dict[str, str], tmp_path: Path
+) -> None:
+    deploy()
+    # As a Python without it says.
+    (tmp_path / f"{missing}.py").write_text(f"raise ModuleNotFoundError(name={missing!r})\n")
+    found = subprocess.run(
+        [sys.executable, PROGRAM, "run", "--", "true"], env={**aws, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (found.returncode, found.stderr) == (
+        1,
+        f"dlcluster: {sys.executable} has no {missing}: activate the environment that has requirements.txt installed, "
+        "as in: . .venv/bin/activate\n",
+    )

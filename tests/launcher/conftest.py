@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -76,7 +76,11 @@ class Cluster:
             try:
                 yield launcher
             finally:
-                launcher.kill()
+                if launcher.poll() is None:
+                    # Its nodes notice, and end what runs there, a moment later.
+                    cut_off = self.ranks()
+                    launcher.kill()
+                    wait_until_gone(cut_off, seconds=40)
 
     def run(
         self,
@@ -199,5 +203,6 @@ def cluster(nodes: Path, tmp_path: Path) -> Iterator[Cluster]:
     yield cluster
     outlived = cluster.ranks()
     for pid in outlived:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert outlived == [], "a rank outlived its job"

@@ -32,9 +32,14 @@ def make_key(path: Path) -> str:
 
 @contextmanager
 def sshd_nodes(
-    directory: Path, addresses: list[str], *, authorized: str, homes: Mapping[str, Path] | None = None
+    directory: Path,
+    addresses: list[str],
+    *,
+    authorized: str,
+    port: int | None = None,
+    homes: Mapping[str, Path] | None = None,
 ) -> Iterator[list[Node]]:
-    """An sshd with a host key of its own on each address, all with one port.
+    """An sshd with a host key of its own on each address, all with one port, a free one unless it is given.
 
     They share a home directory unless `homes` names others.
     """
@@ -43,8 +48,8 @@ def sshd_nodes(
     with ExitStack() as stack:
         if os.getuid() == 0:
             make_privilege_separation_directory()
-        port = stack.enter_context(held_port())
-        yield [stack.enter_context(_sshd(directory, address, port, homes[address])) for address in addresses]
+        at = port or stack.enter_context(held_port())
+        yield [stack.enter_context(_sshd(directory, address, at, homes[address])) for address in addresses]
 
 
 def make_privilege_separation_directory() -> None:

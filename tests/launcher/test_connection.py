@@ -3,8 +3,8 @@
 import asyncio
 import json
 import logging
+import os
 import sys
-import time
 
 import pytest
 
@@ -23,7 +23,8 @@ def test_a_runner_that_has_just_ended_is_killed_without_a_word(caplog: pytest.Lo
         connection = await Connection.open(Host(name="node"), [sys.executable, "-c", RUNNER], deadline_s=20)
         connection.close()
         await asyncio.sleep(0)
-        time.sleep(0.5)
+        # It has ended, and nobody has reaped it.
+        os.waitid(os.P_PIDFD, connection._process._pidfd, os.WEXITED | os.WNOWAIT)
         assert connection._process.returncode is None
         await connection.kill()
         return connection._process.returncode

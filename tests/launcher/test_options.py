@@ -220,6 +220,16 @@ def test_fails_when_the_command_line_is_wrong(line: str, message: str, environ: 
     assert str(caught.value).startswith(message)
 
 
+def test_fails_when_this_machine_is_no_node_of_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("python x.py", {PATH: str(tmp_path / "workers")})
+    assert str(caught.value) == (
+        f"this machine is no node of a cluster, it has no {tmp_path}/workers: "
+        "launch runs on the master (dlcluster ssh); "
+        "-H names a file of other hosts, --launcher local takes this machine alone"
+    )
+
+
 def test_the_hosts_file_says_how_many_nodes_when_the_shells_variable_is_out_of_date(environ: dict[str, str]) -> None:
     for stale in ("1", "5"):
         assert len(parse("x y", environ | {COUNT: stale}).hosts) == 3

@@ -67,7 +67,7 @@ def valid(draw: st.DrawFn) -> Context:
     chosen = draw(_machine()) | draw(_network())
     optional: dict[str, st.SearchStrategy[Any]] = {
         "cluster_name": st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,62}", fullmatch=True),
-        "key_name": st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="$"), min_size=1),
+        "key_name": st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="$~/"), min_size=1),
         "ssh_location": st.ip_addresses(v=4).map(lambda address: f"{address}/32") | st.just("0.0.0.0/0"),
         "availability_zone": st.sampled_from(["us-east-1a", "us-east-1f", "us-west-2-lax-1a"]),
         "root_volume_gib": st.integers(75, 16384),

@@ -62,6 +62,11 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"worker_cout": 2}, "unknown setting 'worker_cout', did you mean worker_count?"),
         ({"cluster": {"worker-count": 2}}, "unknown setting 'worker-count', did you mean worker_count?"),
         ({"cluster": {"KeyName": "k"}}, "unknown setting 'KeyName', did you mean key_name?"),
+        (
+            {"region": "eu-west-1"},
+            "unknown setting 'region': the region is that of AWS_REGION or of the profile, as in",
+        ),
+        ({"profile": "me"}, "unknown setting 'profile': the profile is AWS_PROFILE, as in"),
         ({"zzz": 1}, "unknown setting 'zzz', settings are cluster_name, instance_type"),
         ({"cluster": 3}, "cluster must be an object of settings, got 3"),
         ({"cluster": []}, r"cluster must be an object of settings, got \[\]"),
@@ -80,6 +85,15 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"worker_count": "-1"}, "worker_count must be 0 to 1000, got -1"),
         ({"worker_count": "٣x"}, "worker_count must be a whole number"),
         ({"root_volume_gib": 4}, "root_volume_gib must be 8 to 16384, got 4"),
+        (
+            {"key_name": "~/.ssh/id_rsa.pub"},
+            r"key_name must be the name of an EC2 key pair, not a file, got '~/.ssh/id_rsa.pub'; "
+            r"to make a pair of a key: aws ec2 import-key-pair --key-name NAME --public-key-material 'fileb://~/.ssh/id_rsa.pub'",
+        ),
+        (
+            {"key_name": "../me.pem"},
+            "key_name must be the name of an EC2 key pair, not a file, got '../me.pem'; to make",
+        ),
         ({"key_name": " k"}, "key_name must be the name of an EC2 key pair"),
         ({"ssh_location": "203.0.113.9"}, "got '203.0.113.9', did you mean 203.0.113.9/32?"),
         ({"ssh_location": "203.0.113.9/24"}, "got '203.0.113.9/24', did you mean 203.0.113.0/24?"),

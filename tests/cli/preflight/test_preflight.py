@@ -90,7 +90,7 @@ def test_fails_when_aws_cannot_be_reached(
     assert main(["preflight"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("problem  connection      AWS cannot be asked: ")
-    assert out.endswith(": check the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL\n")
+    assert out.endswith(": check the region, the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL\n")
     assert out.count("\n") == 1
 
 
