@@ -78,7 +78,8 @@ def test_fails_when_the_region_is_none_of_aws(
     aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    told = "AWS cannot be asked: something else answers in place of the region narnia"
+    advice = "check the region, the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL"
+    told = f"AWS cannot be asked: something else answers in place of the region narnia: {advice}"
     assert main(["status", "--region", "narnia"]) == 1
     assert complaint(capsys) == told
     monkeypatch.setenv("AWS_REGION", "narnia")
