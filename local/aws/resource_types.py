@@ -1,12 +1,18 @@
-"""Types of resources that moto does not know at all: accepted, and put into effect where it can."""
+"""Types of resources that moto does not know at all: accepted, and put into effect where it can. And the ARN of a log
+group as CloudFormation gives it: with ``:*`` at its end ("AWS::Logs::LogGroup", return values), for the streams in it.
+"""
 
+import json
 from typing import Any
 
 from moto.autoscaling.models import autoscaling_backends
 from moto.cloudformation import parsing
 from moto.core.common_models import CloudFormationModel
+from moto.logs.models import LogGroup
 
 from local.aws import hooks
+from local.aws.patching import around
+from local.aws.permissions import bucket_policies
 
 _Properties = dict[str, Any]
 
@@ -15,6 +21,12 @@ def install() -> None:
     """Let moto find the types below: it lists the subclasses of its model once."""
     for cached in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
         cached.cache_clear()
+    around(LogGroup, "get_cfn_attribute", _log_group_attribute)
+
+
+def _log_group_attribute(original: Any, group: LogGroup, name: str) -> str:
+    found: str = original(group, name)
+    return f"{found}:*" if name == "Arn" else found
 
 
 class _Accepted:
@@ -86,6 +98,12 @@ class _BucketPolicy(_Accepted, CloudFormationModel):
     @staticmethod
     def cloudformation_type() -> str:
         return "AWS::S3::BucketPolicy"
+
+    def put(self, _account: str, _region: str) -> None:
+        bucket_policies.IN_FORCE[self.properties["Bucket"]] = json.dumps(self.properties["PolicyDocument"])
+
+    def delete(self, _account: str, _region: str) -> None:
+        bucket_policies.IN_FORCE.pop(self.properties["Bucket"], None)
 
 
 class _QueuePolicy(_Accepted, CloudFormationModel):

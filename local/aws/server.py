@@ -35,8 +35,11 @@ from local.aws import (
     trail,
     zones,
 )
+from local.aws.calls import Call
 from local.aws.failures import Failures
-from local.aws.request_log import RequestLog, Scope, scope, session_of
+from local.aws.permissions.callers import session_of
+from local.aws.permissions.judge import judge_call
+from local.aws.request_log import RequestLog
 from local.aws.serial import LOCK
 from local.changes import Teller, may_change
 
@@ -113,7 +116,7 @@ def _prepare(region: str) -> None:
 
 
 class Application:
-    """moto's application behind a lock, the log of requests, and the failures that somebody asked for."""
+    """moto's application behind a lock, the judge, the log of requests, and the failures that somebody asked for."""
 
     def __init__(self, log: RequestLog | None, failures: Failures | None = None):
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -124,21 +127,21 @@ class Application:
         # read before the lock is taken, so that a slow sender stops nobody else
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
-        asked = scope(environ)
-        with LOCK if may_change(asked.service, body) else LOCK.reading():
+        call = Call(environ, body)
+        with LOCK if may_change(call.service, body) else LOCK.reading():
+            judgement = judge_call(call)
             if self._log:
-                self._log.write(environ, body)
-            failed = self._failure(environ, asked)
-            response: Iterable[bytes] = (failed or self._moto)(environ, start_response)
+                self._log.write(call, judgement)
+            answer = self._failure(call) or judgement.answer
+            response: Iterable[bytes] = (answer or self._moto)(environ, start_response)
             return response
 
-    def _failure(self, environ: dict[str, Any], asked: Scope) -> Response | None:
+    def _failure(self, call: Call) -> Response | None:
         if self._failures is None:
             return None
-        session = session_of(asked.access_key)
-        return self._failures.answer(
-            environ, service=asked.service, instance_id=_instance_of(session.user_id) if session else None
-        )
+        session = session_of(call.signed.access_key)
+        instance_id = _instance_of(session.user_id) if session else None
+        return self._failures.answer(call.environ, service=call.service, instance_id=instance_id)
 
 
 def _instance_of(user_id: str) -> str | None:

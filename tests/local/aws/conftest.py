@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.local.aws.harness import Aws, Stacks, start_server
+from tests.local.aws.harness import Aws, Role, Stacks, start_server
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +25,14 @@ def stacks(aws: Aws) -> Iterator[Stacks]:
     end_hooks(aws)
     for name in made.names:
         made.cloudformation.delete_stack(StackName=name)
+
+
+@pytest.fixture
+def role(aws: Aws, request: pytest.FixtureRequest) -> Iterator[Role]:
+    """A role that may do anything, unless the test gives it another policy."""
+    made = Role.make(aws, f"of-{request.node.name}"[:64].replace("[", "-").rstrip("]"))
+    yield made
+    made.end()
 
 
 def end_hooks(aws: Aws) -> None:

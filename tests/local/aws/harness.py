@@ -37,6 +37,56 @@ def _client(service: str, url: str, *credentials: tuple[str, str]) -> Any:
     return session.client(service, region_name=REGION, endpoint_url=url, **keys)
 
 
+def policy(*statements: dict[str, Any]) -> dict[str, Any]:
+    """A policy of these statements, which allow unless they say otherwise."""
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **statement} for statement in statements]}
+
+
+ANYTHING = policy({"Action": "*", "Resource": "*"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Role:
+    """A role with one policy, and clients of its sessions."""
+
+    aws: Aws
+    name: str
+    arn: str
+    role_id: str
+
+    @classmethod
+    def make(cls, aws: Aws, name: str, document: dict[str, Any] = ANYTHING) -> "Role":
+        trust = policy({"Action": "sts:AssumeRole", "Principal": {"Service": "ec2.amazonaws.com"}})
+        made = aws.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))["Role"]
+        role = cls(aws=aws, name=name, arn=made["Arn"], role_id=made["RoleId"])
+        role.allow(document)
+        return role
+
+    def allow(self, document: dict[str, Any]) -> None:
+        """Put the policy in the place of the one before."""
+        self.aws.client("iam").put_role_policy(
+            RoleName=self.name, PolicyName="own", PolicyDocument=json.dumps(document)
+        )
+
+    def session(self, name: str) -> dict[str, str]:
+        """Keys of a session of that name, as EC2 gives an instance."""
+        return session_keys(self.aws, self.arn, name)
+
+    def end(self) -> None:
+        iam = self.aws.client("iam")
+        iam.delete_role_policy(RoleName=self.name, PolicyName="own")
+        iam.delete_role(RoleName=self.name)
+
+
+def session_keys(aws: Aws, role_arn: str, session: str) -> dict[str, str]:
+    issued = aws.client("sts").assume_role(RoleArn=role_arn, RoleSessionName=session)["Credentials"]
+    return {
+        "aws_access_key_id": issued["AccessKeyId"],
+        "aws_secret_access_key": issued["SecretAccessKey"],
+        "aws_session_token": issued["SessionToken"],
+    }
+
+
 def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
     """A server on a free port, and the port."""
     command = [sys.executable, "-m", "local.aws", "--host", "127.0.0.1", "--port", "0", *arguments]

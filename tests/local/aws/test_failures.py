@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local.aws.failures import SERVICES, ApiFault, Failures, write_faults
-from tests.local.aws.harness import REGION, start_server
+from tests.local.aws.harness import REGION, Aws, Role, start_server
 
 NO_RETRIES = Config(retries={"total_max_attempts": 1})
 CALLS: dict[str, Callable[[Any], object]] = {
@@ -39,6 +39,7 @@ class Control:
     def __init__(self, port: int, file: Path) -> None:
         self.file = file
         self._url = f"http://localhost:{port}"
+        self._role = Role.make(Aws(url=self._url, request_log=file), "of-nodes")
         self._keys: dict[str, dict[str, str]] = {}
 
     def fail(self, *faults: ApiFault) -> None:
@@ -51,13 +52,7 @@ class Control:
 
     def _keys_of(self, node: str) -> dict[str, str]:
         if node not in self._keys:
-            arn = "arn:aws:iam::123456789012:role/of-nodes"
-            issued = self.client("sts").assume_role(RoleArn=arn, RoleSessionName=node)["Credentials"]
-            self._keys[node] = {
-                "aws_access_key_id": issued["AccessKeyId"],
-                "aws_secret_access_key": issued["SecretAccessKey"],
-                "aws_session_token": issued["SessionToken"],
-            }
+            self._keys[node] = self._role.session(node)
         return self._keys[node]
 
     def refusals(self, service: str, node: str | None = None, *, times: int = 1) -> list[tuple[int, str]]:

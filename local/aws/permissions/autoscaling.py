@@ -1,0 +1,58 @@
+"""What calls to EC2 Auto Scaling need: a permission on the group that is named, or that the instance is in."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
+
+from local.aws.calls import Call
+from local.aws.permissions.callers import Caller
+from local.aws.permissions.policies import Need
+
+
+def _anything(call: Call, caller: Caller) -> Iterator[Need]:
+    yield caller.need(call)
+
+
+def _group(call: Call, caller: Caller) -> Iterator[Need]:
+    """With the group's tags; one that does not exist has stars, which no policy for one group matches unless the call
+    named that group.
+    """
+    group = _find(call, caller)
+    if group is None:
+        name = call.parameters.get("AutoScalingGroupName", "*")
+        yield caller.need(call, caller.arn(call, f"autoScalingGroup:*:autoScalingGroupName/{name}"))
+        return
+    tags = {tag["key"]: (tag["value"],) for tag in group.tags}
+    keys = ("aws:ResourceTag/", "autoscaling:ResourceTag/")
+    context = {f"{key}{name}": value for key in keys for name, value in tags.items()}
+    yield caller.need(call, group.arn, context=context)
+
+
+def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
+    """The named group, or the one that the named instance is in."""
+    groups = autoscaling_backends[caller.account][call.signed.region].autoscaling_groups
+    if "AutoScalingGroupName" in call.parameters:
+        return groups.get(call.parameters["AutoScalingGroupName"])
+    instance_id = call.parameters.get("InstanceId")
+    for group in groups.values():
+        if any(member.instance_id == instance_id for member in group.instance_states):
+            return group
+    return None
+
+
+CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Need]]]] = {
+    "CompleteLifecycleAction": _group,
+    "DeleteAutoScalingGroup": _group,
+    "DescribeAutoScalingGroups": _anything,
+    "DescribeAutoScalingInstances": _anything,
+    "DescribeScalingActivities": _anything,
+    "DetachInstances": _group,
+    "RecordLifecycleActionHeartbeat": _group,
+    "ResumeProcesses": _group,
+    "SetDesiredCapacity": _group,
+    "SetInstanceHealth": _group,
+    "SuspendProcesses": _group,
+    "TerminateInstanceInAutoScalingGroup": _group,
+    "UpdateAutoScalingGroup": _group,
+}

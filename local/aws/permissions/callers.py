@@ -1,0 +1,141 @@
+"""Who calls, and which policies are theirs at this moment."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from moto.iam.models import IAMBackend, User, iam_backends
+from moto.sts.models import AssumedRole, sts_backends
+
+from local.aws.calls import Call
+from local.aws.permissions.policies import PRINCIPAL, USER_ID, Need, Statement, parse
+
+TOOLKIT_ROLES: Final = "cdk-"
+"""Roles of `cdk bootstrap` begin so. They are the administrator's hands and are not judged: what they call is the whole
+of CloudFormation's work, and its permissions are not this project's.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Somebody whose calls are judged: a role's session or a user."""
+
+    arn_of_session: str
+    arn_of_owner: str
+    """Of the role or the user, whose policies count."""
+    account: str
+    partition: str
+    user_id: str
+    is_role: bool
+    documents: tuple[str, ...]
+    """Its policies, as JSON."""
+    context: Mapping[str, tuple[str, ...]]
+    """Values of the condition keys that are in each of its requests."""
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What the policies say; raises PolicyError when that is not understood."""
+        return tuple(statement for document in self.documents for statement in _parsed(document))
+
+    def arn(self, call: Call, name: str) -> str:
+        """The ARN of something of the account."""
+        return f"arn:{self.partition}:{call.service}:{call.signed.region}:{self.account}:{name}"
+
+    def need(
+        self,
+        call: Call,
+        resource: str = "*",
+        *,
+        action: str | None = None,
+        context: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> Need:
+        """Most calls need the permission that has their name."""
+        given = {
+            **self.context,
+            "aws:RequestedRegion": (call.signed.region,),
+            # The endpoint here stands for AWS's, which clients reach by TLS.
+            "aws:SecureTransport": ("true",),
+            "aws:SourceIp": (str(call.environ.get("REMOTE_ADDR") or "127.0.0.1"),),
+            **(context or {}),
+        }
+        return Need(action=f"{call.service}:{action or call.action}", resource=resource, context=given)
+
+
+def session_of(access_key: str) -> AssumedRole | None:
+    """The session that STS issued an access key for."""
+    for partitions in sts_backends.values():
+        for backend in partitions.values():
+            if found := backend.get_assumed_role_from_access_key(access_key):
+                return found
+    return None
+
+
+def user_of(access_key: str) -> tuple[IAMBackend, User] | None:
+    """The user whom IAM gave an access key."""
+    for partitions in iam_backends.values():
+        for backend in partitions.values():
+            for user in backend.users.values():
+                if any(key.access_key_id == access_key for key in user.access_keys):
+                    return backend, user
+    return None
+
+
+def caller_of(access_key: str) -> Caller | None:
+    """Whose calls with a key are judged; nobody's when it is an administrator's, or of no one known here."""
+    if session := session_of(access_key):
+        name = session.role_arn.rsplit("/", 1)[-1]
+        return None if name.startswith(TOOLKIT_ROLES) else _of_session(session)
+    if found := user_of(access_key):
+        return _of_user(*found)
+    return None
+
+
+def _of_session(session: AssumedRole) -> Caller:
+    roles = iam_backends[session.account_id][session.partition].roles.values()
+    role = next((role for role in roles if role.arn == session.role_arn), None)
+    return Caller(
+        arn_of_session=session.arn,
+        arn_of_owner=session.role_arn,
+        account=session.account_id,
+        partition=session.partition,
+        user_id=session.user_id,
+        is_role=True,
+        # a role that is gone allows nothing
+        documents=tuple(_documents([role] if role else [])),
+        context=_context(session.account_id, session.role_arn, **{USER_ID: session.user_id}),
+    )
+
+
+def _of_user(backend: IAMBackend, user: User) -> Caller:
+    groups = [group for group in backend.groups.values() if user in group.users]
+    return Caller(
+        arn_of_session=user.arn,
+        arn_of_owner=user.arn,
+        account=user.account_id,
+        partition=backend.partition,
+        user_id=user.id,
+        is_role=False,
+        documents=tuple(_documents([user, *groups])),
+        context=_context(user.account_id, user.arn, **{USER_ID: user.id, "aws:username": user.name}),
+    )
+
+
+def _context(account: str, arn: str, **values: str) -> dict[str, tuple[str, ...]]:
+    return {"aws:PrincipalAccount": (account,), PRINCIPAL: (arn,), **{name: (text,) for name, text in values.items()}}
+
+
+def _documents(owners: Iterable[Any]) -> Iterator[str]:
+    """The policies inside each owner, and those attached to it."""
+    for owner in owners:
+        attached = [version for policy in owner.managed_policies.values() for version in policy.versions]
+        in_force = [version.document for version in attached if version.is_default]
+        for document in [*owner.policies.values(), *in_force]:
+            yield document if isinstance(document, str) else json.dumps(document)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[Statement, ...]:
+    """Each document is read once: nodes call every few seconds."""
+    return parse(json.loads(text))

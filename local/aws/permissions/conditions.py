@@ -1,0 +1,104 @@
+"""The condition operators of IAM policies.
+
+Rules: "IAM JSON policy elements: Condition operators" and "Set operators for multivalued context keys" in the IAM User
+Guide. Operators on dates and binary values are left out, as nobody uses them here.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from local.aws.permissions.errors import PolicyError
+
+Test = Callable[[str, str], bool]
+"""Whether a value of the request is what one value of the policy says."""
+
+FOR_ALL: Final = "ForAllValues:"
+FOR_ANY: Final = "ForAnyValue:"
+IF_EXISTS: Final = "IfExists"
+NULL: Final = "Null"
+
+
+@cache
+def expression(pattern: str) -> re.Pattern[str]:
+    """Compile policy wildcards: ``*`` is any characters, slashes too, ``?`` is one."""
+    return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+
+
+def like(found: str, wanted: str) -> bool:
+    return expression(wanted).fullmatch(found) is not None
+
+
+def _equal_ignoring_case(found: str, wanted: str) -> bool:
+    return found.lower() == wanted.lower()
+
+
+def _in_network(found: str, wanted: str) -> bool:
+    return ipaddress.ip_address(found) in ipaddress.ip_network(wanted)
+
+
+_POSITIVE: Final[Mapping[str, Test]] = {
+    "StringEquals": str.__eq__,
+    "StringEqualsIgnoreCase": _equal_ignoring_case,
+    "StringLike": like,
+    "ArnEquals": like,
+    "ArnLike": like,
+    "Bool": _equal_ignoring_case,
+    "IpAddress": _in_network,
+    "NumericEquals": lambda found, wanted: float(found) == float(wanted),
+    "NumericLessThan": lambda found, wanted: float(found) < float(wanted),
+    "NumericLessThanEquals": lambda found, wanted: float(found) <= float(wanted),
+    "NumericGreaterThan": lambda found, wanted: float(found) > float(wanted),
+    "NumericGreaterThanEquals": lambda found, wanted: float(found) >= float(wanted),
+}
+_NEGATED: Final[Mapping[str, Test]] = {
+    "StringNotEquals": str.__eq__,
+    "StringNotEqualsIgnoreCase": _equal_ignoring_case,
+    "StringNotLike": like,
+    "ArnNotEquals": like,
+    "ArnNotLike": like,
+    "NotIpAddress": _in_network,
+    "NumericNotEquals": _POSITIVE["NumericEquals"],
+}
+OPERATORS: Final = (*_POSITIVE, *_NEGATED, NULL)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operator:
+    """One operator with what its name says around it."""
+
+    name: str
+    test: Test
+    negated: bool
+    every: bool
+    """ForAllValues: true, as IAM has it, for a request without the key."""
+    any: bool
+    """ForAnyValue."""
+    if_exists: bool
+
+    def holds(self, found: Sequence[str], wanted: Sequence[str]) -> bool:
+        """Compare the values of a key in a request with those in a policy."""
+        if self.name == NULL:
+            return any(_equal_ignoring_case(str(not found), value) for value in wanted)
+        if not found:
+            return self.every or self.if_exists or (self.negated and not self.any)
+        verdicts = [any(self.test(value, each) for each in wanted) is not self.negated for value in found]
+        if self.any:
+            return any(verdicts)
+        # A key of several values needs a set operator; without one nothing but a single value is matched.
+        return all(verdicts) and (self.every or self.negated or len(found) == 1)
+
+
+@cache
+def operator(text: str) -> Operator:
+    """The operator that a policy names; an error for one that is not understood."""
+    every, some = text.startswith(FOR_ALL), text.startswith(FOR_ANY)
+    bare = text.removeprefix(FOR_ALL).removeprefix(FOR_ANY)
+    name = bare.removesuffix(IF_EXISTS)
+    if name not in OPERATORS or (name == NULL and text != NULL):
+        raise PolicyError(f"condition operator must be one of {', '.join(OPERATORS)}, got {text!r}")
+    test = _POSITIVE.get(name) or _NEGATED.get(name, str.__eq__)
+    return Operator(name=name, test=test, negated=name in _NEGATED, every=every, any=some, if_exists=name != bare)

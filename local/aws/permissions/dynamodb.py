@@ -1,0 +1,103 @@
+"""What calls to DynamoDB need: a permission on each table, with the partition keys of the items."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from moto.dynamodb.models import dynamodb_backends
+
+from local.aws.calls import Call
+from local.aws.permissions.callers import Caller
+from local.aws.permissions.policies import LEADING_KEYS, Need
+
+_EQUALS: Final = re.compile(r"([#\w.-]+)\s*=\s*(:\w+)")
+
+
+def _anything(call: Call, caller: Caller) -> Iterator[Need]:
+    yield caller.need(call)
+
+
+def _table(call: Call, caller: Caller) -> Iterator[Need]:
+    """About a table as a whole: the request has no leading keys, which ForAllValues takes for a yes."""
+    yield caller.need(call, _arn(call, caller, call.parameters["TableName"]))
+
+
+def _item(call: Call, caller: Caller) -> Iterator[Need]:
+    yield _on_items(call, caller, call.parameters["TableName"], [_key(call.parameters)])
+
+
+def _batch_read(call: Call, caller: Caller) -> Iterator[Need]:
+    for table, wanted in call.parameters["RequestItems"].items():
+        yield _on_items(call, caller, table, wanted["Keys"])
+
+
+def _batch_write(call: Call, caller: Caller) -> Iterator[Need]:
+    for table, wanted in call.parameters["RequestItems"].items():
+        keys = [_key(request) for each in wanted for request in each.values()]
+        yield _on_items(call, caller, table, keys)
+
+
+def _transaction(call: Call, caller: Caller) -> Iterator[Need]:
+    """Each item needs what it would need alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
+    for item in call.parameters["TransactItems"]:
+        for kind, found in item.items():
+            yield _on_items(call, caller, found["TableName"], [_key(found)], action=_IN_TRANSACTION[kind])
+
+
+def _query(call: Call, caller: Caller) -> Iterator[Need]:
+    """The partition key that the condition asks for."""
+    asked = call.parameters
+    names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
+    equal = _EQUALS.findall(asked.get("KeyConditionExpression", ""))
+    keys = [{names.get(name, name): values.get(value, {})} for name, value in equal]
+    yield _on_items(call, caller, asked["TableName"], keys)
+
+
+def _key(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An item's key, or the item that has it."""
+    found: Mapping[str, Any] = parameters.get("Key") or parameters.get("Item") or {}
+    return found
+
+
+def _on_items(
+    call: Call, caller: Caller, table: str, keys: Iterable[Mapping[str, Any]], *, action: str | None = None
+) -> Need:
+    partition_key = _partition_key(call, caller, table)
+    values = [value for key in keys for value in key.get(partition_key, {}).values()]
+    leading = tuple(str(value) for value in values)
+    context = {LEADING_KEYS: leading} if leading else {}
+    return caller.need(call, _arn(call, caller, table), action=action, context=context)
+
+
+def _partition_key(call: Call, caller: Caller, table: str) -> str:
+    found = dynamodb_backends[caller.account][call.signed.region].tables.get(table.rsplit("/", 1)[-1])
+    return str(found.hash_key_attr) if found else ""
+
+
+def _arn(call: Call, caller: Caller, table: str) -> str:
+    return table if table.startswith("arn:") else caller.arn(call, f"table/{table}")
+
+
+_IN_TRANSACTION: Final = {
+    "ConditionCheck": "ConditionCheckItem",
+    "Delete": "DeleteItem",
+    "Get": "GetItem",
+    "Put": "PutItem",
+    "Update": "UpdateItem",
+}
+
+CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Need]]]] = {
+    "BatchGetItem": _batch_read,
+    "BatchWriteItem": _batch_write,
+    "DeleteItem": _item,
+    "DeleteTable": _table,
+    "DescribeTable": _table,
+    "GetItem": _item,
+    "ListTables": _anything,
+    "PutItem": _item,
+    "Query": _query,
+    "Scan": _table,
+    "TransactGetItems": _transaction,
+    "TransactWriteItems": _transaction,
+    "UpdateItem": _item,
+}

@@ -1,0 +1,69 @@
+"""What calls to EC2 need: a permission on each thing that is named, with the tags of instances."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moto.ec2.models import ec2_backends
+
+from local.aws.calls import Call
+from local.aws.permissions.callers import Caller
+from local.aws.permissions.policies import Need
+
+_INSTANCE: Final = re.compile(r"InstanceId\.\d+")
+
+
+def _anything(call: Call, caller: Caller) -> Iterator[Need]:
+    yield caller.need(call)
+
+
+def _instances(call: Call, caller: Caller) -> Iterator[Need]:
+    for name, instance_id in call.parameters.items():
+        if _INSTANCE.fullmatch(name):
+            yield _on_instance(call, caller, instance_id)
+
+
+def _address(call: Call, caller: Caller) -> Iterator[Need]:
+    """The address, and the instance or the network interface that gets or has it."""
+    named = call.parameters
+    address = _find_address(call, caller)
+    allocation_id = named.get("AllocationId") or (address.allocation_id if address else "*")
+    yield caller.need(call, caller.arn(call, f"elastic-ip/{allocation_id}"))
+    if "InstanceId" in named:
+        yield _on_instance(call, caller, named["InstanceId"])
+    if "NetworkInterfaceId" in named:
+        yield caller.need(call, caller.arn(call, f"network-interface/{named['NetworkInterfaceId']}"))
+
+
+def _find_address(call: Call, caller: Caller) -> Any:
+    """The address that is named by itself or by its association."""
+    names = (call.parameters.get("PublicIp"), call.parameters.get("AssociationId"))
+    for address in ec2_backends[caller.account][call.signed.region].addresses:
+        if {address.public_ip, address.association_id} & {name for name in names if name}:
+            return address
+    return None
+
+
+def _on_instance(call: Call, caller: Caller, instance_id: str) -> Need:
+    tags = ec2_backends[caller.account][call.signed.region].describe_tags(filters={"resource-id": [instance_id]})
+    keys = ("aws:ResourceTag/", "ec2:ResourceTag/")
+    context = {f"{key}{tag['key']}": (str(tag["value"]),) for key in keys for tag in tags}
+    return caller.need(call, caller.arn(call, f"instance/{instance_id}"), context=context)
+
+
+CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Need]]]] = {
+    "AssociateAddress": _address,
+    "DescribeAddresses": _anything,
+    "DescribeImages": _anything,
+    "DescribeInstanceStatus": _anything,
+    "DescribeInstanceTypes": _anything,
+    "DescribeInstances": _anything,
+    "DescribeSecurityGroups": _anything,
+    "DescribeSubnets": _anything,
+    "DescribeVpcs": _anything,
+    "DisassociateAddress": _address,
+    "RebootInstances": _instances,
+    "StartInstances": _instances,
+    "StopInstances": _instances,
+    "TerminateInstances": _instances,
+}

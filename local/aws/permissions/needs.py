@@ -1,0 +1,89 @@
+"""What a call needs, in IAM's terms: which actions on which resources, with which condition keys.
+
+Actions, kinds of resources and condition keys: Service Authorization Reference, one page a service. A call needs a
+permission for each resource that it names, and a transaction one for each of its items.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from local.aws.calls import Call
+from local.aws.permissions import autoscaling, dynamodb, ec2, s3
+from local.aws.permissions.callers import Caller
+from local.aws.permissions.errors import UnknownCallError
+from local.aws.permissions.policies import Need
+
+Needs = Callable[[Call, Caller], Iterator[Need]]
+NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity"})
+"""Allowed to everybody ("GetCallerIdentity" in the AWS STS API Reference)."""
+
+
+def needs(call: Call, caller: Caller) -> tuple[Need, ...]:
+    """List what IAM is asked about a call; nothing when it is not asked."""
+    action = f"{call.service}:{call.action}"
+    if action in NEEDS_NO_PERMISSION:
+        return ()
+    if call.service == "s3":
+        return tuple(s3.needs(call, caller))
+    if action not in _CALLS:
+        raise UnknownCallError(f"{action} is not described in local/aws/permissions")
+    return tuple(_CALLS[action](call, caller))
+
+
+def _anything(call: Call, caller: Caller) -> Iterator[Need]:
+    """No kind of resource is defined for the action, or none can be named."""
+    yield caller.need(call)
+
+
+def _log_stream(call: Call, caller: Caller) -> Iterator[Need]:
+    """A call that names no stream is about the streams of its group, and its resource ends in nothing."""
+    group, stream = (call.parameters.get(name, "") for name in ("logGroupName", "logStreamName"))
+    yield caller.need(call, caller.arn(call, f"log-group:{group}:log-stream:{stream}"))
+
+
+def _stack(call: Call, caller: Caller) -> Iterator[Need]:
+    """As it was named: by its id, or by its name, which IAM sees with a star in the id's place.
+
+    An answer of CloudFormation to such a call: "is not authorized to perform: cloudformation:SignalResource on
+    resource: arn:aws:cloudformation:eu-west-1:...:stack/ecs-cluster/*". A policy that names the id does not allow it.
+    """
+    name = str(call.parameters.get("StackName", ""))
+    if not name:
+        yield caller.need(call)
+    else:
+        yield caller.need(call, name if name.startswith("arn:") else caller.arn(call, f"stack/{name}/*"))
+
+
+def _role_to_assume(call: Call, caller: Caller) -> Iterator[Need]:
+    yield caller.need(call, str(call.parameters.get("RoleArn", "")))
+
+
+def _parameter(call: Call, caller: Caller) -> Iterator[Need]:
+    yield caller.need(call, caller.arn(call, f"parameter/{str(call.parameters.get('Name', '')).lstrip('/')}"))
+
+
+_CALLS: Final[Mapping[str, Needs]] = {
+    **{f"autoscaling:{action}": found for action, found in autoscaling.CALLS.items()},
+    **{f"dynamodb:{action}": found for action, found in dynamodb.CALLS.items()},
+    **{f"ec2:{action}": found for action, found in ec2.CALLS.items()},
+    "cloudformation:DeleteStack": _stack,
+    "cloudformation:DescribeStackEvents": _stack,
+    "cloudformation:DescribeStackResource": _stack,
+    "cloudformation:DescribeStackResources": _stack,
+    "cloudformation:DescribeStacks": _stack,
+    "cloudformation:GetTemplate": _stack,
+    "cloudformation:ListStackResources": _stack,
+    "cloudformation:SignalResource": _stack,
+    "cloudformation:UpdateStack": _stack,
+    "logs:CreateLogStream": _log_stream,
+    "logs:DeleteLogGroup": _log_stream,
+    "logs:DeleteLogStream": _log_stream,
+    "logs:DescribeLogGroups": _anything,
+    "logs:DescribeLogStreams": _log_stream,
+    "logs:FilterLogEvents": _log_stream,
+    "logs:GetLogEvents": _log_stream,
+    "logs:PutLogEvents": _log_stream,
+    "ssm:DescribeParameters": _anything,
+    "ssm:GetParameter": _parameter,
+    "sts:AssumeRole": _role_to_assume,
+}

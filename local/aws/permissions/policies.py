@@ -1,0 +1,205 @@
+"""Whether IAM policies allow what a call needs.
+
+Anything in a policy that is not understood here is an error, so that nothing is ignored silently. Rules:
+"Policy evaluation logic" and "IAM policy elements: Variables and tags" in the IAM User Guide.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from local.aws.permissions.conditions import expression, operator
+from local.aws.permissions.errors import PolicyError
+
+USER_ID: Final = "aws:userid"
+PRINCIPAL: Final = "aws:PrincipalArn"
+LEADING_KEYS: Final = "dynamodb:LeadingKeys"
+RESOURCE_TAGS: Final = ("aws:ResourceTag/", "autoscaling:ResourceTag/", "ec2:ResourceTag/")
+CONDITION_KEYS: Final = frozenset({
+    USER_ID, PRINCIPAL, LEADING_KEYS, "aws:username", "aws:PrincipalAccount", "aws:RequestedRegion",
+    "aws:SecureTransport", "aws:SourceIp", "s3:delimiter", "s3:max-keys", "s3:prefix",
+})  # fmt: skip
+"""Keys that a condition may name, besides those of tags. A misspelt one is never in a request, which ForAllValues and
+every negated operator take for a yes.
+"""
+VARIABLES: Final = frozenset({USER_ID, "aws:username", "aws:PrincipalAccount"})
+VERSION: Final = "2012-10-17"
+"""The older version does not know policy variables."""
+
+_STATEMENT_KEYS: Final = frozenset({"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"})
+_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Need:
+    """One permission that a call needs, as IAM sees it; a call may need several."""
+
+    action: str
+    """With its service, as in ``s3:GetObject``."""
+    resource: str
+    """ARN, or ``*`` for an action that has no kind of resource."""
+    context: Mapping[str, Sequence[str]]
+    """Values of condition keys."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Condition:
+    """One key of one operator."""
+
+    operator: str
+    key: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """One statement, with lists where the document has a single value."""
+
+    allows: bool
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    principals: tuple[str, ...] = ("*",)
+    """Whom a policy of a resource is about."""
+    but_actions: bool = False
+    """NotAction: all but the actions."""
+    but_resources: bool = False
+    """NotResource: all but the resources."""
+
+
+class Verdict(Enum):
+    """What the policies say of a need, in the words of AWS's refusals."""
+
+    ALLOWED = ""
+    NOT_ALLOWED = "because no identity-based policy allows the {action} action"
+    DENIED = "with an explicit deny in an identity-based policy"
+    DENIED_BY_RESOURCE = "with an explicit deny in a resource-based policy"
+
+
+def judge(need: Need, own: Sequence[Statement], of_resource: Sequence[Statement] = ()) -> Verdict:
+    """Judge by the policies of a caller and of the resource: a Deny wins; without an Allow nothing is allowed."""
+    matching = [statement for statement in own if _matches(statement, need)]
+    theirs = [statement for statement in of_resource if _matches(statement, need)]
+    if not all(statement.allows for statement in matching):
+        return Verdict.DENIED
+    if not all(statement.allows for statement in theirs):
+        return Verdict.DENIED_BY_RESOURCE
+    return Verdict.ALLOWED if matching or theirs else Verdict.NOT_ALLOWED
+
+
+def parse(document: Mapping[str, Any], *, of_resource: bool = False) -> tuple[Statement, ...]:
+    """The statements of a policy; an error for whatever is not understood."""
+    _only(document, {"Version", "Statement", "Id"} if of_resource else {"Version", "Statement"}, "policy")
+    if document.get("Version") != VERSION:
+        raise PolicyError(f"version must be {VERSION}, got {document.get('Version')!r}")
+    return tuple(_statement(each, of_resource=of_resource) for each in _list(document["Statement"]))
+
+
+def _statement(found: Mapping[str, Any], *, of_resource: bool) -> Statement:
+    _only(found, _STATEMENT_KEYS | ({"Principal"} if of_resource else set()), "statement")
+    if found.get("Effect") not in ("Allow", "Deny"):
+        raise PolicyError(f"effect must be Allow or Deny, got {found.get('Effect')!r}")
+    actions, but_actions = _texts_or_not(found, "Action")
+    resources, but_resources = _texts_or_not(found, "Resource")
+    for resource in resources:
+        _check_variables(resource)
+    return Statement(
+        allows=found["Effect"] == "Allow",
+        actions=actions,
+        resources=resources,
+        conditions=tuple(_conditions(found.get("Condition", {}))),
+        principals=_principals(found["Principal"]) if of_resource else ("*",),
+        but_actions=but_actions,
+        but_resources=but_resources,
+    )
+
+
+def _conditions(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Condition]:
+    for name, keys in found.items():
+        operator(name)
+        for key in keys:
+            if key not in CONDITION_KEYS and not key.startswith(RESOURCE_TAGS):
+                known = ", ".join((*sorted(CONDITION_KEYS), *RESOURCE_TAGS))
+                raise PolicyError(f"condition key must be one of {known}, got {key!r}")
+            condition = Condition(operator=name, key=key, values=_texts(keys, key))
+            for value in condition.values:
+                _check_variables(value)
+            yield condition
+
+
+def _principals(found: Any) -> tuple[str, ...]:
+    """ARNs, account ids, services, or a star for everybody."""
+    if found == "*":
+        return ("*",)
+    if not isinstance(found, Mapping):
+        raise PolicyError(f"Principal must be * or an object, got {found!r}")
+    return tuple(value for kind in found for value in _texts(found, kind))
+
+
+def _check_variables(text: str) -> None:
+    for name in _VARIABLE.findall(text):
+        if name not in VARIABLES:
+            raise PolicyError(f"policy variable must be one of {', '.join(sorted(VARIABLES))}, got {name!r}")
+
+
+def _matches(statement: Statement, need: Need) -> bool:
+    action = need.action.lower()
+    return (
+        any(expression(pattern.lower()).fullmatch(action) for pattern in statement.actions) is not statement.but_actions
+        and any(_is_resource(pattern, need) for pattern in statement.resources) is not statement.but_resources
+        and all(_holds(condition, need) for condition in statement.conditions)
+        and any(_is_principal(principal, need) for principal in statement.principals)
+    )
+
+
+def _is_resource(pattern: str, need: Need) -> bool:
+    filled = _filled(pattern, need)
+    return filled is not None and expression(filled).fullmatch(need.resource) is not None
+
+
+def _is_principal(principal: str, need: Need) -> bool:
+    """The caller itself, its role, or its account."""
+    arn = next(iter(need.context.get(PRINCIPAL, ())), "")
+    account = next(iter(need.context.get("aws:PrincipalAccount", ())), "")
+    return principal in ("*", arn, account, f"arn:aws:iam::{account}:root")
+
+
+def _holds(condition: Condition, need: Need) -> bool:
+    wanted = [filled for value in condition.values if (filled := _filled(value, need)) is not None]
+    return operator(condition.operator).holds(need.context.get(condition.key, ()), wanted)
+
+
+def _filled(text: str, need: Need) -> str | None:
+    """The text with its variables' values; None, which nothing is like, when the request has no such value."""
+    if "${" not in text:
+        return text
+    values = {name: need.context.get(name, ()) for name in _VARIABLE.findall(text)}
+    if not all(values.values()):
+        return None
+    return _VARIABLE.sub(lambda found: values[found[1]][0], text)
+
+
+def _only(found: Mapping[str, Any], known: frozenset[str] | set[str], what: str) -> None:
+    if unknown := found.keys() - known:
+        raise PolicyError(f"{what} must have only {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _texts_or_not(found: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], bool]:
+    """The values of an element or of its opposite, and whether it is the opposite."""
+    opposite = f"Not{name}"
+    if (name in found) == (opposite in found):
+        raise PolicyError(f"statement must have one of {name} and {opposite}, got {', '.join(sorted(found))}")
+    return _texts(found, opposite if opposite in found else name), opposite in found
+
+
+def _texts(found: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = [str(each).lower() if isinstance(each, bool) else each for each in _list(found.get(name, []))]
+    if not values or not all(isinstance(value, str) for value in values):
+        raise PolicyError(f"{name} must be text or a list of it, got {found.get(name)!r}")
+    return tuple(values)

@@ -1,0 +1,101 @@
+"""What calls to S3 need. It is asked by REST: the method, the path and the names in the query say what is wanted."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+from local.aws.calls import Call
+from local.aws.permissions.callers import Caller
+from local.aws.permissions.errors import UnknownCallError
+from local.aws.permissions.policies import Need
+
+_LISTING: Final = frozenset({
+    "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "list-type", "marker", "max-keys",
+    "prefix", "start-after", "version-id-marker", "versions",
+})  # fmt: skip
+_CALLS: Final = (
+    (("GET", "HEAD"), "versionId", "object", "GetObjectVersion"),
+    (("GET",), "uploadId", "object", "ListMultipartUploadParts"),
+    (("GET",), "acl", "object", "GetObjectAcl"),
+    (("GET",), "tagging", "object", "GetObjectTagging"),
+    (("GET",), "attributes", "object", "GetObjectAttributes"),
+    (("GET", "HEAD"), "", "object", "GetObject"),
+    (("PUT",), "acl", "object", "PutObjectAcl"),
+    (("PUT",), "tagging", "object", "PutObjectTagging"),
+    # A part of an upload needs what the object needs.
+    (("PUT", "POST"), "uploadId", "object", "PutObject"),
+    (("POST",), "uploads", "object", "PutObject"),
+    (("PUT",), "", "object", "PutObject"),
+    (("DELETE",), "versionId", "object", "DeleteObjectVersion"),
+    (("DELETE",), "uploadId", "object", "AbortMultipartUpload"),
+    (("DELETE",), "tagging", "object", "DeleteObjectTagging"),
+    (("DELETE",), "", "object", "DeleteObject"),
+    (("GET",), "versions", "bucket", "ListBucketVersions"),
+    (("GET",), "uploads", "bucket", "ListBucketMultipartUploads"),
+    (("GET",), "location", "bucket", "GetBucketLocation"),
+    (("GET",), "versioning", "bucket", "GetBucketVersioning"),
+    (("PUT",), "versioning", "bucket", "PutBucketVersioning"),
+    (("GET",), "lifecycle", "bucket", "GetLifecycleConfiguration"),
+    (("PUT", "DELETE"), "lifecycle", "bucket", "PutLifecycleConfiguration"),
+    (("GET",), "policy", "bucket", "GetBucketPolicy"),
+    (("PUT",), "policy", "bucket", "PutBucketPolicy"),
+    (("DELETE",), "policy", "bucket", "DeleteBucketPolicy"),
+    (("GET",), "tagging", "bucket", "GetBucketTagging"),
+    (("GET", "HEAD"), "", "bucket", "ListBucket"),
+    (("PUT",), "", "bucket", "CreateBucket"),
+    (("DELETE",), "", "bucket", "DeleteBucket"),
+)
+"""Methods, the name in the query that makes it another action, what it is about, the action; the first that fits."""
+_ORDINARY: Final = (
+    _LISTING | {"partNumber", "x-id"} | {f"response-{name}" for name in ("content-type", "cache-control")}
+)
+"""Names in a query that do not change what is asked for."""
+_PLAIN_HOST: Final = re.compile(r"(localhost|[\d.]+|s3[\w.-]*\.amazonaws\.com)(:\d+)?")
+
+
+def needs(call: Call, caller: Caller) -> Iterator[Need]:
+    """List what a call needs; deleting many objects at once needs a permission for each."""
+    if not _PLAIN_HOST.fullmatch(call.header("host")):
+        raise UnknownCallError(f"the bucket must stand in the path, got host {call.header('host')}")
+    bucket, _, key = call.path.lstrip("/").partition("/")
+    if not bucket:
+        yield caller.need(call, action="ListAllMyBuckets")
+        return
+    if call.method == "POST" and "delete" in call.query and not key:
+        yield from _deletions(call, caller, bucket)
+        return
+    yield _on(call, caller, bucket, key, action=_action(call, "object" if key else "bucket"))
+    if source := call.header("x-amz-copy-source"):
+        yield _source(call, caller, source)
+
+
+def _action(call: Call, about: str) -> str:
+    for methods, name, kind, action in _CALLS:
+        others = call.query.keys() - _ORDINARY - {name}
+        if call.method in methods and kind == about and (not name or name in call.query) and not others:
+            return action
+    raise UnknownCallError(f"s3:{call.action} is not described in local/aws/permissions")
+
+
+def _on(call: Call, caller: Caller, bucket: str, key: str, *, action: str) -> Need:
+    resource = f"arn:{caller.partition}:s3:::{bucket}{f'/{key}' if key else ''}"
+    listing = ("prefix", "delimiter", "max-keys") if not key else ()
+    context = {f"s3:{name}": (call.query[name],) for name in listing if name in call.query}
+    return caller.need(call, resource, action=action, context=context)
+
+
+def _source(call: Call, caller: Caller, source: str) -> Need:
+    """What is copied is read."""
+    name, _, version = unquote(source).lstrip("/").partition("?versionId=")
+    bucket, _, key = name.partition("/")
+    return _on(call, caller, bucket, key, action="GetObjectVersion" if version else "GetObject")
+
+
+def _deletions(call: Call, caller: Caller, bucket: str) -> Iterator[Need]:
+    """S3 says of each object whether it was allowed; here one that is not refuses them all."""
+    for found in ElementTree.fromstring(call.body).iterfind("{*}Object"):  # noqa: S314  (of a node of our own)
+        version = found.findtext("{*}VersionId")
+        action = "DeleteObjectVersion" if version else "DeleteObject"
+        yield _on(call, caller, bucket, found.findtext("{*}Key", ""), action=action)

@@ -1,0 +1,294 @@
+"""What real clients' calls need, as the server's log has it."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local.aws.harness import ANYTHING, REGION, Aws, Group, Role, Stacks
+from tests.local.aws.templates import cluster, group, resource
+
+ACCOUNT = "123456789012"
+TABLES = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table"
+STACKS = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack"
+LOGS = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group"
+EC2 = f"arn:aws:ec2:{REGION}:{ACCOUNT}"
+GROUPS = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup"
+KEYS = "dynamodb:LeadingKeys"
+GROUP_OF_INSTANCE = "aws:ResourceTag/aws:autoscaling:groupName"
+
+Need = tuple[str, str]
+
+
+class Node:
+    """A session of a role that may do anything, and what its calls needed."""
+
+    def __init__(self, aws: Aws) -> None:
+        self._aws = aws
+        self.role = Role.make(aws, "of-needs", ANYTHING)
+        self._keys = self.role.session("i-1")
+
+    def client(self, service: str) -> Any:
+        return self._aws.client(service, **self._keys)
+
+    def needs(self, service: str, call: Callable[[Any], object]) -> list[dict[str, Any]]:
+        """What one call needed; whether moto then finds what it names is not the question here."""
+        before = len(self._lines())
+        with suppress(ClientError):
+            call(self.client(service))
+        (line,) = self._lines()[before:]
+        return list(line["needs"])
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self._aws.request_log.read_text().splitlines()]
+        return [line for line in lines if line["access_key"] == self._keys["aws_access_key_id"]]
+
+
+@pytest.fixture(scope="module")
+def node(aws: Aws) -> Iterator[Node]:
+    made = Node(aws)
+    yield made
+    made.role.end()
+
+
+@pytest.fixture(scope="module")
+def tables(aws: Aws) -> Iterator[None]:
+    dynamodb = aws.client("dynamodb")
+    for name in ("t", "t2"):
+        dynamodb.create_table(
+            TableName=name,
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    yield
+    for name in ("t", "t2"):
+        dynamodb.delete_table(TableName=name)
+
+
+def pairs(found: list[dict[str, Any]]) -> list[Need]:
+    return [(need["action"], need["resource"]) for need in found]
+
+
+@pytest.mark.parametrize(
+    ("call", "action", "resource"),
+    [
+        (lambda s3: s3.get_object(Bucket="b-1", Key="some/key.zip"), "GetObject", "b-1/some/key.zip"),
+        (lambda s3: s3.head_object(Bucket="b-1", Key="k"), "GetObject", "b-1/k"),
+        (lambda s3: s3.get_object(Bucket="b-1", Key="k", PartNumber=1), "GetObject", "b-1/k"),
+        (lambda s3: s3.get_object(Bucket="b-1", Key="k", VersionId="v"), "GetObjectVersion", "b-1/k"),
+        (lambda s3: s3.put_object(Bucket="b-1", Key="k", Body=b""), "PutObject", "b-1/k"),
+        (lambda s3: s3.create_multipart_upload(Bucket="b-1", Key="k"), "PutObject", "b-1/k"),
+        (
+            lambda s3: s3.upload_part(Bucket="b-1", Key="k", UploadId="u", PartNumber=1, Body=b""),
+            "PutObject",
+            "b-1/k",
+        ),
+        (lambda s3: s3.abort_multipart_upload(Bucket="b-1", Key="k", UploadId="u"), "AbortMultipartUpload", "b-1/k"),
+        (lambda s3: s3.delete_object(Bucket="b-1", Key="k"), "DeleteObject", "b-1/k"),
+        (lambda s3: s3.delete_object(Bucket="b-1", Key="k", VersionId="v"), "DeleteObjectVersion", "b-1/k"),
+        (lambda s3: s3.put_object_acl(Bucket="b-1", Key="k", ACL="public-read"), "PutObjectAcl", "b-1/k"),
+        (lambda s3: s3.list_objects_v2(Bucket="b-1"), "ListBucket", "b-1"),
+        (lambda s3: s3.list_object_versions(Bucket="b-1"), "ListBucketVersions", "b-1"),
+        (lambda s3: s3.head_bucket(Bucket="b-1"), "ListBucket", "b-1"),
+        (
+            lambda s3: s3.put_bucket_versioning(Bucket="b-1", VersioningConfiguration={"Status": "Suspended"}),
+            "PutBucketVersioning",
+            "b-1",
+        ),
+        (lambda s3: s3.delete_bucket(Bucket="b-1"), "DeleteBucket", "b-1"),
+    ],
+)
+def test_s3(node: Node, call: Callable[[Any], object], action: str, resource: str) -> None:
+    assert pairs(node.needs("s3", call)) == [(f"s3:{action}", f"arn:aws:s3:::{resource}")]
+
+
+def test_prefix_of_a_listing_is_a_condition_key(node: Node) -> None:
+    (need,) = node.needs("s3", lambda s3: s3.list_objects_v2(Bucket="b-1", Prefix="a/"))
+    assert need["context"]["s3:prefix"] == ["a/"]
+
+
+def test_each_object_of_a_deletion_needs_a_permission(node: Node) -> None:
+    objects = [{"Key": "a"}, {"Key": "b", "VersionId": "v"}]
+    found = node.needs("s3", lambda s3: s3.delete_objects(Bucket="b-1", Delete={"Objects": objects}))
+    assert pairs(found) == [
+        ("s3:DeleteObject", "arn:aws:s3:::b-1/a"),
+        ("s3:DeleteObjectVersion", "arn:aws:s3:::b-1/b"),
+    ]
+
+
+def test_what_is_copied_is_read(node: Node) -> None:
+    found = node.needs("s3", lambda s3: s3.copy_object(Bucket="b-1", Key="k", CopySource="b-2/a b"))
+    assert pairs(found) == [("s3:PutObject", "arn:aws:s3:::b-1/k"), ("s3:GetObject", "arn:aws:s3:::b-2/a b")]
+
+
+def key(record_id: str) -> dict[str, Any]:
+    return {"id": {"S": record_id}}
+
+
+@pytest.mark.parametrize(
+    ("call", "action", "keys"),
+    [
+        (lambda db: db.get_item(TableName="t", Key=key("a")), "GetItem", ["a"]),
+        (lambda db: db.get_item(TableName=f"{TABLES}/t", Key=key("a")), "GetItem", ["a"]),
+        (lambda db: db.put_item(TableName="t", Item=key("a")), "PutItem", ["a"]),
+        (lambda db: db.update_item(TableName="t", Key=key("a"), UpdateExpression="REMOVE b"), "UpdateItem", ["a"]),
+        (lambda db: db.delete_item(TableName="t", Key=key("a")), "DeleteItem", ["a"]),
+        (
+            lambda db: db.batch_write_item(RequestItems={"t": [{"DeleteRequest": {"Key": key("a")}}]}),
+            "BatchWriteItem",
+            ["a"],
+        ),
+        (
+            lambda db: db.query(
+                TableName="t", KeyConditionExpression="id = :v", ExpressionAttributeValues={":v": {"S": "a"}}
+            ),
+            "Query",
+            ["a"],
+        ),
+        (lambda db: db.scan(TableName="t"), "Scan", None),
+        (lambda db: db.describe_table(TableName="t"), "DescribeTable", None),
+    ],
+)
+@pytest.mark.usefixtures("tables")
+def test_items(node: Node, call: Callable[[Any], object], action: str, keys: list[str] | None) -> None:
+    (need,) = node.needs("dynamodb", call)
+    assert (need["action"], need["resource"]) == (f"dynamodb:{action}", f"{TABLES}/t")
+    assert need["context"].get(KEYS) == keys
+
+
+@pytest.mark.usefixtures("tables")
+def test_batch_needs_a_permission_for_each_table(node: Node) -> None:
+    batch = {"t": {"Keys": [key("membership"), key("AROA:i-2")]}, "t2": {"Keys": [key("generation")]}}
+    found = node.needs("dynamodb", lambda db: db.batch_get_item(RequestItems=batch))
+    assert [(need["resource"], need["context"][KEYS]) for need in found] == [
+        (f"{TABLES}/t", ["membership", "AROA:i-2"]),
+        (f"{TABLES}/t2", ["generation"]),
+    ]
+
+
+def _item(kind: str, table: str) -> dict[str, Any]:
+    if kind == "Put":
+        return {"TableName": table, "Item": key("membership")}
+    found: dict[str, Any] = {"TableName": table, "Key": key("membership")}
+    if kind == "ConditionCheck":
+        found["ConditionExpression"] = "attribute_exists(id)"
+    if kind == "Update":
+        found["UpdateExpression"] = "REMOVE a"
+    return found
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("kind", ["ConditionCheck", "Delete", "Put", "Update"])
+def test_transaction_needs_what_each_item_needs_alone(node: Node, kind: str) -> None:
+    items = [{"Put": {"TableName": "t", "Item": key("generation")}}, {kind: _item(kind, "t2")}]
+    found = node.needs("dynamodb", lambda db: db.transact_write_items(TransactItems=items))
+    assert [(need["action"], need["resource"], need["context"][KEYS]) for need in found] == [
+        ("dynamodb:PutItem", f"{TABLES}/t", ["generation"]),
+        (f"dynamodb:{kind}Item", f"{TABLES}/t2", ["membership"]),
+    ]
+
+
+@pytest.mark.parametrize(("name", "expected"), [(f"{STACKS}/a/0-1", f"{STACKS}/a/0-1"), ("a", f"{STACKS}/a/*")])
+def test_stack_is_named_by_id_or_with_a_star(node: Node, name: str, expected: str) -> None:
+    signal = {"LogicalResourceId": "x", "UniqueId": "i-1", "Status": "SUCCESS"}
+    found = node.needs("cloudformation", lambda stacks: stacks.signal_resource(StackName=name, **signal))
+    assert pairs(found) == [("cloudformation:SignalResource", expected)]
+
+
+def test_log_streams(node: Node) -> None:
+    events = [{"timestamp": 1, "message": "x"}]
+    for call, action, stream in (
+        (lambda logs: logs.create_log_stream(logGroupName="/g", logStreamName="i-1"), "CreateLogStream", "i-1"),
+        (
+            lambda logs: logs.put_log_events(logGroupName="/g", logStreamName="i-1", logEvents=events),
+            "PutLogEvents",
+            "i-1",
+        ),
+        (lambda logs: logs.describe_log_streams(logGroupName="/g"), "DescribeLogStreams", ""),
+    ):
+        assert pairs(node.needs("logs", call)) == [(f"logs:{action}", f"{LOGS}:/g:log-stream:{stream}")]
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "action"),
+    [
+        ("ec2", lambda ec2: ec2.describe_instances(), "ec2:DescribeInstances"),
+        ("autoscaling", lambda groups: groups.describe_auto_scaling_groups(), "autoscaling:DescribeAutoScalingGroups"),
+    ],
+)
+def test_no_kind_of_resource(node: Node, service: str, call: Callable[[Any], object], action: str) -> None:
+    assert pairs(node.needs(service, call)) == [(action, "*")]
+
+
+def test_everybody_may_ask_who_they_are(node: Node) -> None:
+    assert node.needs("sts", lambda sts: sts.get_caller_identity()) == []
+
+
+def test_a_role_is_assumed_by_its_arn(node: Node) -> None:
+    arn = f"arn:aws:iam::{ACCOUNT}:role/other"
+    found = node.needs("sts", lambda sts: sts.assume_role(RoleArn=arn, RoleSessionName="xx"))
+    assert pairs(found) == [("sts:AssumeRole", arn)]
+
+
+@pytest.fixture
+def groups(aws: Aws, stacks: Stacks) -> Iterator[dict[str, Group]]:
+    """Two of one member each; one that a test detached ends here, as it stands in the way of the stack's end."""
+    tags = [{"Key": "team", "Value": "vision", "PropagateAtLaunch": True}]
+    stacks.create(cluster(Masters=group(1), Workers=group(1, Tags=tags)))
+    made = {name: Group(aws=aws, name=stacks.physical_id(name)) for name in ("Masters", "Workers")}
+    members = [member for each in made.values() for member in each.members()]
+    yield made
+    aws.client("ec2").terminate_instances(InstanceIds=members)
+
+
+def test_call_about_an_instance_is_a_call_on_its_group(node: Node, groups: dict[str, Group]) -> None:
+    workers = groups["Workers"]
+    (member,) = workers.members()
+    (found,) = node.needs("autoscaling", lambda g: g.set_instance_health(InstanceId=member, HealthStatus="Healthy"))
+    assert found["resource"] == workers.described()["AutoScalingGroupARN"]
+    for service in ("aws", "autoscaling"):
+        assert found["context"][f"{service}:ResourceTag/team"] == ["vision"]
+    workers.autoscaling.detach_instances(
+        AutoScalingGroupName=workers.name, InstanceIds=[member], ShouldDecrementDesiredCapacity=True
+    )
+    (found,) = node.needs("autoscaling", lambda g: g.set_instance_health(InstanceId=member, HealthStatus="Healthy"))
+    assert found["resource"] == f"{GROUPS}:*:autoScalingGroupName/*"
+
+
+def test_named_group_counts_and_not_the_instances(node: Node, groups: dict[str, Group]) -> None:
+    (worker,) = groups["Workers"].members()
+    masters = groups["Masters"]
+    for name, expected in (
+        (masters.name, masters.described()["AutoScalingGroupARN"]),
+        ("none", f"{GROUPS}:*:autoScalingGroupName/none"),
+    ):
+        action = {"LifecycleHookName": "drain", "InstanceId": worker, "LifecycleActionResult": "CONTINUE"}
+        found = node.needs(
+            "autoscaling", lambda g, n=name, a=action: g.complete_lifecycle_action(AutoScalingGroupName=n, **a)
+        )
+        assert pairs(found) == [("autoscaling:CompleteLifecycleAction", expected)]
+
+
+def test_address_and_instance_are_asked_about(aws: Aws, node: Node, groups: dict[str, Group]) -> None:
+    (member,) = groups["Masters"].members()
+    allocated = aws.client("ec2").allocate_address(Domain="vpc")
+    address, instance = f"{EC2}:elastic-ip/{allocated['AllocationId']}", f"{EC2}:instance/{member}"
+    for named in ({"AllocationId": allocated["AllocationId"]}, {"PublicIp": allocated["PublicIp"]}):
+        found = node.needs("ec2", lambda ec2, n=named: ec2.associate_address(InstanceId=member, **n))
+        assert pairs(found) == [("ec2:AssociateAddress", address), ("ec2:AssociateAddress", instance)]
+        assert found[1]["context"][GROUP_OF_INSTANCE] == [groups["Masters"].name]
+    association = aws.client("ec2").describe_addresses(AllocationIds=[allocated["AllocationId"]])
+    association_id = association["Addresses"][0]["AssociationId"]
+    found = node.needs("ec2", lambda ec2: ec2.disassociate_address(AssociationId=association_id))
+    assert pairs(found) == [("ec2:DisassociateAddress", address)]
+    aws.client("ec2").release_address(AllocationId=allocated["AllocationId"])
+
+
+def test_log_groups_have_the_arn_that_cloudformation_gives(stacks: Stacks) -> None:
+    outputs = {"Arn": {"Value": {"Fn::GetAtt": ["Group", "Arn"]}}}
+    stacks.create({"Resources": {"Group": resource("Logs::LogGroup", LogGroupName="/of-a-test")}, "Outputs": outputs})
+    assert stacks.outputs()["Arn"] == f"{LOGS}:/of-a-test:*"
