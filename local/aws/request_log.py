@@ -1,7 +1,8 @@
 """One line of JSON a request: who asked which service for what. For audits of what nodes call.
 
-A line of a caller whose calls are judged also says who that is, which permissions the call needed, with the values of
-the condition keys, and which of them was refused.
+A line of a caller whose calls are judged also says who that is and how many policies it has (a role that is being
+taken down has none), which permissions the call needed, with the values of the condition keys, and which was refused.
+A client that has an application id (AWS_SDK_UA_APP_ID) has it in its lines.
 """
 
 import json
@@ -14,6 +15,7 @@ from local.aws.calls import Call
 from local.aws.permissions.judge import Judgement
 from local.aws.permissions.policies import Need
 
+_APPLICATION = re.compile(r"(?:^| )app/(\S+)")
 _HINTS = re.compile(
     r"TableName|StackName|LogicalResourceId|UniqueId|Status|RoleArn|RoleSessionName|[lL]og(Group|Stream)Name"
     r"|Name|KeyName|AutoScalingGroupNames?(\.member\.\d+)?|InstanceId(\.\d+)?|Filters?\..*"
@@ -32,8 +34,14 @@ class RequestLog:
     def write(self, call: Call, judgement: Judgement) -> None:
         """Append one request, and what was found of it."""
         noted = entry(call, datetime.now(timezone.utc))
+        if application := _APPLICATION.search(call.header("user-agent")):
+            noted["application"] = application[1]
         if caller := judgement.caller:
-            noted["caller"] = {"role_arn": caller.arn_of_owner, "user_id": caller.user_id}
+            noted["caller"] = {
+                "role_arn": caller.arn_of_owner,
+                "user_id": caller.user_id,
+                "policies": len(caller.documents),
+            }
             noted["needs"] = [_need(need) for need in judgement.needs]
             if judgement.refused:
                 noted["refused"] = _need(judgement.refused)

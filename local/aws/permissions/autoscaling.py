@@ -23,7 +23,7 @@ def _group(call: Call, caller: Caller) -> Iterator[Need]:
         name = call.parameters.get("AutoScalingGroupName", "*")
         yield caller.need(call, caller.arn(call, f"autoScalingGroup:*:autoScalingGroupName/{name}"))
         return
-    tags = {tag["key"]: (tag["value"],) for tag in group.tags}
+    tags = {tag["Key"]: (tag["Value"],) for tag in group.tags}
     keys = ("aws:ResourceTag/", "autoscaling:ResourceTag/")
     context = {f"{key}{name}": value for key in keys for name, value in tags.items()}
     yield caller.need(call, group.arn, context=context)

@@ -6,7 +6,7 @@ Anything in a policy that is not understood here is an error, so that nothing is
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -87,6 +87,20 @@ def judge(need: Need, own: Sequence[Statement], of_resource: Sequence[Statement]
     if not all(statement.allows for statement in theirs):
         return Verdict.DENIED_BY_RESOURCE
     return Verdict.ALLOWED if matching or theirs else Verdict.NOT_ALLOWED
+
+
+def single_grants(statement: Statement) -> Iterator[Statement]:
+    """Take a statement apart: one action on one resource, with one value of each condition."""
+    for action in statement.actions:
+        for resource in statement.resources:
+            alone = replace(statement, actions=(action,), resources=(resource,))
+            if not statement.conditions:
+                yield alone
+            for index, condition in enumerate(statement.conditions):
+                for value in condition.values:
+                    one = replace(condition, values=(value,))
+                    others = (*statement.conditions[:index], one, *statement.conditions[index + 1 :])
+                    yield replace(alone, conditions=others)
 
 
 def parse(document: Mapping[str, Any], *, of_resource: bool = False) -> tuple[Statement, ...]:

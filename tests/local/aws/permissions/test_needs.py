@@ -237,8 +237,7 @@ def test_a_role_is_assumed_by_its_arn(node: Node) -> None:
 @pytest.fixture
 def groups(aws: Aws, stacks: Stacks) -> Iterator[dict[str, Group]]:
     """Two of one member each; one that a test detached ends here, as it stands in the way of the stack's end."""
-    tags = [{"Key": "team", "Value": "vision", "PropagateAtLaunch": True}]
-    stacks.create(cluster(Masters=group(1), Workers=group(1, Tags=tags)))
+    stacks.create(cluster(Masters=group(1), Workers=group(1)))
     made = {name: Group(aws=aws, name=stacks.physical_id(name)) for name in ("Masters", "Workers")}
     members = [member for each in made.values() for member in each.members()]
     yield made
@@ -251,7 +250,7 @@ def test_call_about_an_instance_is_a_call_on_its_group(node: Node, groups: dict[
     (found,) = node.needs("autoscaling", lambda g: g.set_instance_health(InstanceId=member, HealthStatus="Healthy"))
     assert found["resource"] == workers.described()["AutoScalingGroupARN"]
     for service in ("aws", "autoscaling"):
-        assert found["context"][f"{service}:ResourceTag/team"] == ["vision"]
+        assert found["context"][f"{service}:ResourceTag/cluster"] == ["test"]
     workers.autoscaling.detach_instances(
         AutoScalingGroupName=workers.name, InstanceIds=[member], ShouldDecrementDesiredCapacity=True
     )

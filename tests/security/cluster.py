@@ -1,0 +1,175 @@
+"""A cluster as an intruder finds it: its names, its nodes, and what each node's role grants."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.aws.permissions.policies import Need, Statement, Verdict, judge, parse, single_grants
+from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_until
+
+ACCOUNT = "123456789012"
+REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
+BOTH = ("master", "worker")
+ABUSED: dict[str, set[str]] = {"master": set(), "worker": set()}
+"""What of each role the tests abuse."""
+
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+def abuses(types: tuple[str, ...], *grants: str) -> Callable[[Test], Test]:
+    """Say what of which roles a test abuses."""
+    for node_type in types:
+        ABUSED[node_type] |= set(grants)
+    return pytest.mark.abuses(*grants)
+
+
+def refused(call: Callable[..., object], **arguments: Any) -> None:
+    """Make a call that the role must not allow."""
+    with pytest.raises(ClientError) as raised:
+        call(**arguments)
+    assert raised.value.response["Error"]["Code"] in REFUSED, raised.value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """One action on one resource, with one value of each condition."""
+
+    statement: Statement
+
+    def allows_one(self, line: dict[str, Any]) -> bool:
+        """Whether a call was let through that needed this."""
+        needs = [Need(**need) for need in line["needs"]]
+        return "refused" not in line and any(judge(need, [self.statement]) is Verdict.ALLOWED for need in needs)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A stack of the product."""
+
+    aws: Aws
+    name: str
+    stacks: Stacks
+    template: dict[str, Any]
+
+    def create(self) -> None:
+        """Create it, as far as it goes without a signal."""
+        self.stacks.create(self.template, self.name, Capabilities=["CAPABILITY_IAM"])
+        assert self._waiting(), self.stacks.status(self.name)
+
+    def complete(self) -> None:
+        """Say in the nodes' stead that they are ready."""
+        while groups := self._waiting():
+            for logical_id, physical_id in groups:
+                for instance_id in self.members(physical_id):
+                    self.stacks.signal(logical_id, instance_id, name=self.name)
+        wait_until(lambda: self.stacks.status(self.name) == "CREATE_COMPLETE", "the stack")
+
+    def _waiting(self) -> list[tuple[str, str]]:
+        found = self.stacks.cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
+        return [
+            (str(each["LogicalResourceId"]), str(each["PhysicalResourceId"]))
+            for each in found
+            if each["ResourceType"] == "AWS::AutoScaling::AutoScalingGroup"
+            and each["ResourceStatus"] == "CREATE_IN_PROGRESS"
+        ]
+
+    def logical_id(self, resource_type: str, part: str) -> str:
+        (found,) = [
+            name for name, each in self.template["Resources"].items() if each["Type"] == resource_type and part in name
+        ]
+        return str(found)
+
+    def _physical_id(self, resource_type: str, part: str) -> str:
+        return self.stacks.physical_id(self.logical_id(resource_type, part), self.name)
+
+    def group(self, node_type: str) -> str:
+        return f"{self.name}-{node_type}"
+
+    def members(self, group: str) -> list[str]:
+        groups = self.aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])
+        return [str(member["InstanceId"]) for member in groups["AutoScalingGroups"][0]["Instances"]]
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """What a thief looks for."""
+        addresses = self.aws.client("ec2").describe_addresses()["Addresses"]
+        public = self._physical_id("AWS::EC2::EIP", "MasterAddress")
+        return {
+            "TABLE": self._physical_id("AWS::DynamoDB::Table", "Storage"),
+            "LOGS": self._physical_id("AWS::Logs::LogGroup", "Logs"),
+            "STACK": self.stacks.cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["StackId"],
+            "BUCKET": self._physical_id("AWS::S3::Bucket", "Checkpoints"),
+            "ADDRESS": next(each["AllocationId"] for each in addresses if each["PublicIp"] == public),
+        }
+
+    @cached_property
+    def bundle(self) -> str:
+        """Key of the one object that nodes fetch."""
+        text = json.dumps(self.template)
+        return next(part for part in text.replace('"', "/").split("/") if part.endswith(".zip") and len(part) == 68)
+
+    def node(self, node_type: str) -> "Node":
+        """The first of the group, with its role's credentials."""
+        role = self.aws.client("iam").get_role(RoleName=self._physical_id("AWS::IAM::Role", node_type.title()))["Role"]
+        instance_id = self.members(self.group(node_type))[0]
+        return Node(cluster=self, type=node_type, instance_id=instance_id, role=role)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that somebody has taken over."""
+
+    cluster: Cluster
+    type: str
+    instance_id: str
+    role: dict[str, Any]
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        return session_keys(self.cluster.aws, self.role["Arn"], self.instance_id)
+
+    def client(self, service: str) -> Any:
+        return self.cluster.aws.client(service, **self.keys)
+
+    def record_id(self, instance_id: str = "") -> str:
+        """Key of its own record in the table, or of another of its role."""
+        return f"{self.role['RoleId']}:{instance_id or self.instance_id}"
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The server's notes of its calls."""
+        lines = map(json.loads, self.cluster.aws.request_log.read_text().splitlines())
+        return [line for line in lines if line.get("caller", {}).get("role_arn") == self.role["Arn"]]
+
+    @cached_property
+    def grants(self) -> dict[str, Grant]:
+        """What the role allows, in words that are the same in every cluster."""
+        iam, name = self.cluster.aws.client("iam"), self.role["RoleName"]
+        assert iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
+        names = iam.list_role_policies(RoleName=name)["PolicyNames"]
+        documents = [iam.get_role_policy(RoleName=name, PolicyName=each)["PolicyDocument"] for each in names]
+        statements = [statement for document in documents for statement in parse(document) if statement.allows]
+        singles = [single for statement in statements for single in single_grants(statement)]
+        return {self._words(single): Grant(statement=single) for single in singles}
+
+    def _words(self, single: Statement) -> str:
+        (action,), (resource,) = single.actions, single.resources
+        on = "all but " if single.but_resources else ""
+        where = [f"{each.key.rsplit('/', 1)[-1]} {' '.join(each.values)}" for each in single.conditions]
+        return ", ".join([f"{action} on {on}{self._labelled(resource)}", *map(self._labelled, where)])
+
+    def _labelled(self, text: str) -> str:
+        cluster = self.cluster
+        labels = {value: label for label, value in cluster.names.items()} | {
+            cluster.group(self.type): "OWN-GROUP",
+            cluster.bundle: "BUNDLE",
+            f":{REGION}:{ACCOUNT}:": ":",
+            f"-{ACCOUNT}-{REGION}": "",
+        }
+        for value, label in labels.items():
+            text = text.replace(value, label)
+        return text.removeprefix("arn:aws:")

@@ -1,0 +1,103 @@
+"""A cluster's stack on a control plane that judges calls: roles, groups and data, and no node boots."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import aws_cdk as cdk
+import pytest
+
+from local.aws.images import FAMILIES, image_id
+from stacks.cluster import ClusterStack
+from stacks.props import ClusterProps
+from tests.local.aws.harness import REGION, Aws, Stacks, start_server
+from tests.security.cluster import ABUSED, ACCOUNT, Cluster, Node
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOOLKIT_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+Deploy = Callable[[str], Cluster]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "abuses(grants): what of a role the test abuses")
+
+
+@pytest.fixture(scope="package")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+    log = tmp_path_factory.mktemp("aws") / "requests.jsonl"
+    server, port = start_server("--request-log", str(log))
+    yield Aws(url=f"http://localhost:{port}", request_log=log)
+    server.terminate()
+    assert server.wait(timeout=20) == 0
+    assert server.stdout
+    server.stdout.close()
+
+
+@pytest.fixture(scope="package")
+def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
+    """Deploys the product's own stack as far as its groups, which wait for the nodes' signals."""
+    context = json.loads((REPOSITORY / "cdk.json").read_text())["context"]
+    aws.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+    aws.client("s3").create_bucket(Bucket=TOOLKIT_BUCKET)
+
+    def run(name: str) -> Cluster:
+        outdir = tmp_path_factory.mktemp("cdk.out")
+        app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
+        props = ClusterProps(cluster_name=name, worker_count=2, instance_type="c5.large", ami=image_id(FAMILIES[0]))
+        env = cdk.Environment(account=ACCOUNT, region=REGION)
+        ClusterStack(app, "ClusterStack", props=props, env=env)
+        app.synth()
+        template = json.loads((outdir / "ClusterStack.template.json").read_text())
+        cluster = Cluster(aws=aws, name=name, stacks=Stacks(aws=aws), template=template)
+        cluster.create()
+        return cluster
+
+    return run
+
+
+@pytest.fixture(scope="package")
+def cluster(deploy: Deploy) -> Cluster:
+    """One whose creation is complete."""
+    made = deploy("deeplearning")
+    made.complete()
+    for bucket, key in ((made.names["BUCKET"], "others/checkpoint"), (TOOLKIT_BUCKET, "other.zip")):
+        made.aws.client("s3").put_object(Bucket=bucket, Key=key, Body=b"theirs")
+    made.aws.client("s3").put_object(Bucket=TOOLKIT_BUCKET, Key=made.bundle, Body=b"bundle")
+    return made
+
+
+@pytest.fixture
+def worker(cluster: Cluster) -> Node:
+    """A stolen worker: what runs on it uses its role."""
+    return cluster.node("worker")
+
+
+@pytest.fixture
+def master(cluster: Cluster) -> Node:
+    return cluster.node("master")
+
+
+@pytest.fixture(params=["master", "worker"])
+def node(request: pytest.FixtureRequest, cluster: Cluster) -> Node:
+    """Of either type, for what both may do."""
+    return cluster.node(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _shows_both_sides(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test of a grant shows a call that this grant allows, and one to the same service that is refused."""
+    marker = request.node.get_closest_marker("abuses")
+    if marker is None:
+        yield
+        return
+    name = next(name for name in ("worker", "master", "node", "young_node") if name in request.fixturenames)
+    node: Node = request.getfixturevalue(name)
+    before = len(node.lines())
+    yield
+    lines = node.lines()[before:]
+    for grant in marker.args:
+        assert grant in ABUSED[node.type]
+        assert any(node.grants[grant].allows_one(line) for line in lines), f"no call that {grant!r} allows"
+        service = f"{grant.partition(':')[0]}:"
+        refused = [line["refused"]["action"] for line in lines if "refused" in line]
+        assert any(action.startswith(service) for action in refused), f"no refused call to {service}"

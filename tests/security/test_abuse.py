@@ -1,0 +1,184 @@
+"""What somebody can do who has taken over a node: every Allow of each role abused, with the role's own credentials.
+
+Each test shows what is refused, and ends with what the role does reach: that is what remains (docs/security.md and
+docs/decisions/006-what-a-node-may-do.md say what is done about it).
+"""
+
+import time
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.security.cluster import ABUSED, BOTH, Cluster, Node, abuses, refused
+from tests.security.conftest import TOOLKIT_BUCKET, Deploy
+
+OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"
+TABLE = "dynamodb:table/TABLE"
+HOOK = {"LifecycleHookName": "leave-the-lists"}
+
+
+@pytest.mark.parametrize("node_type", BOTH)
+def test_every_allow_of_each_role_is_abused_by_a_test(cluster: Cluster, node_type: str) -> None:
+    assert set(cluster.node(node_type).grants) == ABUSED[node_type]
+
+
+@abuses(BOTH, "s3:GetObject on s3:::cdk-hnb659fds-assets/BUNDLE")
+def test_the_toolkits_bucket_shows_one_object(node: Node) -> None:
+    s3 = node.client("s3")
+    refused(s3.get_object, Bucket=TOOLKIT_BUCKET, Key="other.zip")
+    refused(s3.put_object, Bucket=TOOLKIT_BUCKET, Key=node.cluster.bundle, Body=b"mine")
+    refused(s3.list_objects_v2, Bucket=TOOLKIT_BUCKET)
+    assert s3.get_object(Bucket=TOOLKIT_BUCKET, Key=node.cluster.bundle)["Body"].read() == b"bundle"
+
+
+@abuses(BOTH, "logs:CreateLogStream on logs:log-group:LOGS:*", "logs:PutLogEvents on logs:log-group:LOGS:*")
+def test_a_node_writes_into_streams_of_others_and_neither_reads_nor_deletes_one(node: Node) -> None:
+    logs, group, other = node.client("logs"), node.cluster.names["LOGS"], f"i-other-{node.type}"
+    events = [{"timestamp": int(time.time() * 1000), "message": "all is well"}]
+    refused(logs.get_log_events, logGroupName=group, logStreamName=other)
+    refused(logs.filter_log_events, logGroupName=group)
+    refused(logs.delete_log_stream, logGroupName=group, logStreamName=other)
+    refused(logs.delete_log_group, logGroupName=group)
+    refused(logs.create_log_stream, logGroupName=f"{group}-2", logStreamName=other)
+    logs.create_log_stream(logGroupName=group, logStreamName=other)
+    logs.put_log_events(logGroupName=group, logStreamName=other, logEvents=events)
+
+
+@pytest.fixture(params=BOTH)
+def young_node(request: pytest.FixtureRequest, deploy: Deploy) -> Node:
+    """Of a cluster that is being created."""
+    return deploy(f"young-{request.param}").node(request.param)
+
+
+@abuses(BOTH, "cloudformation:SignalResource on STACK")
+def test_a_node_signals_for_others_while_the_stack_is_created(young_node: Node, cluster: Cluster) -> None:
+    young, formation = young_node.cluster, young_node.client("cloudformation")
+    groups = [young.logical_id("AWS::AutoScaling::AutoScalingGroup", part) for part in ("Master", "Worker")]
+    signal = {"LogicalResourceId": groups[0], "UniqueId": "i-somebody"}
+    refused(formation.signal_resource, StackName=cluster.names["STACK"], Status="FAILURE", **signal)
+    # the role names the stack's id: a name alone does not match it, see docs/aws-truth.md 2.5
+    refused(formation.signal_resource, StackName=young.name, Status="FAILURE", **signal)
+    refused(formation.delete_stack, StackName=young.names["STACK"])
+    refused(formation.describe_stacks, StackName=young.names["STACK"])
+    formation.signal_resource(StackName=young.names["STACK"], Status="SUCCESS", **signal)
+    assert (("CREATE_COMPLETE", "") in young.stacks.events(groups[0], young.name)) is True
+    formation.signal_resource(
+        StackName=young.names["STACK"], LogicalResourceId=groups[1], UniqueId="i-somebody", Status="FAILURE"
+    )
+    assert young.stacks.status(young.name).startswith("ROLLBACK")
+
+
+def test_a_stack_that_is_complete_takes_no_signal(node: Node) -> None:
+    formation = node.client("cloudformation")
+    group = node.cluster.logical_id("AWS::AutoScaling::AutoScalingGroup", "Worker")
+    with pytest.raises(ClientError, match="cannot be signaled"):
+        formation.signal_resource(
+            StackName=node.cluster.names["STACK"], LogicalResourceId=group, UniqueId="i-1", Status="FAILURE"
+        )
+
+
+def record(record_id: str, **fields: str) -> dict[str, Any]:
+    return {"id": {"S": record_id}, **{name: {"S": value} for name, value in fields.items()}}
+
+
+@abuses(BOTH, f"dynamodb:PutItem on {TABLE}, dynamodb:LeadingKeys ${{aws:userid}}")
+def test_a_node_writes_its_own_record_and_nobody_elses(node: Node) -> None:
+    dynamodb, table = node.client("dynamodb"), node.cluster.names["TABLE"]
+    own, other = node.record_id(), node.record_id("i-0123456789abcdef0")
+    put = [{"Put": {"TableName": table, "Item": record(each)}} for each in (own, other)]
+    refused(dynamodb.put_item, TableName=table, Item=record(other))
+    refused(dynamodb.transact_write_items, TransactItems=put)
+    refused(dynamodb.batch_write_item, RequestItems={table: [{"PutRequest": {"Item": record(own)}}]})
+    refused(dynamodb.update_item, TableName=table, Key=record(own), UpdateExpression="REMOVE x")
+    refused(dynamodb.delete_item, TableName=table, Key=record(own))
+    dynamodb.put_item(TableName=table, Item=record(own, anything="at all"))
+
+
+def test_a_worker_names_no_members(worker: Node) -> None:
+    dynamodb, table = worker.client("dynamodb"), worker.cluster.names["TABLE"]
+    for name in ("membership", "generation"):
+        refused(dynamodb.put_item, TableName=table, Item=record(name))
+
+
+@abuses(
+    ("worker",),
+    *(f"dynamodb:GetItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in ("membership", "generation")),
+)
+def test_a_worker_reads_the_membership_and_nobodys_record(worker: Node) -> None:
+    dynamodb, table = worker.client("dynamodb"), worker.cluster.names["TABLE"]
+    for record_id in (worker.record_id(), worker.record_id("i-0123456789abcdef0")):
+        refused(dynamodb.get_item, TableName=table, Key=record(record_id))
+    refused(dynamodb.batch_get_item, RequestItems={table: {"Keys": [record("membership")]}})
+    refused(dynamodb.scan, TableName=table)
+    for name in ("membership", "generation"):
+        dynamodb.get_item(TableName=table, Key=record(name))
+
+
+@abuses(("master",), f"dynamodb:GetItem on {TABLE}", f"dynamodb:BatchGetItem on {TABLE}")
+def test_a_master_reads_every_record_whose_key_it_knows(master: Node) -> None:
+    dynamodb, table = master.client("dynamodb"), master.cluster.names["TABLE"]
+    key = record(master.cluster.node("worker").record_id())
+    refused(dynamodb.scan, TableName=table)
+    refused(dynamodb.get_item, TableName=f"{table}-2", Key=key)
+    dynamodb.get_item(TableName=table, Key=key)
+    dynamodb.batch_get_item(RequestItems={table: {"Keys": [key]}})
+
+
+@abuses(
+    ("master",),
+    *(f"dynamodb:PutItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in ("membership", "generation")),
+)
+def test_a_master_names_members_as_it_likes_and_passes_for_no_worker(master: Node) -> None:
+    dynamodb, table = master.client("dynamodb"), master.cluster.names["TABLE"]
+    refused(dynamodb.put_item, TableName=table, Item=record(master.cluster.node("worker").record_id()))
+    refused(dynamodb.delete_item, TableName=table, Key=record("membership"))
+    refused(dynamodb.delete_table, TableName=table)
+    put = [{"Put": {"TableName": table, "Item": record(each)}} for each in ("membership", "generation")]
+    dynamodb.transact_write_items(TransactItems=put)
+
+
+@abuses(("master",), "ec2:DescribeInstances on *", "autoscaling:DescribeAutoScalingGroups on *")
+def test_a_master_sees_all_instances_of_the_region_and_ends_none(master: Node) -> None:
+    ec2, autoscaling = master.client("ec2"), master.client("autoscaling")
+    worker = master.cluster.node("worker").instance_id
+    for verb in (ec2.terminate_instances, ec2.stop_instances, ec2.reboot_instances):
+        refused(verb, InstanceIds=[worker])
+    refused(ec2.describe_instance_attribute, InstanceId=worker, Attribute="userData")
+    refused(ec2.run_instances, ImageId="ami-0123456789abcdef0", MinCount=1, MaxCount=1)
+    refused(autoscaling.update_auto_scaling_group, AutoScalingGroupName=master.cluster.group("worker"), MaxSize=99)
+    found = ec2.describe_instances()["Reservations"]
+    assert worker in [instance["InstanceId"] for each in found for instance in each["Instances"]]
+    assert autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+
+
+def test_a_worker_sees_no_instances(worker: Node) -> None:
+    refused(worker.client("ec2").describe_instances)
+    refused(worker.client("autoscaling").describe_auto_scaling_groups)
+
+
+@abuses(
+    ("master",),
+    "ec2:AssociateAddress on ec2:elastic-ip/ADDRESS",
+    "ec2:AssociateAddress on ec2:instance/*, aws:autoscaling:groupName OWN-GROUP",
+)
+def test_a_master_takes_its_own_address_alone(master: Node) -> None:
+    ec2, own = master.client("ec2"), master.cluster.names["ADDRESS"]
+    other = master.cluster.aws.client("ec2").allocate_address(Domain="vpc")["AllocationId"]
+    worker = master.cluster.node("worker").instance_id
+    refused(ec2.associate_address, AllocationId=own, InstanceId=worker)
+    refused(ec2.associate_address, AllocationId=other, InstanceId=master.instance_id)
+    refused(ec2.associate_address, AllocationId=own, NetworkInterfaceId="eni-0123456789abcdef0")
+    association = ec2.associate_address(AllocationId=own, InstanceId=master.instance_id)["AssociationId"]
+    refused(ec2.disassociate_address, AssociationId=association)
+
+
+def test_a_worker_takes_no_address(worker: Node) -> None:
+    address = worker.cluster.names["ADDRESS"]
+    refused(worker.client("ec2").associate_address, AllocationId=address, InstanceId=worker.instance_id)
+
+
+def test_no_node_takes_another_role(node: Node) -> None:
+    for node_type in BOTH:
+        role = node.cluster.node(node_type).role["Arn"]
+        refused(node.client("sts").assume_role, RoleArn=role, RoleSessionName="i-0123456789abcdef0")

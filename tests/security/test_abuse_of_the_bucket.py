@@ -1,0 +1,29 @@
+"""What somebody who has taken over a node can do to the checkpoints of others."""
+
+from tests.security.cluster import BOTH, Node, abuses, refused
+from tests.security.conftest import TOOLKIT_BUCKET
+
+
+@abuses(BOTH, "s3:ListBucket on s3:::BUCKET")
+def test_a_node_lists_the_clusters_bucket_and_changes_nothing_of_it(node: Node) -> None:
+    s3, bucket = node.client("s3"), node.cluster.names["BUCKET"]
+    refused(s3.list_objects_v2, Bucket=TOOLKIT_BUCKET)
+    refused(s3.list_buckets)
+    refused(s3.list_object_versions, Bucket=bucket)
+    refused(s3.put_bucket_versioning, Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    refused(s3.delete_bucket_policy, Bucket=bucket)
+    refused(s3.delete_bucket, Bucket=bucket)
+    assert s3.list_objects_v2(Bucket=bucket)["Contents"]
+
+
+@abuses(BOTH, *(f"s3:{action} on s3:::BUCKET/*" for action in ("GetObject", "PutObject", "DeleteObject")))
+def test_a_node_replaces_and_deletes_checkpoints_of_others_and_no_version_of_them(node: Node) -> None:
+    s3, bucket, key = node.client("s3"), node.cluster.names["BUCKET"], "others/checkpoint"
+    refused(s3.delete_object, Bucket=bucket, Key=key, VersionId="1")
+    refused(s3.get_object, Bucket=bucket, Key=key, VersionId="1")
+    refused(s3.put_object_acl, Bucket=bucket, Key=key, ACL="public-read")
+    refused(s3.put_object, Bucket=TOOLKIT_BUCKET, Key=key, Body=b"mine")
+    s3.put_object(Bucket=bucket, Key=key, Body=b"mine")
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == b"mine"
+    s3.delete_object(Bucket=bucket, Key=key)
+    node.cluster.aws.client("s3").put_object(Bucket=bucket, Key=key, Body=b"theirs")

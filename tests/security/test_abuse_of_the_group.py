@@ -1,0 +1,59 @@
+"""What somebody who has taken over a node can do to the other nodes of its group, and to the other group."""
+
+from tests.local.aws.harness import Group, state, wait_until
+from tests.security.cluster import BOTH, Cluster, Node, abuses, refused
+
+OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"
+HOOK = "leave-the-lists"
+
+
+def group(cluster: Cluster, node_type: str) -> Group:
+    return Group(aws=cluster.aws, name=cluster.group(node_type))
+
+
+def other_type(node: Node) -> str:
+    return "worker" if node.type == "master" else "master"
+
+
+@abuses(BOTH, f"autoscaling:SetInstanceHealth on {OWN_GROUP}")
+def test_a_node_has_any_node_of_its_group_replaced(node: Node) -> None:
+    autoscaling, cluster = node.client("autoscaling"), node.cluster
+    own = group(cluster, node.type)
+    victim = sorted(own.in_service())[-1]
+    (stranger, *_) = group(cluster, other_type(node)).in_service()
+    refused(autoscaling.set_instance_health, InstanceId=stranger, HealthStatus="Unhealthy")
+    refused(autoscaling.set_desired_capacity, AutoScalingGroupName=own.name, DesiredCapacity=0)
+    refused(autoscaling.suspend_processes, AutoScalingGroupName=own.name)
+    refused(
+        autoscaling.terminate_instance_in_auto_scaling_group, InstanceId=victim, ShouldDecrementDesiredCapacity=True
+    )
+    size = len(own.members())
+    autoscaling.set_instance_health(InstanceId=victim, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False)
+    assert victim not in own.in_service()
+    wait_until(lambda: len(own.in_service()) == size, "a replacement")
+    own.complete(victim, HOOK)
+
+
+@abuses(
+    BOTH,
+    f"autoscaling:CompleteLifecycleAction on {OWN_GROUP}",
+    f"autoscaling:RecordLifecycleActionHeartbeat on {OWN_GROUP}",
+)
+def test_a_node_prolongs_and_ends_the_farewell_of_any_node_of_its_group(node: Node) -> None:
+    autoscaling, cluster = node.client("autoscaling"), node.cluster
+    leavers = {each: sorted(group(cluster, each).in_service())[-1] for each in BOTH}
+    for node_type, leaver in leavers.items():
+        group(cluster, node_type).terminate(leaver)
+    theirs = {
+        "AutoScalingGroupName": cluster.group(other_type(node)),
+        "LifecycleHookName": HOOK,
+        "InstanceId": leavers[other_type(node)],
+    }
+    refused(autoscaling.record_lifecycle_action_heartbeat, **theirs)
+    refused(autoscaling.complete_lifecycle_action, LifecycleActionResult="CONTINUE", **theirs)
+    refused(autoscaling.delete_auto_scaling_group, AutoScalingGroupName=cluster.group(node.type), ForceDelete=True)
+    own = {"AutoScalingGroupName": cluster.group(node.type), "LifecycleHookName": HOOK}
+    autoscaling.record_lifecycle_action_heartbeat(InstanceId=leavers[node.type], **own)
+    autoscaling.complete_lifecycle_action(InstanceId=leavers[node.type], LifecycleActionResult="CONTINUE", **own)
+    assert state(cluster.aws, leavers[node.type]) == "terminated"
+    group(cluster, other_type(node)).complete(leavers[other_type(node)], HOOK)
