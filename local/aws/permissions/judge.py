@@ -39,8 +39,7 @@ def judge_call(call: Call) -> Judgement:
     """Judge a call by the policies and the state of this moment."""
     caller = caller_of(call.signed.access_key)
     if caller is None:
-        # Whatever is not a node's comes from the user's machine.
-        return Judgement() if call.is_local else Judgement(answer=answers.stranger(call))
+        return Judgement() if call.is_local else _of_stranger(call)
     try:
         needed = _needs(call, caller)
         refused = _first_refused(needed, caller)
@@ -51,6 +50,12 @@ def judge_call(call: Call) -> Judgement:
         return Judgement(caller=caller, needs=needed)
     need, verdict = refused
     return Judgement(caller=caller, needs=needed, refused=need, answer=answers.denied(call, caller, need, verdict))
+
+
+def _of_stranger(call: Call) -> Judgement:
+    """Whatever is not a node's comes from the user's machine; anything else has made up its key, or has none."""
+    log.warning("refused to %s: no key of the account signs %s", call.environ.get("REMOTE_ADDR"), call.action)
+    return Judgement(answer=answers.stranger(call))
 
 
 def _needs(call: Call, caller: Caller) -> tuple[Need, ...]:
