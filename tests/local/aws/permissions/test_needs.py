@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -266,9 +267,8 @@ def test_named_group_counts_and_not_the_instances(node: Node, groups: dict[str, 
         ("none", f"{GROUPS}:*:autoScalingGroupName/none"),
     ):
         action = {"LifecycleHookName": "drain", "InstanceId": worker, "LifecycleActionResult": "CONTINUE"}
-        found = node.needs(
-            "autoscaling", lambda g, n=name, a=action: g.complete_lifecycle_action(AutoScalingGroupName=n, **a)
-        )
+        call = methodcaller("complete_lifecycle_action", AutoScalingGroupName=name, **action)
+        found = node.needs("autoscaling", call)
         assert pairs(found) == [("autoscaling:CompleteLifecycleAction", expected)]
 
 
@@ -277,7 +277,7 @@ def test_address_and_instance_are_asked_about(aws: Aws, node: Node, groups: dict
     allocated = aws.client("ec2").allocate_address(Domain="vpc")
     address, instance = f"{EC2}:elastic-ip/{allocated['AllocationId']}", f"{EC2}:instance/{member}"
     for named in ({"AllocationId": allocated["AllocationId"]}, {"PublicIp": allocated["PublicIp"]}):
-        found = node.needs("ec2", lambda ec2, n=named: ec2.associate_address(InstanceId=member, **n))
+        found = node.needs("ec2", methodcaller("associate_address", InstanceId=member, **named))
         assert pairs(found) == [("ec2:AssociateAddress", address), ("ec2:AssociateAddress", instance)]
         assert found[1]["context"][GROUP_OF_INSTANCE] == [groups["Masters"].name]
     association = aws.client("ec2").describe_addresses(AllocationIds=[allocated["AllocationId"]])
