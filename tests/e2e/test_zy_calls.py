@@ -22,6 +22,7 @@ from tests.e2e.conftest import STACK, Cluster, aliases
 from tests.e2e.test_user_data import References
 
 TYPES = ("Master", "Worker")
+REGION = "AWS_DEFAULT_REGION=us-east-1"
 NODE_SESSION = re.compile(r"[^:]+:i-[0-9a-f]+")
 """EC2 names an instance's session by its id."""
 
@@ -139,3 +140,23 @@ def test_nothing_is_allowed_that_no_node_calls(
     grants = [grant for statement in role.statements if statement.allows for grant in single_grants(statement)]
     assert grants
     assert [grant for grant in grants if not any(judge(need, [grant]) is Verdict.ALLOWED for need in needs)] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("aws ec2 describe-instances", "(UnauthorizedOperation)"),
+        ("aws s3api list-object-versions --bucket $DEEPLEARNING_BUCKET", "(AccessDenied)"),
+        ("aws dynamodb list-tables", "(AccessDeniedException)"),
+    ],
+)
+def test_a_node_is_refused_as_aws_refuses_it(cluster: Cluster, command: str, words: str) -> None:
+    answer = cluster.on(aliases()[-1], f"export {REGION} AWS_SDK_UA_APP_ID=abuse; {command} 2>&1 || true")
+    assert words in answer
+    assert re.search(r"User: arn:aws:sts::\d+:assumed-role/\S+/i-[0-9a-f]+ is not authorized to perform: ", answer)
+
+
+def test_a_node_cannot_make_up_a_key(cluster: Cluster) -> None:
+    keys = f"{REGION} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local"
+    answer = cluster.on(aliases()[-1], f"{keys} aws dynamodb list-tables 2>&1 || true")
+    assert "(UnrecognizedClientException)" in answer

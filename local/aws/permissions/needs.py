@@ -27,7 +27,10 @@ def needs(call: Call, caller: Caller) -> tuple[Need, ...]:
         return tuple(s3.needs(call, caller))
     if action not in _CALLS:
         raise UnknownCallError(f"{action} is not described in local/aws/permissions")
-    return tuple(_CALLS[action](call, caller))
+    try:
+        return tuple(_CALLS[action](call, caller))
+    except KeyError as error:
+        raise UnknownCallError(f"{action} must name {error}") from error
 
 
 def _anything(call: Call, caller: Caller) -> Iterator[Need]:

@@ -206,6 +206,7 @@ NODE = Caller(
 @pytest.mark.parametrize(
     ("node", "action", "line"),
     [
+        (NODE, "PutItem", "dynamodb:PutItem must name 'TableName'"),
         (NODE, "UpdateTable", "dynamodb:UpdateTable is not described in local/aws/permissions"),
         (
             replace(NODE, documents=(json.dumps({"Version": "2008-10-17", "Statement": []}),)),
