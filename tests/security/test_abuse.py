@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 from tests.security.cluster import ABUSED, BOTH, Cluster, Node, abuses, refused
 from tests.security.conftest import TOOLKIT_BUCKET, Deploy
 
-OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"
 TABLE = "dynamodb:table/TABLE"
-HOOK = {"LifecycleHookName": "leave-the-lists"}
+SHARED = ("membership", "generation")
+"""Records that all nodes go by, and the master alone writes."""
 
 
 @pytest.mark.parametrize("node_type", BOTH)
@@ -97,13 +97,13 @@ def test_a_node_writes_its_own_record_and_nobody_elses(node: Node) -> None:
 
 def test_a_worker_names_no_members(worker: Node) -> None:
     dynamodb, table = worker.client("dynamodb"), worker.cluster.names["TABLE"]
-    for name in ("membership", "generation"):
+    for name in SHARED:
         refused(dynamodb.put_item, TableName=table, Item=record(name))
 
 
 @abuses(
     ("worker",),
-    *(f"dynamodb:GetItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in ("membership", "generation")),
+    *(f"dynamodb:GetItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in SHARED),
 )
 def test_a_worker_reads_the_membership_and_nobodys_record(worker: Node) -> None:
     dynamodb, table = worker.client("dynamodb"), worker.cluster.names["TABLE"]
@@ -111,7 +111,7 @@ def test_a_worker_reads_the_membership_and_nobodys_record(worker: Node) -> None:
         refused(dynamodb.get_item, TableName=table, Key=record(record_id))
     refused(dynamodb.batch_get_item, RequestItems={table: {"Keys": [record("membership")]}})
     refused(dynamodb.scan, TableName=table)
-    for name in ("membership", "generation"):
+    for name in SHARED:
         dynamodb.get_item(TableName=table, Key=record(name))
 
 
@@ -127,14 +127,14 @@ def test_a_master_reads_every_record_whose_key_it_knows(master: Node) -> None:
 
 @abuses(
     ("master",),
-    *(f"dynamodb:PutItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in ("membership", "generation")),
+    *(f"dynamodb:PutItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in SHARED),
 )
 def test_a_master_names_members_as_it_likes_and_passes_for_no_worker(master: Node) -> None:
     dynamodb, table = master.client("dynamodb"), master.cluster.names["TABLE"]
     refused(dynamodb.put_item, TableName=table, Item=record(master.cluster.node("worker").record_id()))
     refused(dynamodb.delete_item, TableName=table, Key=record("membership"))
     refused(dynamodb.delete_table, TableName=table)
-    put = [{"Put": {"TableName": table, "Item": record(each)}} for each in ("membership", "generation")]
+    put = [{"Put": {"TableName": table, "Item": record(each)}} for each in SHARED]
     dynamodb.transact_write_items(TransactItems=put)
 
 
