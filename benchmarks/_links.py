@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from local.fabric import in_namespace
+from local.fabric import in_namespace, router_of
 from local.faults.nodes import NodeHandle
-from local.network import NODE_INTERFACE, ROUTER
+from local.network import NODE_INTERFACE
 
 BURST_S = 0.002
 """What may go at once after a pause, as time on the link. Less, and on a machine with more to do than cores the link
@@ -91,4 +91,4 @@ def _ends(nodes: Iterable[NodeHandle]) -> Iterator[tuple[str, str]]:
     """Each node's link at both ends, by namespace and interface: one is what it sends, the other what it receives."""
     for node in nodes:
         yield node.instance_id, NODE_INTERFACE
-        yield ROUTER, node.link
+        yield router_of(node.instance_id), node.link

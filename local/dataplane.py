@@ -8,6 +8,7 @@ control plane says that something has changed, and now and then.
 
 import dataclasses
 import logging
+import subprocess
 import sys
 import threading
 import time
@@ -18,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from local import changes, fabric, firewall, metadata, notices, reboots
+from local import changes, launch_failures, metadata, notices, reboots
+from local.errors import LocalError
 from local.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
+from local.launch_failures import BOOT_S, START_S
 from local.node import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
 from local.status_checks import StatusChecks
 from local.troubles import Troubles
+from local.vpcs import Vpcs
 from local.watchers import lack_of_watchers
 
 if TYPE_CHECKING:
@@ -72,7 +76,7 @@ class Accounts:
 
 
 class DataPlane:
-    """Nodes by instance id, and the router's rules, kept equal to an inventory."""
+    """Nodes by instance id, and the VPCs that they are in, kept equal to an inventory."""
 
     def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
         self._ec2: EC2Client = session.client("ec2")
@@ -83,16 +87,17 @@ class DataPlane:
         self._cgroup = cgroup
         self._layers = layers
         self._nodes: dict[str, Node] = {}
-        self._metadata: dict[str, metadata.Metadata] = {}
-        self._rules = ""
+        self._metadata: dict[tuple[str, str], metadata.Metadata] = {}
+        self._vpcs = Vpcs(self.find)
         self._inventory: Inventory | None = None
         self._told_to_reboot: set[str] = set()
         self._status_checks = StatusChecks()
+        self._launches = launch_failures.Launches()
         self._troubles = Troubles(run_dir)
 
-    def find(self, address: str) -> metadata.Metadata | None:
-        """Metadata of the instance that has a private address."""
-        return self._metadata.get(address)
+    def find(self, vpc_id: str, address: str) -> metadata.Metadata | None:
+        """Metadata of the instance that has, in a VPC, a private address."""
+        return self._metadata.get((vpc_id, address))
 
     def reconcile(self, *, look: bool = True) -> None:
         """One pass; an instance that cannot be served now does not hold up the others.
@@ -113,24 +118,20 @@ class DataPlane:
         wanted = {instance.instance_id: instance for instance in inventory.instances}
         for instance_id in self._nodes.keys() - wanted.keys() - inventory.unreadable:
             self._stop(instance_id)
-        self._load_rules(inventory)
+        self._vpcs.follow(inventory, kept={node.instance.vpc_id for node in self._nodes.values()})
         for instance_id, instance in wanted.items():
             with self._troubles.left(instance_id):
                 if instance_id in self._nodes:
                     self._update(instance)
                 elif self._has_room():
+                    self._launches.check(instance_id)
                     self._start(instance)
+        self._launches.keep(wanted.keys() - {i for i, node in self._nodes.items() if node.has_asked_who_it_is()})
         for instance_id, node in list(self._nodes.items()):
             with self._troubles.left(instance_id):
                 self._follow(node)
                 self._carry_out(node)
                 self._check_status(node)
-
-    def _load_rules(self, inventory: Inventory) -> None:
-        rules = firewall.render_rules(inventory)
-        if rules != self._rules:
-            fabric.load_rules(rules)
-            self._rules = rules
 
     def _booting(self) -> int:
         finished = "var/lib/cloud/instances/{}/boot-finished"
@@ -156,14 +157,14 @@ class DataPlane:
         )
 
     def _start(self, instance: Instance) -> None:
-        self._metadata[str(instance.address.ip)] = self._describe(instance)
-        self._nodes[instance.instance_id] = start_node(
-            instance,
-            nodes_dir=self._nodes_dir,
-            cgroup=self._cgroup,
-            layers=self._layers,
-            gpu_models=read_gpu_models(self._ec2, instance.instance_type),
-        )
+        self._metadata[_place(instance)] = self._describe(instance)
+        gpu_models = read_gpu_models(self._ec2, instance.instance_type)
+        try:
+            self._nodes[instance.instance_id] = start_node(
+                instance, nodes_dir=self._nodes_dir, cgroup=self._cgroup, layers=self._layers, gpu_models=gpu_models
+            )
+        except (LocalError, OSError, subprocess.SubprocessError) as error:
+            self._fail_launch(instance.instance_id, str(error), after=START_S)
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
 
     def _update(self, instance: Instance) -> None:
@@ -171,16 +172,16 @@ class DataPlane:
 
         A look may find an instance in the moment between its launch and the association of its instance profile.
         """
-        address = str(instance.address.ip)
-        known = self._metadata[address]
+        place = _place(instance)
+        known = self._metadata[place]
         if known.instance.profile_arn != instance.profile_arn:
-            self._metadata[address] = self._describe(instance)
+            self._metadata[place] = self._describe(instance)
         elif known.instance != instance:
-            self._metadata[address] = dataclasses.replace(known, instance=instance)
+            self._metadata[place] = dataclasses.replace(known, instance=instance)
 
     def _stop(self, instance_id: str) -> None:
         node = self._nodes.pop(instance_id)
-        self._metadata.pop(str(node.instance.address.ip), None)
+        self._metadata.pop(_place(node.instance), None)
         destroy_node(node)
         self._forget_reboot(instance_id)
         notices.forget(self._run_dir, instance_id)
@@ -188,14 +189,28 @@ class DataPlane:
         log.info("%s is gone", instance_id)
 
     def _follow(self, node: Node) -> None:
-        """A node that reboots comes back with its disk; one that powers off is terminated."""
-        code = node.has_ended()
+        """A node that reboots comes back with its disk; one that powers off, or never gets anywhere, is terminated."""
+        code, instance_id = node.has_ended(), node.instance.instance_id
         if code == REBOOT_CODE:
-            log.info("%s reboots", node.instance.instance_id)
+            log.info("%s reboots", instance_id)
             self._restart(node)
+        elif code is not None and code > 0 and not node.has_asked_who_it_is():
+            self._fail_launch(instance_id, f"its container ended ({code}): {node.last_words()}", after=START_S)
         elif code is not None:
-            log.warning("%s powered off (%d)", node.instance.instance_id, code)
-            self._ec2.terminate_instances(InstanceIds=[node.instance.instance_id])
+            log.warning("%s powered off (%d)", instance_id, code)
+            self._ec2.terminate_instances(InstanceIds=[instance_id])
+        elif self._launches.takes_longer(instance_id, BOOT_S) and not is_frozen(node.cgroup):
+            reason = f"it has not asked for its metadata for {BOOT_S:.0f} s: {node.last_words()}"
+            self._fail_launch(instance_id, reason, after=BOOT_S)
+
+    def _fail_launch(self, instance_id: str, reason: str, *, after: float) -> None:
+        """Say what keeps an instance from booting, and end it when that has lasted too long. Raises LocalError."""
+        self._launches.note(instance_id, reason)
+        if self._launches.takes_longer(instance_id, after):
+            launch_failures.report(self._run_dir, instance_id, reason)
+            log.error("%s does not boot and is terminated: %s", instance_id, reason)
+            self._ec2.terminate_instances(InstanceIds=[instance_id])
+        raise LocalError(reason)
 
     def _restart(self, node: Node) -> None:
         self._forget_reboot(node.instance.instance_id)
@@ -227,12 +242,16 @@ class DataPlane:
             self._autoscaling.set_instance_health(InstanceId=instance_id, HealthStatus="Unhealthy")
 
 
+def _place(instance: Instance) -> tuple[str, str]:
+    """What tells the instances that run apart: the same private address may be in several VPCs."""
+    return instance.vpc_id, str(instance.address.ip)
+
+
 def main() -> None:
     run_dir, cgroup, layers = Path(sys.argv[1]), Path(sys.argv[2]), [Path(p) for p in sys.argv[3].split(":")]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
     plane = DataPlane(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
-    metadata.start_server(plane.find)
     listener = changes.Listener(run_dir / changes.FILE)
     pause = threading.Event()
     while True:

@@ -1,4 +1,4 @@
-"""Security groups, NAT and public addresses as nftables rules for the router. Pure: text from an inventory."""
+"""Security groups, NAT and public addresses as nftables rules for a VPC's router. Pure: text from an inventory."""
 
 from collections.abc import Iterable
 
@@ -46,9 +46,9 @@ def _nat(instances: Iterable[Instance]) -> list[str]:
     ]  # fmt: skip
 
 
-def _addresses_by_group(inventory: Inventory) -> dict[str, list[str]]:
-    members: dict[str, list[str]] = {group.group_id: [] for group in inventory.groups}
-    for instance in inventory.instances:
+def _addresses_by_group(groups: Iterable[Group], instances: Iterable[Instance]) -> dict[str, list[str]]:
+    members: dict[str, list[str]] = {group.group_id: [] for group in groups}
+    for instance in instances:
         for group_id in instance.group_ids:
             members.setdefault(group_id, []).append(str(instance.address.ip))
     return members
@@ -65,23 +65,25 @@ def _chain(name: str, groups: Iterable[Group]) -> list[str]:
     return [*lines, "    drop", "  }"]
 
 
-def render_rules(inventory: Inventory) -> str:
-    """The whole firewall, to be loaded in one transaction.
+def render_rules(inventory: Inventory, vpc_id: str) -> str:
+    """Render the whole firewall of a VPC, for one transaction.
 
     A packet passes when its sender's groups let it out and its receiver's groups let it in; answers pass always
     (security groups are stateful). A node without a route to the internet cannot leave the VPC.
     """
-    everyone = [str(i.address.ip) for i in inventory.instances]
-    connected = [str(i.address.ip) for i in inventory.instances if i.internet_address]
+    instances = [instance for instance in inventory.instances if instance.vpc_id == vpc_id]
+    groups = [group for group in inventory.groups if group.vpc_id == vpc_id]
+    everyone = [str(i.address.ip) for i in instances]
+    connected = [str(i.address.ip) for i in instances if i.internet_address]
     lines = [
         "table inet vpc",
         "delete table inet vpc",
         "table inet vpc {",
         _set("nodes", everyone),
         _set("connected", connected),
-        *(_set(_set_name(g), addresses) for g, addresses in sorted(_addresses_by_group(inventory).items())),
-        *_chain("egress", inventory.groups),
-        *_chain("ingress", inventory.groups),
+        *(_set(_set_name(g), addresses) for g, addresses in sorted(_addresses_by_group(groups, instances).items())),
+        *_chain("egress", groups),
+        *_chain("ingress", groups),
         "  chain forward { type filter hook forward priority 0; policy drop;",
         "    ct state established,related accept",
         "    ip saddr @nodes jump egress",
@@ -90,7 +92,7 @@ def render_rules(inventory: Inventory) -> str:
         "    ip saddr @nodes accept",
         "    ip daddr @nodes accept",
         "  }",
-        *_nat(inventory.instances),
+        *_nat(instances),
         "}",
     ]
     return "\n".join(lines) + "\n"

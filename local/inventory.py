@@ -51,9 +51,10 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """A security group."""
+    """A security group of a VPC."""
 
     group_id: str
+    vpc_id: str
     ingress: tuple[Rule, ...]
     egress: tuple[Rule, ...]
 
@@ -113,6 +114,7 @@ def _groups(ec2: "EC2Client") -> tuple[Group, ...]:
     return tuple(
         Group(
             group_id=g["GroupId"],
+            vpc_id=g["VpcId"],
             ingress=tuple(_rule(dict(p)) for p in g["IpPermissions"]),
             egress=tuple(_rule(dict(p)) for p in g["IpPermissionsEgress"]),
         )

@@ -1,4 +1,4 @@
-"""The instance metadata service, version 2, of every node: one server in the router, which tells nodes apart
+"""The instance metadata service, version 2: one server in each VPC's router, which tells the VPC's nodes apart
 by their address, as EC2's does. IMDSv1 is refused, as the launch templates ask for.
 
 "Instance metadata categories" in the Amazon EC2 User Guide names the paths.
@@ -16,7 +16,7 @@ from typing import Any
 
 from local.fabric import in_namespace, mac_address
 from local.inventory import Instance
-from local.network import METADATA_ADDRESS, ROUTER
+from local.network import METADATA_ADDRESS
 from local.node import host_name
 from local.notices import INTERRUPTION, REBALANCE
 
@@ -24,6 +24,8 @@ Tree = Mapping[str, Any]
 TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105  (the name of a header)
 TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 MAX_TTL_S = 21600
+IDLE_S = 60.0
+"""How long a connection may be silent: one that a dead node has left holds the namespace of its VPC's router."""
 VERSIONS = ("latest", "2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04")
 
 
@@ -154,12 +156,16 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
 
 
-def start_server(find: Callable[[str], Metadata | None]) -> None:
-    """Serve in the background; ``find`` returns the metadata of the instance with a private address."""
+def start_server(namespace: str, find: Callable[[str], Metadata | None]) -> Callable[[], None]:
+    """Serve a VPC in the background; ``find`` returns the metadata of its instance with a private address.
+
+    Returns what ends it.
+    """
     tokens: dict[str, tuple[str, float]] = {}
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        timeout = IDLE_S
         server_version = "EC2ws"
 
         def log_message(self, *_arguments: object) -> None:
@@ -190,5 +196,10 @@ def start_server(find: Callable[[str], Metadata | None]) -> None:
             body = lookup(metadata, self.path) if metadata else None
             return self.answer(404) if body is None else self.answer(200, body)
 
-    server = in_namespace(ROUTER, lambda: _Server((METADATA_ADDRESS, 80), Handler))
-    threading.Thread(target=server.serve_forever, name="metadata", daemon=True).start()
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+
+    server = in_namespace(namespace, lambda: _Server((METADATA_ADDRESS, 80), Handler))
+    threading.Thread(target=server.serve_forever, name=f"metadata-{namespace}", daemon=True).start()
+    return end

@@ -1,15 +1,25 @@
-"""The addresses of the local AWS: all inside network namespaces that it makes itself.
+r"""The addresses of the local AWS: all inside network namespaces that it makes itself.
 
-user's machine --- internet (203.0.113.0/24, TEST-NET-3) --- router of the VPC --- nodes
+user's machine (203.0.113.0/24, TEST-NET-3) --- internet --- router of a VPC --- its nodes
+                                                        \--- router of another VPC --- its nodes
+
+The internet knows public addresses only, so that the same private ones may be in several VPCs.
 """
 
 from typing import Final
 
-ROUTER: Final = "vpc-router"
-"""Network namespace that every packet of a node passes: routing, security groups, NAT, instance metadata."""
+INTERNET: Final = "internet"
+"""Network namespace between the user's machine, AWS's API and the VPCs. Each VPC's router is a namespace with its id:
+every packet of a node passes it, for routing, security groups, NAT and instance metadata."""
 USER_ADDRESS: Final = "203.0.113.2"
 """The user's machine as the internet sees it."""
-ROUTER_ADDRESS: Final = "203.0.113.1"
+PROVIDER_ADDRESS: Final = "203.0.113.1"
+"""The internet as the user's machine sees it."""
+BACKBONE_ADDRESS: Final = "192.0.2.1"
+"""The internet as each VPC's gateway sees it (TEST-NET-1)."""
+GATEWAY_ADDRESS: Final = "192.0.2.2"
+"""Each VPC's internet gateway as the internet sees it: one address for all, each at a link of its own."""
+GATEWAY_INTERFACE: Final = "igw"
 API_ADDRESS: Final = "198.51.100.10"
 """Where nodes find AWS's API: beyond the internet gateway, as on AWS."""
 API_PORT: Final = 5000

@@ -46,6 +46,18 @@ class Node:
         """What the node wrote, seen from outside."""
         return self.directory / "disk/upper"
 
+    def has_asked_who_it_is(self) -> bool:
+        """Whether its cloud-init has found the instance metadata: from then on the node says itself what it does."""
+        return (self.disk / "var/lib/cloud/instances" / self.instance.instance_id).exists()
+
+    def last_words(self) -> str:
+        """The last line that its console shows."""
+        try:
+            lines = (self.directory / "console.log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "nothing on its console"
+
     def has_ended(self) -> int | None:
         """Exit code of the node's container, or None while it runs."""
         return self.process.poll()
@@ -87,12 +99,16 @@ def start_node(
     """Plug a new node into the network and switch it on."""
     directory = nodes_dir / instance.instance_id
     directory.mkdir(parents=True)
-    disk = create_disk(directory)
-    if gpu_models:
-        install_gpus(disk, instance_id=instance.instance_id, models=gpu_models)
-    fabric.create_node(instance.instance_id, instance.address)
-    node_cgroup = cgroup / instance.instance_id
-    process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)
+    try:
+        disk = create_disk(directory)
+        if gpu_models:
+            install_gpus(disk, instance_id=instance.instance_id, models=gpu_models)
+        fabric.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
+        node_cgroup = cgroup / instance.instance_id
+        process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)
+    except BaseException:
+        _throw_away(instance.instance_id, directory)
+        raise
     return Node(instance=instance, directory=directory, cgroup=node_cgroup, process=process)
 
 
@@ -153,7 +169,11 @@ def keep_logs(directory: Path, kept: Path) -> None:
 def destroy_node(node: Node) -> None:
     """Cut the power, unplug the network, throw the disk away. Of its logs those of its start are kept."""
     power_off(node)
-    fabric.delete_node(node.instance.instance_id)
-    keep_logs(node.directory, node.directory.parents[1] / "log")
-    unmount_disk(node.directory)
-    shutil.rmtree(node.directory)
+    _throw_away(node.instance.instance_id, node.directory)
+
+
+def _throw_away(instance_id: str, directory: Path) -> None:
+    fabric.delete_node(instance_id)
+    keep_logs(directory, directory.parents[1] / "log")
+    unmount_disk(directory)
+    shutil.rmtree(directory)

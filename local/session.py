@@ -117,10 +117,10 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     variables = session_variables(run_dir)
     environment = without_foreign(os.environ) | variables
     requests = run_dir / "log" / "requests.jsonl"
-    # Every address of the sandbox's own network namespace: users come by loopback, nodes through the router.
+    # Every address of the sandbox's own network namespace: users come by loopback, nodes through the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--failures", str(run_dir / failures.FILE), "--changes", str(run_dir / changes.FILE)]
-    fabric.create_router()
+    fabric.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")
     _start("local.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)

@@ -3,16 +3,20 @@
 import contextlib
 import json
 import logging
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from local.errors import LocalError
+
 log = logging.getLogger(__name__)
 FILE: Final = "troubles.json"
-NOT_NOW = (ClientError, BotoCoreError, LookupError)
-"""What a read between two writes of the control plane meets (a subnet just deleted): the next pass sees the rest."""
+NOT_NOW = (ClientError, BotoCoreError, LookupError, LocalError, OSError, subprocess.SubprocessError)
+"""What a read between two writes of the control plane meets (a subnet just deleted), and what this machine refuses:
+the next pass tries again, and one instance does not stop the others."""
 
 
 class Troubles:
@@ -29,9 +33,9 @@ class Troubles:
         try:
             yield
         except NOT_NOW as error:
-            self._now[name] = repr(error)
+            self._now[name] = str(error) if isinstance(error, LocalError) else repr(error)
             if self._last.get(name) != self._now[name]:
-                log.warning("%s left as it is: %r", name, error)
+                log.warning("%s is left as it is: %s", name, self._now[name])
 
     def end_pass(self) -> None:
         """What did not come again is over."""

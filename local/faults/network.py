@@ -1,14 +1,15 @@
-"""Faults of the network: packets that the router drops.
+"""Faults of the network: packets that a router drops.
 
-They are rules of the router itself, in a table of their own that comes before the firewall's: what the data plane loads
-does not touch them, connections that are established already are cut as well, and healing is to delete the table.
+They are rules of the routers themselves, in a table of their own that comes before the firewall's: what the data plane
+loads does not touch them, connections that are established already are cut as well, and healing is to delete the table.
 """
 
-import subprocess
 from collections.abc import Sequence
 from typing import Final
 
-from local.network import API_ADDRESS, API_PORT, METADATA_ADDRESS, ROUTER
+from local.errors import LocalError
+from local.fabric import load_rules, routers
+from local.network import API_ADDRESS, API_PORT, METADATA_ADDRESS
 
 TABLE: Final = "inet faults"
 CUT, HUNG, PAIRS, NO_METADATA, NO_API = "cut", "hung", "pairs", "no_metadata", "no_api"
@@ -22,7 +23,7 @@ _SETS: Final = {
     API_SILENT: "inet_service",
     API_REFUSED: "inet_service",
 }
-"""Who is struck: links on the router, and ports of AWS's API that are out for all nodes."""
+"""Who is struck: links on a VPC's router, and ports of AWS's API that are out for all nodes."""
 _TO_API: Final = f"ip daddr {API_ADDRESS} tcp dport"
 _CHAINS: Final = {
     "forward": (
@@ -53,9 +54,15 @@ def _layout() -> list[str]:
 
 
 def _load(lines: Sequence[str]) -> None:
-    """All of the lines or none."""
-    command = ["ip", "netns", "exec", ROUTER, "nft", "-f", "-"]
-    subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True)
+    """All of the lines or none, in every router: links have names of their own, and a VPC that comes later is behind
+    the internet.
+    """
+    for router in routers():
+        try:
+            load_rules(router, "\n".join(lines) + "\n")
+        except LocalError:
+            if router in routers():  # otherwise its VPC has lost its last node meanwhile
+                raise
 
 
 def strike(name: str, *elements: str) -> None:

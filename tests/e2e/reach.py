@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 from local.fabric import in_namespace
-from local.network import ROUTER, USER_ADDRESS
+from local.network import INTERNET, USER_ADDRESS
 
 OUTSIDER = "198.51.100.77"
 """An address of the internet that is not in ssh_location."""
@@ -34,9 +34,9 @@ def listening(instance_id: str) -> Iterator[None]:
 
 @contextmanager
 def outside_machine() -> Iterator[str]:
-    """A second machine on the internet: one more address of this one, to which the router knows the way."""
+    """A second machine on the internet: one more address of this one, to which the internet knows the way."""
     own = ["ip", "addr", "add", f"{OUTSIDER}/32", "dev", "lo"]
-    route = ["ip", "-n", ROUTER, "route", "add", f"{OUTSIDER}/32", "via", USER_ADDRESS]
+    route = ["ip", "-n", INTERNET, "route", "add", f"{OUTSIDER}/32", "via", USER_ADDRESS]
     for command in (own, route):
         subprocess.run(command, check=True)
     yield OUTSIDER

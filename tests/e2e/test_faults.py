@@ -15,11 +15,11 @@ import boto3
 import pytest
 
 from local.errors import LocalError
-from local.fabric import in_namespace
+from local.fabric import in_namespace, router_of
 from local.faults import Faults
 from local.faults.clients import client
 from local.faults.nodes import NodeHandle
-from local.network import METADATA_ADDRESS, ROUTER
+from local.network import METADATA_ADDRESS
 from local.notices import INTERRUPTION
 from tests.e2e.conftest import node_disk
 
@@ -189,8 +189,8 @@ def test_connections_that_are_established_are_cut_too_and_go_on(trio: list[Bare]
         assert connection.recv(1024)
 
 
-def rules(table: str) -> str:
-    command = ["ip", "netns", "exec", ROUTER, "nft", "list", "table", "inet", table]
+def rules(node: Bare, table: str) -> str:
+    command = ["ip", "netns", "exec", router_of(node.name), "nft", "list", "table", "inet", table]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stdout
 
 
@@ -199,7 +199,7 @@ def test_a_partition_outlives_a_change_of_the_firewall(trio: list[Bare], faults:
     faults.partition(one.name)
     ec2 = boto3.client("ec2")
     group = ec2.create_security_group(GroupName="new", Description="changes the firewall")["GroupId"]
-    await_true(lambda: group.replace("-", "_") in rules("vpc"), "the firewall to be loaded again")
+    await_true(lambda: group.replace("-", "_") in rules(one, "vpc"), "the firewall to be loaded again")
     ec2.delete_security_group(GroupId=group)
     assert not two.greets(one)
     assert not one.greets(three)
@@ -258,10 +258,10 @@ def test_healing_undoes_everything_and_may_be_repeated(trio: list[Bare], faults:
     faults.metadata_outage(three.name)
     faults.fill_disk(three.name)
     faults.throttle("ec2")
-    assert rules("faults")
+    assert rules(one, "faults")
     for _ in range(2):
         faults.heal()
-    assert rules("faults") == ""
+    assert rules(one, "faults") == ""
     assert [three.writes(), three.metadata_answers(), two.greets(three)] == [0, True, True]
     await_true(lambda: two.greets(one), "the thawed node to answer")
 

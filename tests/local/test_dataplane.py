@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local import dataplane, fabric, notices, reboots, status
+from local import dataplane, fabric, metadata, notices, reboots, status
 from local.inventory import Instance, Inventory
 from tests.local.test_firewall import instance
 
@@ -98,7 +98,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
     }
     for name, replacement in replacements.items():
         monkeypatch.setattr(dataplane, name, replacement)
-    monkeypatch.setattr(fabric, "load_rules", lambda _rules: None)
+    for name in ("create_router", "delete_router", "load_rules", "load_routes"):
+        monkeypatch.setattr(fabric, name, lambda *_arguments, **_named: None)
+    monkeypatch.setattr(metadata, "start_server", lambda _vpc_id, _find: lambda: None)
     return world
 
 
@@ -111,11 +113,11 @@ def test_nodes_follow_the_control_plane(world: World) -> None:
 
 def test_profile_that_is_associated_after_the_first_look_gives_the_instance_its_role(world: World) -> None:
     world.see(ONE)
-    found = world.plane.find(str(ONE.address.ip))
+    found = world.plane.find(ONE.vpc_id, str(ONE.address.ip))
     assert found is not None
     assert found.role_name is None
     world.see(dataclasses.replace(ONE, profile_arn="arn:aws:iam::123456789012:instance-profile/mine"))
-    found = world.plane.find(str(ONE.address.ip))
+    found = world.plane.find(ONE.vpc_id, str(ONE.address.ip))
     assert found is not None
     assert found.role_name == "role-of-mine"
 
@@ -202,7 +204,7 @@ def test_metadata_of_a_running_instance_follows(world: World, tmp_path: Path) ->
     world.see(ONE)
     moved = dataclasses.replace(ONE, public_address="198.18.0.99", target_state="Terminated")
     world.see(moved)
-    found = world.plane.find("10.0.0.4")
+    found = world.plane.find("vpc-1", "10.0.0.4")
     assert found is not None
     assert found.instance == moved
     assert found.notices == tmp_path / "notices" / ONE.instance_id

@@ -33,10 +33,10 @@ def rules() -> str:
     worker = instance(5, groups=("sg-2",), public=None, internet="198.18.0.9")
     lonely = instance(6, groups=("sg-2",), public="198.18.0.6", internet=None)
     groups = (
-        Group(group_id="sg-1", ingress=(ssh,), egress=(ANY,)),
-        Group(group_id="sg-2", ingress=(members,), egress=(ANY,)),
+        Group(group_id="sg-1", vpc_id="vpc-1", ingress=(ssh,), egress=(ANY,)),
+        Group(group_id="sg-2", vpc_id="vpc-1", ingress=(members,), egress=(ANY,)),
     )
-    return render_rules(Inventory(instances=(master, worker, lonely), groups=groups))
+    return render_rules(Inventory(instances=(master, worker, lonely), groups=groups), "vpc-1")
 
 
 def test_permissions_name_members_peers_and_ports(rules: str) -> None:

@@ -1,0 +1,73 @@
+"""Instances that cannot boot here: why, in files by which the data plane tells the control plane and the user.
+
+EC2 ends an instance that it cannot start with "Server.InternalError: Internal error on launch" ("Instance terminates
+immediately", Amazon EC2 User Guide), and its Auto Scaling group notes a failed launch: so it is here, with the reason.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from local.errors import LocalError
+
+DIRECTORY: Final = "launch-failures"
+START_S: Final = 60.0
+"""How long a node that cannot be switched on is tried again; a group launches another one then."""
+RETRY_S: Final = 5.0
+BOOT_S: Final = 300.0
+"""How long a node may take to ask for its metadata; with eight at a time on two busy cores it takes a minute."""
+
+
+class Launches:
+    """How long each instance that has not booted yet takes, what keeps it, and when to try again."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._begun: dict[str, float] = {}
+        self._failed: dict[str, tuple[float, str]] = {}
+
+    def check(self, instance_id: str) -> None:
+        """Begin to count. Raises LocalError with the reason of the last try until it is time for the next one."""
+        now = self._monotonic()
+        self._begun.setdefault(instance_id, now)
+        failed_at, reason = self._failed.get(instance_id, (now, ""))
+        if reason and now - failed_at < RETRY_S:
+            raise LocalError(reason)
+
+    def note(self, instance_id: str, reason: str) -> None:
+        """A try has failed."""
+        self._failed[instance_id] = self._monotonic(), reason
+
+    def takes_longer(self, instance_id: str, seconds: float) -> bool:
+        """Whether the first try is so long ago."""
+        return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
+
+    def keep(self, instances: Collection[str]) -> None:
+        """Forget the others: they have booted, or are gone."""
+        for instance_id in self._begun.keys() - set(instances):
+            del self._begun[instance_id]
+            self._failed.pop(instance_id, None)
+
+
+def report(run_dir: Path, instance_id: str, reason: str) -> None:
+    """Note that an instance will not boot."""
+    directory = run_dir / DIRECTORY
+    directory.mkdir(exist_ok=True)
+    partial = directory / f".{instance_id}.partial"
+    partial.write_text(reason)
+    partial.rename(directory / instance_id)
+
+
+def reported(run_dir: Path) -> Mapping[str, str]:
+    """The reasons by instance, the oldest first."""
+    files = sorted((run_dir / DIRECTORY).glob("i-*"), key=lambda file: file.stat().st_mtime)
+    return {file.name: file.read_text() for file in files}
+
+
+def reason_of(run_dir: Path, instance_id: str) -> str | None:
+    """Why an instance did not boot; None when nobody says so."""
+    try:
+        return (run_dir / DIRECTORY / instance_id).read_text()
+    except FileNotFoundError:
+        return None
