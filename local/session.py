@@ -20,6 +20,7 @@ from local.cache import cache_dir, locked
 from local.network import API_PORT, USER_ENDPOINT
 from local.node import keep_logs
 from local.runs import announce, without_foreign
+from local.watchman import Watchman
 
 log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).parents[1]
@@ -123,11 +124,14 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     fabric.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")
-    _start("local.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
+    data = _start("local.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
+    programs = {"local.aws": control, "local.dataplane": data}
+    end_watching = Watchman(run_dir, programs=programs, say=lambda line: print(line, file=sys.stderr)).start()
     announce(run_dir, checkout=REPOSITORY, variables=variables)
     try:
         return subprocess.run(command, env=environment, check=False).returncode
     finally:
+        end_watching()
         _keep_logs(run_dir)
 
 

@@ -11,12 +11,14 @@ import boto3
 from local.faults.nodes import NodeHandle, node_of
 from local.faults.slots import aliases, slots_by_cluster
 from local.faults.targets import GONE
+from local.launch_failures import reported
 from local.node import is_frozen
 from local.troubles import read_troubles
 from local.watchers import lack_of_watchers
 
 COLUMNS = ("INSTANCE", "NAME", "SLOT", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
 SHOWN_AFTER_END = timedelta(minutes=5)
+FAILURES_SHOWN = 3
 _ENDED = "User initiated (%Y-%m-%d %H:%M:%S %Z)"
 
 
@@ -80,6 +82,12 @@ def trouble_lines(run_dir: Path) -> str:
     return "".join(f"{name} is left as it is: {why}\n" for name, why in sorted(read_troubles(run_dir).items()))
 
 
+def failure_lines(run_dir: Path) -> str:
+    """The instances that could not boot lately: they are gone, and their groups launch others."""
+    newest = list(reported(run_dir).items())[-FAILURES_SHOWN:]
+    return "".join(f"{name} did not boot and was terminated: {why}\n" for name, why in newest)
+
+
 def status_text(run_dir: Path, now: datetime) -> str:
     """The status of the local AWS that this process is in."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
@@ -91,7 +99,7 @@ def status_text(run_dir: Path, now: datetime) -> str:
     ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)
     lack = lack_of_watchers(waiting) if waiting else None
-    return table(rows) + (f"nodes wait: {lack}\n" if lack else "") + trouble_lines(run_dir)
+    return table(rows) + (f"nodes wait: {lack}\n" if lack else "") + trouble_lines(run_dir) + failure_lines(run_dir)
 
 
 def print_status() -> int:

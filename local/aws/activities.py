@@ -1,8 +1,10 @@
 """Scaling activities: what a group launched and terminated, and why a launch failed."""
 
+import os
 import uuid
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
@@ -13,9 +15,16 @@ from moto.ec2.models.instances import InstanceBackend
 
 from local.aws import suspensions
 from local.aws.patching import around
+from local.launch_failures import reason_of
 
 _KEPT = 1000
 """A cluster that replaces nodes for days must not fill the memory."""
+_LAUNCHING = "Launching a new EC2 instance"
+NOT_BOOTED = (
+    "Instance became unhealthy while waiting for instance to be in InService state. "
+    "Termination Reason: Server.InternalError: Internal error on launch"
+)
+"""What Auto Scaling says of such an instance; the local AWS adds why."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -86,7 +95,7 @@ def _record(activity: Activity) -> None:
 
 def _record_launch(group: str, instance_id: str = "", failure: str = "") -> None:
     cause = f"At {_now()} an instance was started in response to a difference between desired and actual capacity."
-    description = "Launching a new EC2 instance" + (f": {instance_id}" if instance_id else "")
+    description = _LAUNCHING + (f": {instance_id}" if instance_id else "")
     status = "Failed" if failure else "Successful"
     activity = Activity(
         group=group, instance_id=instance_id, description=description, cause=cause, status=status, message=failure
@@ -119,9 +128,24 @@ def _terminate(original: Any, backend: Any, instance_ids: list[str]) -> Any:
         group: FakeAutoScalingGroup | None = getattr(instance, "autoscaling_group", None)
         if not group or instance.state == "terminated":
             continue
+        if reason := _launch_failure(instance.id):
+            _fail_launch(instance.id, reason)
         if _unfinished(instance.id) or suspensions.replaces_unhealthy(group):
             finish_termination(group.name, instance.id)
     return original(backend, instance_ids)
+
+
+def _launch_failure(instance_id: str) -> str | None:
+    """Why the data plane could not boot an instance; only inside a local AWS there is one."""
+    run_dir = os.environ.get("LOCAL_AWS_DIR")
+    return reason_of(Path(run_dir), instance_id) if run_dir else None
+
+
+def _fail_launch(instance_id: str, reason: str) -> None:
+    """An instance that EC2 ends because it cannot boot was never launched, for its group."""
+    for activity in _ACTIVITIES:
+        if activity.instance_id == instance_id and activity.description.startswith(_LAUNCHING):
+            activity.status, activity.message = "Failed", f"{NOT_BOOTED}: {reason}"
 
 
 def _unfinished(instance_id: str) -> Activity | None:

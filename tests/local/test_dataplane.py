@@ -13,7 +13,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local import dataplane, fabric, metadata, notices, reboots, status
+from local.errors import LocalError
 from local.inventory import Instance, Inventory
+from local.launch_failures import BOOT_S, RETRY_S, START_S, Launches, reported
 from tests.local.test_firewall import instance
 
 ONE = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
@@ -59,6 +61,11 @@ class World:
     running: list[str] = dataclasses.field(default_factory=list)
     done: list[str] = dataclasses.field(default_factory=list)
     gpus: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    cannot_start: str = ""
+    exit_code: int | None = None
+    asks: bool = True
+    """Whether nodes come so far as to ask for their metadata."""
+    now: float = 1000.0
 
     def note(self, what: str) -> bool:
         self.done.append(what)
@@ -81,12 +88,20 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
     session: Any = SimpleNamespace(client=lambda _service: ec2)
     plane = dataplane.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
     world = World(plane=plane, ec2=ec2)
+    monkeypatch.setattr(plane, "_launches", Launches(lambda: world.now))
 
     def start(instance: Instance, *, gpu_models: tuple[str, ...], **_places: Any) -> Any:
+        if world.cannot_start:
+            raise LocalError(world.cannot_start)
         world.running.append(instance.instance_id)
         world.gpus[instance.instance_id] = gpu_models
         return SimpleNamespace(
-            instance=instance, disk=tmp_path / "disk", cgroup=tmp_path / "cgroup", has_ended=lambda: None
+            instance=instance,
+            disk=tmp_path / "disk",
+            cgroup=tmp_path / "cgroup",
+            has_ended=lambda: world.exit_code,
+            has_asked_who_it_is=lambda: world.asks,
+            last_words=lambda: "Failed to mount",
         )
 
     replacements: dict[str, Callable[..., Any]] = {
@@ -139,7 +154,7 @@ def test_error_that_comes_again_is_logged_once_and_shown_until_it_is_over(
         world.see(ONE, TWO)
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 1
-    assert told[0].startswith(f"{ONE.instance_id} left as it is: ClientError(")
+    assert told[0].startswith(f"{ONE.instance_id} is left as it is: ClientError(")
     shown = status.trouble_lines(tmp_path)
     assert shown.startswith(f"{ONE.instance_id} is left as it is: ClientError(")
     assert shown.count("\n") == 1
@@ -242,3 +257,68 @@ def test_spot_instance_ends_at_the_time_in_its_notice(world: World, tmp_path: Pa
     world.see(TWO)
     assert notices.interruption_time(tmp_path, ONE.instance_id) is None
     assert notices.interruption_time(tmp_path, TWO.instance_id) is not None
+
+
+def test_nodes_with_the_same_address_in_two_vpcs_have_metadata_of_their_own(world: World) -> None:
+    twin = dataclasses.replace(ONE, instance_id="i-000000000000000ff", vpc_id="vpc-2")
+    world.see(ONE, twin)
+    found = [world.plane.find(vpc_id, str(ONE.address.ip)) for vpc_id in ("vpc-1", "vpc-2", "vpc-3")]
+    assert [each and each.instance.instance_id for each in found] == [ONE.instance_id, twin.instance_id, None]
+    world.see(ONE)
+    assert world.plane.find("vpc-1", str(ONE.address.ip)) is not None
+    assert world.plane.find("vpc-2", str(ONE.address.ip)) is None
+
+
+def test_fails_when_a_node_cannot_be_switched_on_for_a_minute(world: World, tmp_path: Path) -> None:
+    world.cannot_start = "mount: no such device"
+    world.see(ONE)
+    assert status.trouble_lines(tmp_path) == f"{ONE.instance_id} is left as it is: mount: no such device\n"
+    world.now += START_S
+    world.see(ONE)
+    assert (world.ec2.terminated, reported(tmp_path)) == ([], {})
+    world.now += RETRY_S
+    world.see(ONE)
+    assert world.ec2.terminated == [ONE.instance_id]
+    assert reported(tmp_path) == {ONE.instance_id: "mount: no such device"}
+
+
+def test_node_that_could_not_be_switched_on_at_first_is_tried_again(world: World, tmp_path: Path) -> None:
+    world.cannot_start = "mount: no such device"
+    world.see(ONE, TWO)
+    world.cannot_start = ""
+    world.now += RETRY_S - 1
+    world.see(ONE, TWO)
+    assert world.running == []
+    assert "no such device" in status.trouble_lines(tmp_path)
+    world.now += 1
+    world.see(ONE, TWO)
+    assert world.running == [ONE.instance_id, TWO.instance_id]
+    assert status.trouble_lines(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "limit", "reason"),
+    [
+        (1, START_S, "its container ended (1): Failed to mount"),
+        (None, BOOT_S, "it has not asked for its metadata for 300 s: Failed to mount"),
+    ],
+)
+def test_fails_when_a_node_never_asks_for_its_metadata(
+    world: World, tmp_path: Path, exit_code: int | None, limit: float, reason: str
+) -> None:
+    world.asks, world.exit_code = False, exit_code
+    world.see(ONE)
+    world.now += limit - 1
+    world.see(ONE)
+    assert world.ec2.terminated == []
+    world.now += 2
+    world.see(ONE)
+    assert world.ec2.terminated == [ONE.instance_id]
+    assert reported(tmp_path) == {ONE.instance_id: reason}
+
+
+def test_node_that_asked_for_its_metadata_may_take_its_time(world: World, tmp_path: Path) -> None:
+    world.see(ONE)
+    world.now += 2 * BOOT_S
+    world.see(ONE)
+    assert (world.ec2.terminated, reported(tmp_path)) == ([], {})

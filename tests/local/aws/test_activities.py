@@ -1,4 +1,13 @@
-from tests.local.aws.harness import Aws, Group, Stacks
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from cli.scaling import read_activities
+from cli.status import reasons
+from local.launch_failures import report
+from tests.local.aws.harness import Aws, Group, Stacks, start_server
 from tests.local.aws.templates import cluster, group, launch_template
 
 
@@ -18,6 +27,33 @@ def test_launches_and_terminations_are_recorded_newest_first(aws: Aws, stacks: S
     assert terminated == ("Successful", f"Terminating EC2 instance: {first}")
     assert launched[1].startswith("Launching a new EC2 instance: i-")
     assert first not in launched[1]
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
+    """A control plane inside a local AWS, with a data plane that this test is."""
+    monkeypatch.setenv("LOCAL_AWS_DIR", str(tmp_path))
+    process, port = start_server()
+    yield Aws(url=f"http://localhost:{port}", request_log=tmp_path / "requests")
+    process.terminate()
+    process.wait(timeout=20)
+    assert process.stdout
+    process.stdout.close()
+
+
+def test_status_says_why_an_instance_did_not_boot(inside: Aws, tmp_path: Path) -> None:
+    own = Stacks(aws=inside)
+    own.create(cluster(Group=group(1)))
+    members = Group(aws=inside, name=own.physical_id("Group"))
+    (first,) = members.in_service()
+    report(tmp_path, first, "its container ended (1): Failed to mount")
+    inside.client("ec2").terminate_instances(InstanceIds=[first])
+    since = datetime.min.replace(tzinfo=timezone.utc)
+    newest, *_ = reasons(read_activities(inside.client("autoscaling"), [members.name], since=since))
+    assert "Termination Reason: Server.InternalError: Internal error on launch" in newest
+    assert newest.endswith("its container ended (1): Failed to mount")
+    assert len(members.in_service()) == 1
+    assert first not in members.in_service()
 
 
 def test_failed_launch_of_a_group_says_why(aws: Aws, stacks: Stacks) -> None:
