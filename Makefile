@@ -31,6 +31,8 @@ SEED ?= 1
 KILLS ?= 20
 PYTHON ?= $(firstword $(wildcard /opt/pytorch/bin/python) python3)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
+# tests/machine.py looks at a directory of its own afterwards.
+TMP := $(if $(LOCAL_AWS_MARK),$(TMPDIR),$(CACHE)/tmp)
 # Caches of the tools belong into the cache, not into the checkout.
 export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
 # Some containers forbid it to be written: each of some thousand processes would compile all that it imports.
@@ -64,7 +66,7 @@ enter end status:
 
 # Compares the machine before and after, set-up aside: nothing may be left on it.
 test: root setup
-	@$(ENTER) exec python -m tests.machine $(MAKE) --no-print-directory gate
+	@$(ENTER) exec python -m tests.machine "$(MAKE)" --no-print-directory gate
 
 # The lint leaves nothing on the machine meanwhile, and those that compare the machine have a core to spare.
 gate:
@@ -80,14 +82,14 @@ unit:
 
 # Side by side, but for those that compare the machine before and after.
 others:
-	@mkdir -p $(CACHE)/tmp
-	@$(ENTER) export TMPDIR=$(CACHE)/tmp; \
+	@mkdir -p "$(TMP)"
+	@$(ENTER) export TMPDIR="$(TMP)"; \
 	python -m pytest -n auto --dist loadfile tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %)
 
 # They call make themselves, which is no part of this one.
 alone:
-	@mkdir -p $(CACHE)/tmp
-	@$(ENTER) export TMPDIR=$(CACHE)/tmp; unset MAKEFLAGS MFLAGS MAKELEVEL; python -m pytest $(ALONE)
+	@mkdir -p "$(TMP)"
+	@$(ENTER) export TMPDIR="$(TMP)"; unset MAKEFLAGS MFLAGS MAKELEVEL; python -m pytest $(ALONE)
 
 # Each part in a local AWS of its own, side by side: they mostly wait.
 e2e:

@@ -7,6 +7,7 @@ when its control plane answers and says what entering needs.
 import contextlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -21,6 +22,9 @@ from local.processes import process_of
 
 INSIDE = "LOCAL_AWS_DIR"
 """A variable that is set inside a local AWS."""
+MARK = "LOCAL_AWS_MARK"
+"""A variable with four hexadecimal digits, with which the names of the runs begin that a process starts: their starter
+finds by them what they leave."""
 NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
 """Namespaces of a sandbox by nsenter's option; unshare itself is in all of them but the process namespace."""
 FOREIGN = ("AWS_", "CDK_", "SSH_")
@@ -62,6 +66,11 @@ def without_foreign(variables: Mapping[str, str]) -> dict[str, str]:
 
 def runs_dir() -> Path:
     return cache_dir() / "run"
+
+
+def new_name() -> str:
+    """Eight hexadecimal digits."""
+    return os.environ.get(MARK, secrets.token_hex(2)) + secrets.token_hex(2)
 
 
 def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import logging
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from types import FrameType
 
 from local.cache import locked
 from local.processes import process_of, record_process
-from local.runs import runs_dir
+from local.runs import new_name, runs_dir
 
 log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
@@ -78,7 +77,7 @@ def run_directory() -> Iterator[Path]:
     """A directory for one run, gone with its cgroups when this process is, by whatever signal."""
     with locked("run"):  # another run's sweep must not see the directory before it has an owner
         sweep()
-        run_dir = runs_dir() / secrets.token_hex(4)
+        run_dir = runs_dir() / new_name()
         run_dir.mkdir(parents=True)
         record_process(run_dir / "owner")
     reader, writer = os.pipe()

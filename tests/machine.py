@@ -1,45 +1,67 @@
 """The machine before and after: a local AWS must leave nothing on it.
 
 python -m tests.machine COMMAND...    run a command; exit 1 and say what is different when it leaves something
+
+Others use the machine meanwhile, so it compares only what it knows as the command's own. Runs have names that begin
+with the command's mark, and so has all that they make (cgroups, mounts, disks). Processes descend from the command or
+have the mark in their environment. Temporary files lie in a directory of its own. What a local AWS would make on the
+machine itself, were it not in a sandbox, has names that nobody else gives.
 """
 
+import contextlib
+import ctypes
 import json
+import os
 import re
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from local.cache import cache_dir
-from local.runs import runs_dir
+from local.runs import MARK, runs_dir
 from local.sandbox import cgroup_root
 from tests.launcher.sshd import make_privilege_separation_directory
 
 REPOSITORY = Path(__file__).parents[1]
 SETTLE_S = 30.0
-SYSCTLS = ("fs/inotify/max_user_instances", "net/ipv4/ip_forward", "kernel/pid_max")
+PR_SET_CHILD_SUBREAPER = 36
+TEMPORARY = "TMPDIR"
+TEST_RUNNERS_OWN = "pytest-of-*"
+"""pytest keeps the directories of its last three runs on purpose."""
+NAMESPACES = re.compile(r"internet|(?:vpc|i)-[0-9a-f]{17}")
+LINKS = re.compile(r"internet|user|igw|ens5|[0-9a-f]{15}")
+"""Names of links in a local AWS: those of nodes and VPCs are cut from their ids."""
+TABLES = re.compile(r"table inet (?:vpc|faults)")
+WHERE_NODES_WRITE = ("/etc", "/etc/profile.d", "/etc/systemd/system", "/opt", "/run", "/run/systemd/system", "/var/lib")
+NODES_FILES = re.compile(r"deeplearning|user-of-the-demo")
 Look = Mapping[str, frozenset[str]]
 
 
 def look() -> Look:
-    """What a run could leave behind, as far as other users of the machine do not change it meanwhile."""
-    links = json.loads(subprocess.check_output(["ip", "-json", "link"]))
+    """What is there of all that a command with this process's mark could leave behind."""
+    mark = os.environ[MARK]
     return {
-        "process": _processes(),
-        "mount": frozenset(Path("/proc/mounts").read_text().splitlines()),
-        "loop device": _disks_in_use(),
-        "cgroup": _names(cgroup_root(), "deeplearning-cdk-*"),
-        "run": _names(runs_dir(), "*"),
-        "namespace": _names(Path("/run/netns"), "*"),
-        "link": frozenset(link["ifname"] for link in links),
-        "firewall rule": frozenset(subprocess.check_output(["nft", "list", "ruleset"], text=True).splitlines()),
-        "sysctl": frozenset(f"{name} = {Path('/proc/sys', name).read_text().strip()}" for name in SYSCTLS),
-        "file": frozenset(str(p) for d in ("/run", "/var/lib", "/etc", Path.home()) for p in Path(d).iterdir()),
+        "process": _processes(mark),
+        "mount": frozenset(line for line in Path("/proc/self/mounts").read_text().splitlines() if _is_run(line, mark))
+        | _bound_files(mark),
+        "loop device": _disks_in_use(mark),
+        "cgroup": _names(cgroup_root(), f"deeplearning-cdk-{mark}*"),
+        "run": _names(runs_dir(), f"{mark}*"),
+        "namespace": frozenset(name for name in _names(Path("/run/netns"), "*") if NAMESPACES.fullmatch(name)),
+        "link": frozenset(name for name in _links() if LINKS.fullmatch(name)),
+        "firewall table": frozenset(line for line in _tables() if TABLES.fullmatch(line)),
+        "file of a node": frozenset(
+            str(path) for directory in WHERE_NODES_WRITE for path in Path(directory).glob("*")
+            if NODES_FILES.search(path.name)
+        ),
         "file of the checkout": _checkout(),
-        "temporary file": frozenset(n for n in _names(Path("/tmp"), "*") if re.match("cdk|jsii|aws|deeplearning", n)),
-    }
+        "temporary file": _temporary_files(),
+    }  # fmt: skip
 
 
 def difference(before: Look, after: Look) -> list[str]:
@@ -60,33 +82,80 @@ def settled_difference(before: Look) -> list[str]:
     return found
 
 
+@contextlib.contextmanager
+def marked() -> Iterator[None]:
+    """Give what this process starts a mark and a directory for temporary files, both new and nobody else's."""
+    before = {name: os.environ.get(name) for name in (MARK, TEMPORARY)}
+    own = secrets.token_hex(2)
+    # Short, as sockets lie below it, whose paths Linux limits to 107 bytes; and not below pytest's own.
+    directory = Path("/tmp", f"dlc-{own}-{os.getpid()}")
+    directory.mkdir(mode=0o700)
+    os.environ.update({MARK: own, TEMPORARY: str(directory)})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        shutil.rmtree(directory)
+
+
 def _names(directory: Path, pattern: str) -> frozenset[str]:
     return frozenset(path.name for path in directory.glob(pattern))
 
 
-def _processes() -> frozenset[str]:
-    own_network = Path("/proc/self/ns/net").readlink()
-    strangers = set()
+def _is_run(text: str, mark: str) -> bool:
+    """Whether a text names a run with the mark: its directory, or its cgroup."""
+    return bool(re.search(rf"(?:deeplearning-cdk/run/|deeplearning-cdk-){mark}[0-9a-f]{{4}}\b", text))
+
+
+def _bound_files(mark: str) -> frozenset[str]:
+    """Files of runs that are mounted over others (proc_pid_mountinfo(5): the fourth field is what, the fifth where)."""
+    lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return frozenset(f"{fields[3]} {fields[4]}" for fields in lines if _is_run(fields[3], mark))
+
+
+def _processes(mark: str) -> frozenset[str]:
+    """Processes that descend from this one, have the mark, or name a run in their arguments or their cgroup."""
+    names, parents, own = {}, {}, {os.getpid()}
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            command = process.joinpath("cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
-            # Another checkout's control plane is somebody else's.
-            is_ours = "-m local." in command and (process / "cwd").readlink() == REPOSITORY
-            if is_ours or (process / "ns/net").readlink() != own_network:
-                strangers.add(f"{process.name} {command}")
-        except OSError:
-            continue  # it ended meanwhile
-    return frozenset(strangers)
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            pid, (state, parent) = int(process.name), (process / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            if state in "ZX":
+                continue
+            words = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
+            names[pid], parents[pid] = words or "(its program is not there any more)", int(parent)
+            variables = (process / "environ").read_bytes().split(b"\0")
+            if f"{MARK}={mark}".encode() in variables or _is_run(f"{words} {(process / 'cgroup').read_text()}", mark):
+                own.add(pid)
+    while more := {pid for pid, parent in parents.items() if parent in own} - own:
+        own |= more
+    return frozenset(f"{pid} {names[pid]}" for pid in own & names.keys() - {os.getpid()})
 
 
-def _disks_in_use() -> frozenset[str]:
+def _disks_in_use(mark: str) -> frozenset[str]:
     """Files of runs that are still the disk of something; the kernel lets go of them after the last mount."""
     found = {file.read_text().strip() for file in Path("/sys/block").glob("loop*/loop/backing_file")}
-    return frozenset(file for file in found if file.startswith(str(runs_dir())))
+    return frozenset(file for file in found if _is_run(file, mark))
+
+
+def _links() -> list[str]:
+    return [link["ifname"] for link in json.loads(subprocess.check_output(["ip", "-json", "link"]))]
+
+
+def _tables() -> list[str]:
+    return subprocess.check_output(["nft", "list", "tables"], text=True).splitlines()
 
 
 def _checkout() -> frozenset[str]:
     return frozenset(str(p) for p in REPOSITORY.rglob("*") if ".git" not in p.relative_to(REPOSITORY).parts)
+
+
+def _temporary_files() -> frozenset[str]:
+    directory = Path(os.environ[TEMPORARY])
+    return _names(directory, "*") - _names(directory, TEST_RUNNERS_OWN)
 
 
 def prepare() -> None:
@@ -96,13 +165,30 @@ def prepare() -> None:
     runs_dir().mkdir(exist_ok=True)
 
 
+def adopt_orphans() -> None:
+    """Have the kernel give this process what its descendants leave behind (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _run(command: Sequence[str]) -> int:
+    """Exit code of a command; orphans that end meanwhile are waited for as well."""
+    process = subprocess.Popen(command)
+    while True:
+        pid, status = os.wait()
+        if pid == process.pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode
+
+
 def main() -> int:
     # Who is started in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    adopt_orphans()
     prepare()
-    before = look()
-    code = subprocess.run(sys.argv[1:], check=False).returncode
-    found = settled_difference(before)
+    with marked():
+        before = look()
+        code = _run(sys.argv[1:])
+        found = settled_difference(before)
     for line in found:
         sys.stderr.write(f"error: the machine is not as it was, {line}\n")
     return code or bool(found)

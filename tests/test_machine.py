@@ -1,13 +1,136 @@
-"""The comparison that the gate makes notices what is left and what is lost."""
+"""The comparison that the gate makes notices each thing that is left, and passes over what others do meanwhile."""
 
+import os
+import re
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from local.sandbox import cgroup_root
 from tests import machine
 
-LEFT = Path("/tmp/deeplearning-left-by-a-test")
+COMPARE = "import sys; from tests import machine; machine.SETTLE_S = float(sys.argv.pop(1)); sys.exit(machine.main())"
+APART = ("unshare", "--fork", "--pid", "--kill-child", "--mount-proc", "--mount", "--net", "--propagation", "private",
+         "sh", "-ec", 'mount -n -t tmpfs tmpfs /run; exec "$@"', "sh")  # fmt: skip
+"""What is left on purpose is left where nobody else is; control groups, loop devices and files are not apart so."""
+LEFT_IN_THE_CHECKOUT = machine.REPOSITORY / "left-by-a-test"
+LEAKS = {
+    "process": r"\d+ sleep 61",
+    "process without variables": r"\d+ sleep 62",
+    "mount": r"tmpfs \S+/run/\w{8} tmpfs .*",
+    "file of a run that is mounted over another": r"/\S+/run/\w{8}/hosts /etc/hosts",
+    "loop device": r"/\S+/run/\w{8}/disk.img",
+    "cgroup": r"deeplearning-cdk-\w{8}",
+    "run": r"\w{8}",
+    "namespace": "vpc-0123456789abcdef0",
+    "link": "igw",
+    "firewall table": "table inet faults",
+    "file of a node": "/run/deeplearning",
+    "file of the checkout": re.escape(str(LEFT_IN_THE_CHECKOUT)),
+    "temporary file": "jsii-kernel-left",
+}
+"""By kind: how what is left is told."""
+LEAK = f"""
+    run=$XDG_CACHE_HOME/deeplearning-cdk/run/${{LOCAL_AWS_MARK}}0000
+    mkdir "$run"
+    setsid sleep 61 < /dev/null > /dev/null 2>&1 &
+    setsid env -i sleep 62 < /dev/null > /dev/null 2>&1 &
+    echo 127.0.0.1 localhost > "$run/hosts"
+    mount -n --bind "$run/hosts" /etc/hosts
+    truncate --size 1M "$run/disk.img"
+    losetup --find "$run/disk.img"
+    mount -n -t tmpfs tmpfs "$run"
+    mkdir {cgroup_root()}/deeplearning-cdk-${{LOCAL_AWS_MARK}}0000
+    ip netns add vpc-0123456789abcdef0
+    ip link add igw type veth peer name eth1
+    nft add table inet faults
+    touch /run/deeplearning "{LEFT_IN_THE_CHECKOUT}" "$TMPDIR/jsii-kernel-left"
+    sleep 0.3
+"""
+FOREIGN = f"""
+    run=$XDG_CACHE_HOME/deeplearning-cdk/run/zzzz0000
+    mkdir "$run"
+    truncate --size 1M "$run/disk.img"
+    losetup --find "$run/disk.img"
+    mount -n -t tmpfs tmpfs "$run"
+    mkdir {cgroup_root()}/deeplearning-cdk-zzzz0000
+    ip netns add blue
+    ip link add eth7 type veth peer name eth8
+    nft add table inet filter
+    touch /run/mount
+    mkdir "$TMPDIR/pytest-of-root"
+"""
+
+
+def compare(*command: str, cache: Path, settle_s: float = 0.0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*APART, sys.executable, "-c", COMPARE, str(settle_s), *command],
+        cwd=machine.REPOSITORY,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of its own; what has been left outside of it and of its namespaces is removed in the end."""
+    before = set(cgroup_root().glob("deeplearning-cdk-*0000"))
+    directory = tmp_path_factory.mktemp("cache")
+    yield directory
+    for loop in Path("/sys/block").glob("loop*/loop/backing_file"):
+        if loop.read_text().startswith(str(directory)):
+            subprocess.run(["losetup", "--detach", f"/dev/{loop.parents[1].name}"], check=True)
+    for cgroup in set(cgroup_root().glob("deeplearning-cdk-*0000")) - before:
+        cgroup.rmdir()
+    LEFT_IN_THE_CHECKOUT.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def told(cache: Path) -> list[str]:
+    """What is said of a command that leaves one thing of each kind."""
+    done = compare("sh", "-ec", LEAK, cache=cache)
+    assert done.returncode == 1, done.stderr
+    return done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("kind", LEAKS)
+def test_fails_when_a_command_leaves_a_thing_of_each_kind(told: list[str], kind: str) -> None:
+    name = {"process without variables": "process", "file of a run that is mounted over another": "mount"}.get(
+        kind, kind
+    )
+    pattern = f"error: the machine is not as it was, {name} left: {LEAKS[kind]}"
+    assert [line for line in told if re.fullmatch(pattern, line)], told
+
+
+def test_every_kind_is_tried() -> None:
+    with machine.marked():
+        assert machine.look().keys() <= LEAKS.keys()
+
+
+def test_what_others_make_meanwhile_is_passed_over(cache: Path) -> None:
+    with subprocess.Popen(["sleep", "30"]) as process:
+        done = compare("sh", "-ec", FOREIGN, cache=cache)
+        process.kill()
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_process_of_somebody_else_is_passed_over() -> None:
+    with machine.marked():
+        before = machine.look()
+        # As an orphan it does not descend from this process, and it has variables of its own.
+        script = "setsid env -i sleep 60 < /dev/null > /dev/null 2>&1 & echo $!"
+        pid = int(subprocess.check_output(["env", "-i", "sh", "-c", script]))
+        try:
+            assert machine.difference(before, machine.look()) == []
+        finally:
+            os.kill(pid, 9)
 
 
 def test_each_thing_is_named_with_its_kind() -> None:
@@ -17,19 +140,11 @@ def test_each_thing_is_named_with_its_kind() -> None:
 
 
 @pytest.mark.parametrize(("script", "code"), [("True", 0), ("exit(7)", 7)])
-def test_the_commands_own_exit_code_is_returned(
-    script: str, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["machine", sys.executable, "-c", script])
-    assert machine.main() == code
-    assert capfd.readouterr().err == ""
+def test_the_commands_own_exit_code_is_returned(script: str, code: int, cache: Path) -> None:
+    done = compare(sys.executable, "-c", script, cache=cache)
+    assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_fails_when_a_command_leaves_a_file(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(machine, "SETTLE_S", 0.0)
-    monkeypatch.setattr(sys, "argv", ["machine", "touch", str(LEFT)])
-    try:
-        assert machine.main() == 1
-    finally:
-        LEFT.unlink()
-    assert f"temporary file left: {LEFT.name}" in capfd.readouterr().err
+def test_what_ends_soon_after_the_command_is_waited_for(cache: Path) -> None:
+    done = compare("sh", "-c", "setsid sleep 1 < /dev/null > /dev/null 2>&1 &", cache=cache, settle_s=20)
+    assert (done.returncode, done.stderr) == (0, "")

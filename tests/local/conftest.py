@@ -11,6 +11,7 @@ from tests import machine
 def clean_machine() -> Iterator[machine.Look]:
     """A test that leaves nothing on the machine."""
     machine.prepare()
-    before = machine.look()
-    yield before
-    assert machine.settled_difference(before) == []
+    with machine.marked():
+        before = machine.look()
+        yield before
+        assert machine.settled_difference(before) == []
