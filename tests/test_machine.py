@@ -16,6 +16,8 @@ COMPARE = "import sys; from tests import machine; machine.SETTLE_S = float(sys.a
 APART = ("unshare", "--fork", "--pid", "--kill-child", "--mount-proc", "--mount", "--net", "--propagation", "private",
          "sh", "-ec", 'mount -n -t tmpfs tmpfs /run; exec "$@"', "sh")  # fmt: skip
 """What is left on purpose is left where nobody else is; control groups, loop devices and files are not apart so."""
+OWN = f"{os.getpid() % 10000:04}"
+"""The end of the names that are given here: the same tests may run in another checkout."""
 LEFT_IN_THE_CHECKOUT = machine.REPOSITORY / "left-by-a-test"
 LEAKS = {
     "process": r"\d+ sleep 61",
@@ -34,7 +36,7 @@ LEAKS = {
 }
 """By kind: how what is left is told."""
 LEAK = f"""
-    run=$XDG_CACHE_HOME/deeplearning-cdk/run/${{LOCAL_AWS_MARK}}0000
+    run=$XDG_CACHE_HOME/deeplearning-cdk/run/${{LOCAL_AWS_MARK}}{OWN}
     mkdir "$run"
     setsid sleep 61 < /dev/null > /dev/null 2>&1 &
     setsid env -i sleep 62 < /dev/null > /dev/null 2>&1 &
@@ -43,7 +45,7 @@ LEAK = f"""
     truncate --size 1M "$run/disk.img"
     losetup --find "$run/disk.img"
     mount -n -t tmpfs tmpfs "$run"
-    mkdir {cgroup_root()}/deeplearning-cdk-${{LOCAL_AWS_MARK}}0000
+    mkdir {cgroup_root()}/deeplearning-cdk-${{LOCAL_AWS_MARK}}{OWN}
     ip netns add vpc-0123456789abcdef0
     ip link add igw type veth peer name eth1
     nft add table inet faults
@@ -51,16 +53,17 @@ LEAK = f"""
     sleep 0.3
 """
 FOREIGN = f"""
-    run=$XDG_CACHE_HOME/deeplearning-cdk/run/zzzz0000
+    run=$XDG_CACHE_HOME/deeplearning-cdk/run/zzzz{OWN}
     mkdir "$run"
     truncate --size 1M "$run/disk.img"
     losetup --find "$run/disk.img"
     mount -n -t tmpfs tmpfs "$run"
-    mkdir {cgroup_root()}/deeplearning-cdk-zzzz0000
+    mkdir {cgroup_root()}/deeplearning-cdk-zzzz{OWN}
     ip netns add blue
     ip link add eth7 type veth peer name eth8
     nft add table inet filter
     touch /run/mount
+    mkdir /tmp/jsii-kernel-{OWN}
     mkdir "$TMPDIR/pytest-of-root"
 """
 
@@ -81,14 +84,13 @@ def compare(*command: str, cache: Path, settle_s: float = 0.0) -> subprocess.Com
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache of its own; what has been left outside of it and of its namespaces is removed in the end."""
-    before = set(cgroup_root().glob("deeplearning-cdk-*0000"))
     directory = tmp_path_factory.mktemp("cache")
     yield directory
     for loop in Path("/sys/block").glob("loop*/loop/backing_file"):
         if loop.read_text().startswith(str(directory)):
             subprocess.run(["losetup", "--detach", f"/dev/{loop.parents[1].name}"], check=True)
-    for cgroup in set(cgroup_root().glob("deeplearning-cdk-*0000")) - before:
-        cgroup.rmdir()
+    for directory in (*cgroup_root().glob(f"deeplearning-cdk-*{OWN}"), *Path("/tmp").glob(f"jsii-kernel-{OWN}")):
+        directory.rmdir()
     LEFT_IN_THE_CHECKOUT.unlink(missing_ok=True)
 
 

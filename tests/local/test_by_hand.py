@@ -17,7 +17,7 @@ from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
 from tests.machine import REPOSITORY, Look
 
 LOCAL = (sys.executable, "-m", "local")
-PROMPT = r"\[local-aws \w+\] \S+ # $"
+PROMPT = r"\[local-aws \w+\] .+ # $"
 DEADLINE_S = 60.0
 SLEEP = "sh -c 'echo begun; exec sleep 300'"
 """A command that is in the terminal's foreground once it has said so."""
