@@ -47,7 +47,7 @@ ENTER := environment="$$(local/setup.sh)"; export PATH="$$environment/bin:$$PATH
 
 # Asked before the set-up, which takes minutes.
 root:
-	@[ "$$(id -u)" = 0 ] || { echo "error: the local AWS makes network namespaces and containers: run as root" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] || { echo "error: the local AWS makes network namespaces and containers: run as root, best in a throw-away VM or container (docs/local-aws.md, \"On another machine\")" >&2; exit 1; }
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile

@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "error: $*"; exit 1; }
+elsewhere='a throw-away VM or container has what it takes: docs/local-aws.md, "On another machine"'
 
 # Its home is empty and it has no internet: all would be made anew in there, or rather not.
 if [ -n "${LOCAL_AWS_DIR:-}" ]; then
@@ -17,8 +19,12 @@ recipe=(requirements.txt requirements-dev.txt constraints.txt package.json local
 packages=(python3 python3-venv ca-certificates openssh-client openssh-server iproute2 iputils-ping nftables
           rsync systemd-container mmdebstrap procps e2fsprogs mount)
 
-. /etc/os-release
-[ "${ID:-} ${VERSION_ID:-}" = "debian 12" ] || say "warning: tried on Debian 12 only, this is ${PRETTY_NAME:-unknown}"
+# shellcheck source=/dev/null  # what the machine says of itself; tests have another
+os_release=${OS_RELEASE:-/etc/os-release}
+[ ! -e "$os_release" ] || . "$os_release"
+[ "${ID:-} ${VERSION_ID:-}" = "debian 12" ] || fail "this is ${PRETTY_NAME:-an unknown system}, not Debian 12; $elsewhere"
+command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+    fail "there is no dpkg or apt-get on this Debian; $elsewhere"
 
 missing=()
 for package in "${packages[@]}"; do
@@ -28,10 +34,7 @@ for package in "${packages[@]}"; do
     esac
 done
 if [ ${#missing[@]} -gt 0 ]; then
-    if [ "$(id -u)" != 0 ]; then
-        say "error: packages missing: ${missing[*]}; run as root, or: sudo apt-get install ${missing[*]}"
-        exit 1
-    fi
+    [ "$(id -u)" = 0 ] || fail "packages missing: ${missing[*]}; as root: apt-get install ${missing[*]}; or $elsewhere"
     say "installing Debian packages: ${missing[*]}"
     if [[ " ${missing[*]} " == *" openssh-server "* ]]; then
         # Tests start sshd themselves, on loopback; this machine must not begin to serve logins.
@@ -41,13 +44,14 @@ if [ ${#missing[@]} -gt 0 ]; then
         ln -sfn /dev/null /etc/systemd/system/ssh.socket
     fi
     export DEBIAN_FRONTEND=noninteractive
-    { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >&2
+    { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >&2 ||
+        fail "apt-get cannot install ${missing[*]} (its reason is above); $elsewhere"
 fi
 
 environment=$cache/env-$(cat "${recipe[@]}" | sha256sum | cut -c1-16)
 mkdir -p "$cache"
 exec 9>"$cache/env.lock"
-flock -w 1800 9 || { say "error: waited 30 minutes for another set-up to finish ($cache/env.lock)"; exit 1; }
+flock -w 1800 9 || fail "waited 30 minutes for another set-up to finish ($cache/env.lock)"
 if [ ! -e "$environment/complete" ]; then
     say "making the Python and Node environments (a few minutes, once)"
     rm -rf "$environment"

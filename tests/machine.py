@@ -162,7 +162,7 @@ def prepare() -> None:
     """Make what any use of the cache and of sshd makes, which is nobody's to clean up."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     make_privilege_separation_directory()
-    runs_dir().mkdir(exist_ok=True)
+    runs_dir().mkdir(parents=True, exist_ok=True)
 
 
 def adopt_orphans() -> None:
