@@ -114,7 +114,7 @@ test-engines: root
 
 # Asks for nothing but a checkout and a Python with torch and numpy.
 test-gpu:
-	@exec $(PYTHON) -B -m tests.gpu
+	@exec "$(PYTHON)" -B -m tests.gpu
 
 soak: root
 	@$(ENTER) python -m local run -- python -m local.faults.chaos --faults $(FAULTS) --seed $(SEED)

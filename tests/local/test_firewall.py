@@ -1,3 +1,4 @@
+import dataclasses
 from ipaddress import IPv4Interface
 
 import pytest
@@ -63,3 +64,15 @@ def test_public_address_leads_to_its_instance_and_workers_leave_through_the_nat_
 def test_a_node_without_a_route_cannot_leave(rules: str) -> None:
     assert "set connected { type ipv4_addr; elements = { 10.0.0.4, 10.0.0.5 }; }" in rules
     assert "ip saddr @nodes oifname igw ip saddr != @connected drop" in rules
+
+
+def test_a_vpcs_firewall_knows_nothing_of_another_vpc() -> None:
+    own = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
+    twin = dataclasses.replace(own, vpc_id="vpc-2", group_ids=("sg-2",), public_address=None, internet_address=None)
+    groups = tuple(
+        Group(group_id=f"sg-{number}", vpc_id=f"vpc-{number}", ingress=(ANY,), egress=(ANY,)) for number in (1, 2)
+    )
+    both = Inventory(instances=(own, twin), groups=groups)
+    assert render_rules(both, "vpc-1") == render_rules(Inventory(instances=(own,), groups=groups[:1]), "vpc-1")
+    assert "sg_2" not in render_rules(both, "vpc-1")
+    assert "198.18.0.4" not in render_rules(both, "vpc-2")
