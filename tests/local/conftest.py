@@ -8,6 +8,9 @@ import pytest
 
 from local.cache import cache_dir
 from tests import machine
+from tests.local.plane import unknown, world
+
+__all__ = ["clean_machine", "own_runs", "unknown", "world"]
 
 OF_ITS_OWN = ("run", "run.lock", "last-log", "last-log.lock", "tmp")
 """What of the cache a test does not share."""

@@ -1,0 +1,116 @@
+"""A data plane over inventories that a test makes up; nodes are names only."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local import dataplane, fabric, metadata
+from local.errors import LocalError
+from local.inventory import Instance, Inventory
+from local.launch_failures import Launches
+from tests.local.test_firewall import instance
+
+ONE = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
+TWO = instance(5, groups=("sg-1",), public=None, internet=None)
+
+
+class Refusing:
+    """A control plane that knows nothing any more, but the user data of some instances."""
+
+    def __init__(self, unknown: set[str]) -> None:
+        self.unknown = unknown
+        self.terminated: list[str] = []
+        self.meta = SimpleNamespace(region_name="us-east-1")
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Account": "123456789012"}
+
+    def describe_instance_attribute(self, InstanceId: str, Attribute: str) -> dict[str, Any]:  # noqa: N803  (AWS's name)
+        if InstanceId in self.unknown:
+            error = {"Error": {"Code": "InvalidInstanceID.NotFound", "Message": "gone"}}
+            raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]  # its type wants all fields
+        return {Attribute: {}, "UserData": {}}
+
+    def get_instance_profile(self, InstanceProfileName: str) -> dict[str, Any]:  # noqa: N803  (AWS's name)
+        role = {"RoleName": f"role-of-{InstanceProfileName}", "Arn": "arn:aws:iam::123456789012:role/one"}
+        return {"InstanceProfile": {"Roles": [role]}}
+
+    def terminate_instances(self, InstanceIds: list[str]) -> None:  # noqa: N803  (AWS's name)
+        self.terminated += InstanceIds
+
+    def describe_instance_types(self, InstanceTypes: list[str]) -> dict[str, Any]:  # noqa: N803  (AWS's name)
+        gpus = [{"Manufacturer": "NVIDIA", "Name": "L4", "Count": 4}] if InstanceTypes == ["g6.12xlarge"] else []
+        return {"InstanceTypes": [{"GpuInfo": {"Gpus": gpus}}]}
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class World:
+    """What the control plane says, and which nodes run."""
+
+    plane: dataplane.DataPlane
+    ec2: Refusing
+    inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
+    running: list[str] = dataclasses.field(default_factory=list)
+    done: list[str] = dataclasses.field(default_factory=list)
+    gpus: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    cannot_start: str = ""
+    exit_code: int | None = None
+    asks: bool = True
+    """Whether nodes come so far as to ask for their metadata."""
+    now: float = 1000.0
+
+    def note(self, what: str) -> bool:
+        self.done.append(what)
+        return True
+
+    def see(self, *instances: Instance, unreadable: frozenset[str] = frozenset()) -> None:
+        self.inventory = Inventory(instances=instances, groups=(), unreadable=unreadable)
+        self.plane.reconcile()
+
+
+@pytest.fixture
+def unknown() -> set[str]:
+    """Instances that EC2 knows no more when it is asked for details."""
+    return set()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) -> World:
+    ec2 = Refusing(unknown)
+    session: Any = SimpleNamespace(client=lambda _service: ec2)
+    plane = dataplane.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
+    world = World(plane=plane, ec2=ec2)
+    monkeypatch.setattr(plane, "_launches", Launches(lambda: world.now))
+
+    def start(instance: Instance, *, gpu_models: tuple[str, ...], **_places: Any) -> Any:
+        if world.cannot_start:
+            raise LocalError(world.cannot_start)
+        world.running.append(instance.instance_id)
+        world.gpus[instance.instance_id] = gpu_models
+        return SimpleNamespace(
+            instance=instance,
+            disk=tmp_path / "disk",
+            cgroup=tmp_path / "cgroup",
+            has_ended=lambda: world.exit_code,
+            has_asked_who_it_is=lambda: world.asks,
+            last_words=lambda: "Failed to mount",
+        )
+
+    replacements: dict[str, Callable[..., Any]] = {
+        "read_inventory": lambda *_clients: world.inventory,
+        "start_node": start,
+        "ask_to_reboot": lambda node: world.note(f"ask {node.instance.instance_id}"),
+        "restart_node": lambda node, **_places: world.note(f"restart {node.instance.instance_id}"),
+        "destroy_node": lambda node: world.running.remove(node.instance.instance_id),
+    }
+    for name, replacement in replacements.items():
+        monkeypatch.setattr(dataplane, name, replacement)
+    for name in ("create_router", "delete_router", "load_rules", "load_routes"):
+        monkeypatch.setattr(fabric, name, lambda *_arguments, **_named: None)
+    monkeypatch.setattr(metadata, "start_server", lambda _vpc_id, _find: lambda: None)
+    return world
