@@ -1,6 +1,7 @@
 """A local AWS used by hand, on a terminal."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -64,6 +65,10 @@ def shell(clean_machine: Look) -> Iterator[Terminal]:
     terminal.expect(PROMPT)
     yield terminal
     terminal.close()
+
+
+def test_the_prompt_is_known_in_a_directory_with_a_space() -> None:
+    assert re.search(PROMPT, "[local-aws 3f2a0b1c] /tmp/with space/clone # ")
 
 
 def test_a_shell_has_what_a_user_needs(shell: Terminal) -> None:

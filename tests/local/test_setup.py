@@ -96,3 +96,15 @@ def test_nothing_is_missing_here() -> None:
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert Path(result.stdout.strip(), "bin/python").exists()
+
+
+@pytest.mark.parametrize("target", ["others", "alone"])
+@pytest.mark.parametrize("mark", ["", "ab12"])
+def test_temporary_files_go_where_the_machine_is_compared_also_with_a_space(target: str, mark: str) -> None:
+    own = "/tmp/with space/deeplearning-cdk/tmp" if not mark else "/tmp/own space"
+    variables = {"XDG_CACHE_HOME": "/tmp/with space", "TMPDIR": "/tmp/own space", "LOCAL_AWS_MARK": mark}
+    recipe = subprocess.check_output(
+        ["make", "--dry-run", target], cwd=REPOSITORY, env={**os.environ, **variables}, text=True
+    )
+    assert f'mkdir -p "{own}"' in recipe
+    assert f'export TMPDIR="{own}";' in recipe
