@@ -15,6 +15,7 @@ from werkzeug.wrappers import Response
 from local.aws import (
     activities,
     addresses,
+    buckets,
     change_sets,
     elastic_addresses,
     events,
@@ -55,6 +56,7 @@ _PARTS = (
     signals,
     security_groups,
     resource_types,
+    buckets,
     routes,
     launch,
     activities,

@@ -1,0 +1,124 @@
+"""Buckets that are deleted with something in them: S3 refuses, and so does a stack that would do it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local.aws.harness import Aws, Stacks
+from tests.local.aws.templates import cluster, group, resource
+
+VERSIONED = {"VersioningConfiguration": {"Status": "Enabled"}}
+REFUSED = "The bucket you tried to delete is not empty"
+
+
+def bucket(policy: str | None = None, **properties: Any) -> dict[str, Any]:
+    made = resource("S3::Bucket", **VERSIONED | properties)
+    return made | {"DeletionPolicy": policy} if policy else made
+
+
+def put(s3: Any, name: str) -> None:
+    s3.put_object(Bucket=name, Key="checkpoint", Body=b"weights")
+
+
+def put_over(s3: Any, name: str) -> None:
+    put(s3, name)
+    put(s3, name)
+
+
+def put_and_delete(s3: Any, name: str) -> None:
+    """What ``aws s3 rm`` leaves: a version and a marker above it."""
+    put(s3, name)
+    s3.delete_object(Bucket=name, Key="checkpoint")
+
+
+def mark_alone(s3: Any, name: str) -> None:
+    put_and_delete(s3, name)
+    (version,) = s3.list_object_versions(Bucket=name)["Versions"]
+    s3.delete_object(Bucket=name, Key="checkpoint", VersionId=version["VersionId"])
+
+
+FILLINGS = [put, put_over, put_and_delete, mark_alone]
+
+
+def empty(s3: Any, name: str) -> None:
+    found = s3.list_object_versions(Bucket=name)
+    for version in found.get("Versions", []) + found.get("DeleteMarkers", []):
+        s3.delete_object(Bucket=name, Key=version["Key"], VersionId=version["VersionId"])
+
+
+@pytest.fixture
+def s3(aws: Aws) -> Iterator[Any]:
+    client = aws.client("s3")
+    yield client
+    for found in client.list_buckets()["Buckets"]:
+        empty(client, found["Name"])
+        client.delete_bucket(Bucket=found["Name"])
+
+
+@pytest.mark.parametrize("fill", FILLINGS)
+def test_fails_when_a_bucket_with_anything_in_it_is_deleted(
+    stacks: Stacks, s3: Any, fill: Callable[[Any, str], None]
+) -> None:
+    stacks.create({"Resources": {"Bucket": bucket()}})
+    name = stacks.physical_id("Bucket")
+    assert s3.get_bucket_versioning(Bucket=name)["Status"] == "Enabled"
+    fill(s3, name)
+    with pytest.raises(ClientError, match=f"BucketNotEmpty.*{REFUSED}") as refused:
+        s3.delete_bucket(Bucket=name)
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 409
+    empty(s3, name)
+    stacks.cloudformation.delete_stack(StackName=stacks.names.pop())
+    assert s3.list_buckets()["Buckets"] == []
+
+
+@pytest.mark.parametrize("fill", FILLINGS)
+def test_rollback_fails_over_a_bucket_that_is_not_empty(
+    stacks: Stacks, s3: Any, fill: Callable[[Any, str], None]
+) -> None:
+    stacks.create(cluster(Group=group(1, signals=1), Bucket=bucket("RetainExceptOnCreate")))
+    name = stacks.physical_id("Bucket")
+    fill(s3, name)
+    stacks.signal("Group", "i-1", "FAILURE")
+    assert stacks.status() == "ROLLBACK_FAILED"
+    (status, reason) = stacks.events("Bucket")[-1]
+    assert status == "DELETE_FAILED"
+    assert reason.startswith(REFUSED)
+    empty(s3, name)
+    stacks.cloudformation.delete_stack(StackName="stack")
+    assert "stack" not in [found["StackName"] for found in stacks.cloudformation.describe_stacks()["Stacks"]]
+
+
+def test_rollback_keeps_a_bucket_that_is_retained_whatever_is_in_it(stacks: Stacks, s3: Any) -> None:
+    stacks.create(cluster(Group=group(1, signals=1), Bucket=bucket("Retain")))
+    name = stacks.physical_id("Bucket")
+    put(s3, name)
+    stacks.signal("Group", "i-1", "FAILURE")
+    assert stacks.status() == "ROLLBACK_COMPLETE"
+    assert stacks.events("Bucket")[-1] == ("DELETE_SKIPPED", "")
+    assert s3.get_object(Bucket=name, Key="checkpoint")["Body"].read() == b"weights"
+
+
+def test_deletion_fails_over_a_bucket_that_is_not_empty(stacks: Stacks, s3: Any) -> None:
+    stacks.create({"Resources": {"Bucket": bucket()}})
+    put(s3, stacks.physical_id("Bucket"))
+    stacks.cloudformation.delete_stack(StackName="stack")
+    assert stacks.status() == "DELETE_FAILED"
+    empty(s3, stacks.physical_id("Bucket"))
+
+
+def test_versioning_and_rules_are_those_of_the_template_and_change_with_it(stacks: Stacks, s3: Any) -> None:
+    rule = {"Id": "old", "Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 30}}
+    plain = {"Resources": {"Bucket": resource("S3::Bucket")}}
+    stacks.create(plain)
+    name = stacks.physical_id("Bucket")
+    assert "Status" not in s3.get_bucket_versioning(Bucket=name)
+    tags = [{"Key": "team", "Value": "vision"}]
+    stacks.update({"Resources": {"Bucket": bucket(LifecycleConfiguration={"Rules": [rule]}, Tags=tags)}})
+    assert stacks.status() == "UPDATE_COMPLETE"
+    assert stacks.physical_id("Bucket") == name
+    assert s3.get_bucket_versioning(Bucket=name)["Status"] == "Enabled"
+    (found,) = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
+    assert found["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    assert s3.get_bucket_tagging(Bucket=name)["TagSet"] == tags
