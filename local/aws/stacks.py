@@ -186,7 +186,7 @@ def _change(stack: Stack, template: str | dict[str, Any], parameters: dict[str, 
     resource_map.load_parameters()
     resource_map.load_conditions()
     for logical_id in creation_order(new):
-        _change_resource(stack, logical_id)
+        _change_resource(stack, logical_id, back=direction == "UPDATE_ROLLBACK")
     events.record_stack(stack, f"{direction}_COMPLETE_CLEANUP_IN_PROGRESS")
 
     def finished(left: list[str]) -> None:
@@ -200,13 +200,13 @@ def _change(stack: Stack, template: str | dict[str, Any], parameters: dict[str, 
     removals.start(stack, old.keys() - new.keys(), retained=("Retain", "RetainExceptOnCreate"), finished=finished)
 
 
-def _change_resource(stack: Stack, logical_id: str) -> None:
+def _change_resource(stack: Stack, logical_id: str, *, back: bool) -> None:
     if not _exists(stack, logical_id):
         _create_resource(stack, logical_id)
     elif updates.changed(stack, logical_id):
         events.record(stack, logical_id, "UPDATE_IN_PROGRESS")
         try:
-            updates.update(stack, logical_id)
+            updates.update(stack, logical_id, back=back)
         except REFUSALS as error:
             events.record(stack, logical_id, "UPDATE_FAILED", removals.reason(error))
             raise

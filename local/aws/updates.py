@@ -16,6 +16,8 @@ from local.aws import hooks, security_groups
 
 _Definition = dict[str, Any]
 
+_SIZES = ("MinSize", "MaxSize", "DesiredCapacity")
+
 _MADE_FROM: dict[tuple[str, str], _Definition] = {}
 """By stack id and logical id: what the resource was last made from, references resolved."""
 
@@ -48,8 +50,8 @@ def changed(stack: Stack, logical_id: str) -> bool:
     return bool(before.get("Properties", {}) != definition(stack, logical_id).get("Properties", {}))
 
 
-def update(stack: Stack, logical_id: str) -> None:
-    """Make the resource what the template says now."""
+def update(stack: Stack, logical_id: str, *, back: bool = False) -> None:
+    """Make the resource what the template says now; ``back`` when that is what it was before a failed update."""
     parsed = stack.resource_map._parsed_resources
     resource, old, new = parsed[logical_id], remembered(stack, logical_id), definition(stack, logical_id)
     in_place = _set_tags(stack, logical_id, resource, old, new) and _without_tags(old) == _without_tags(new)
@@ -58,7 +60,7 @@ def update(stack: Stack, logical_id: str) -> None:
         return
     _check_updatable(new["Type"])
     try:
-        parsed[logical_id] = _updated(stack, logical_id, resource, old, new)
+        parsed[logical_id] = _updated(stack, logical_id, resource, old, new, back=back)
     finally:
         # a refused update may be half done: remembered as done, so that going back changes it back
         remember(stack, logical_id)
@@ -70,9 +72,11 @@ def _check_updatable(kind: str) -> None:
         raise ValidationError(message=f"the local AWS cannot update a resource of type {kind}")
 
 
-def _updated(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition) -> Any:
+def _updated(
+    stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition, *, back: bool
+) -> Any:
     if in_place := _IN_PLACE.get(new["Type"]):
-        in_place(resource, old["Properties"], new["Properties"])
+        in_place(resource, old["Properties"], new["Properties"] if back else _to_apply(old, new))
         return resource
     resource_json = stack.resource_map._resource_json_map[logical_id]
     place = stack.account_id, stack.region_name
@@ -109,6 +113,22 @@ def _without_tags(definition: _Definition) -> _Definition:
     return {key: value for key, value in definition["Properties"].items() if key != "Tags"}
 
 
+def _to_apply(old: _Definition, new: _Definition) -> _Definition:
+    """The properties without the sizes that CloudFormation leaves as they are in the group.
+
+    Under IgnoreUnmodifiedGroupSizeProperties it applies those that differ between the two templates, whatever
+    the group's own sizes have become; a rollback does not heed it (AWS CloudFormation Template Reference,
+    "UpdatePolicy attribute").
+    """
+    policy = new.get("UpdatePolicy", {}).get("AutoScalingScheduledAction", {})
+    if str(policy.get("IgnoreUnmodifiedGroupSizeProperties", "")).lower() != "true":
+        return dict(new["Properties"])
+    before = old["Properties"]
+    return {
+        name: value for name, value in new["Properties"].items() if name not in _SIZES or value != before.get(name)
+    }
+
+
 def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definition) -> None:
     """Resize, and launch from another template version from now on; members stay as they are."""
     group.tags = copy.deepcopy(new.get("Tags", []))
@@ -117,8 +137,8 @@ def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definitio
     group.update(
         new.get("AvailabilityZones", []),
         _number(new.get("DesiredCapacity")),
-        _number(new["MaxSize"]),
-        _number(new["MinSize"]),
+        _number(new.get("MaxSize")),
+        _number(new.get("MinSize")),
         new.get("LaunchConfigurationName", ""),
         new.get("LaunchTemplate", {}),
         ",".join(new.get("VPCZoneIdentifier", [])),

@@ -169,6 +169,64 @@ def test_group_of_a_refused_update_keeps_its_size(aws: Aws, stacks: Stacks) -> N
     assert (answer["DesiredCapacity"], answer["MaxSize"], len(answer["Instances"])) == (1, 1, 1)
 
 
+IGNORED = {"UpdatePolicy": {"AutoScalingScheduledAction": {"IgnoreUnmodifiedGroupSizeProperties": True}}}
+"""As the CDK writes it into every group."""
+
+
+def sized(
+    least: int, wanted: int, most: int, *, type_: str = "c5.large", policy: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    made = group(wanted)
+    made["Properties"] |= {"MinSize": str(least), "MaxSize": str(most)}
+    resources = cluster(Group=made | (IGNORED if policy is None else policy))["Resources"]
+    return {"Resources": resources | {"Template": launch_template(InstanceType=type_)}}
+
+
+def sizes(aws: Aws) -> tuple[int, int, int]:
+    (found,) = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    return found["MinSize"], found["DesiredCapacity"], found["MaxSize"]
+
+
+def resize_by_hand(aws: Aws, stacks: Stacks, least: int, wanted: int, most: int) -> None:
+    aws.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName=stacks.physical_id("Group"), MinSize=least, DesiredCapacity=wanted, MaxSize=most
+    )
+
+
+def test_sizes_changed_by_hand_stay_when_the_template_has_the_same(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(sized(2, 2, 2))
+    resize_by_hand(aws, stacks, 1, 3, 4)
+    before = members(aws)
+    stacks.update(sized(2, 2, 2, type_="m5.large"))
+    assert stacks.status() == "UPDATE_COMPLETE"
+    assert (sizes(aws), members(aws)) == ((1, 3, 4), before)
+
+
+def test_only_the_sizes_that_the_template_changes_are_applied(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(sized(1, 2, 2))
+    resize_by_hand(aws, stacks, 0, 3, 4)
+    stacks.update(sized(1, 5, 5))
+    assert sizes(aws) == (0, 5, 5)
+    assert len(members(aws)) == 5
+
+
+def test_without_the_policy_every_update_of_the_group_sets_its_sizes(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(sized(2, 2, 2, policy={}))
+    resize_by_hand(aws, stacks, 1, 3, 4)
+    stacks.update(sized(2, 2, 2, type_="m5.large", policy={}))
+    assert sizes(aws) == (2, 2, 2)
+
+
+def test_rollback_of_an_update_sets_the_sizes_of_the_old_template(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(sized(2, 2, 2))
+    resize_by_hand(aws, stacks, 1, 3, 4)
+    refused = sized(2, 2, 2)
+    refused["Resources"]["Template"] = launch_template(KeyName="nobodys")
+    stacks.update(refused)
+    assert stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
+    assert sizes(aws) == (2, 2, 2)
+
+
 def test_fails_when_nothing_changes(stacks: Stacks) -> None:
     stacks.create(cluster())
     with pytest.raises(ClientError, match="No updates are to be performed"):
