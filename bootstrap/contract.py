@@ -10,6 +10,8 @@ NodeType = Literal["master", "worker"]
 MASTER: Final = "master"
 WORKER: Final = "worker"
 NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
+MOST_WORKERS: Final = 500
+"""The table serves no more agents: docs/healing.md has the arithmetic, bootstrap/pace.py what follows from it."""
 
 # ---- files and directories on a node ----
 ROOT: Final = "/opt/deeplearning"

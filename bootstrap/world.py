@@ -40,6 +40,7 @@ class World:
     """Whether an address has an SSH server."""
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = lambda: RANDOM.uniform(0.75, 1.25)
+    chance: Callable[[], float] = RANDOM.random
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

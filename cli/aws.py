@@ -73,9 +73,11 @@ class Clients:
     ec2: "EC2Client" = _client("ec2")
     iam: Any = _client("iam")
     logs: "CloudWatchLogsClient" = _client("logs")
+    s3: Any = _client("s3")
     service_quotas: Any = _client("service-quotas")
     ssm: "SSMClient" = _client("ssm")
     sts: "STSClient" = _client("sts")
+    tagging: Any = _client("resourcegroupstaggingapi")
 
 
 def connect(region: str | None) -> Clients:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from cli.aws import Clients, aws_errors
 from cli.clusters import Cluster
 from cli.errors import ClusterError
+from cli.leftovers import left_buckets
 from cli.node_logs import NodeLog, newest_streams, read_log
 from cli.nodes import RUNNING, find_machines, missing_count, read_membership
 from cli.scaling import EVER, Activity, find_groups, read_activities
@@ -37,6 +38,7 @@ class Diagnosis:
     """What is known of a cluster's trouble."""
 
     stack: StackRecord
+    cluster_name: str
     failures: tuple[Event, ...]
     """Of the last deploy or destroy that failed, the cause first."""
     presence: Presence
@@ -45,6 +47,9 @@ class Diagnosis:
     log_group: str
     """Empty when the stack has none."""
     logs: tuple[NodeLog, ...]
+    left_buckets: tuple[str, ...]
+    """Of earlier clusters of this name."""
+    region: str
     unknown: tuple[str, ...]
     """What could not be asked, and why."""
 
@@ -74,13 +79,20 @@ def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> D
         suspects = _suspects(failures, presence)
         launched = [found for activity in activities for found in _INSTANCE_ID.findall(activity.description)]
         logs = ask(lambda: _logs(clients, log_group, suspects, launched), logs) if log_group else []
+    name = cluster.name if cluster else stack.name
+    buckets = ask(
+        lambda: left_buckets(clients.tagging, clients.cloudformation, cluster_name=name, events=events), list[str]()
+    )
     return Diagnosis(
         stack=stack,
+        cluster_name=name,
         failures=tuple(failures),
         presence=presence,
         activities=tuple(activities),
         log_group=log_group,
         logs=tuple(logs),
+        left_buckets=tuple(buckets),
+        region=clients.region,
         unknown=tuple(unknown),
     )
 

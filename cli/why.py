@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cli.diagnosis import Diagnosis
+from cli.leftovers import removal
 from cli.node_logs import NodeLog
 from cli.scaling import distinct_failures, newest_of_groups
 from cli.stack_history import Event
@@ -13,7 +14,7 @@ MOST_REASONS: Final = 5
 
 def why_text(found: Diagnosis) -> str:
     """What happened to the stack, to its instances, and what its nodes said; a block each."""
-    blocks = (_stack(found), _activities(found), *(_log(found, log) for log in found.logs), _unknown(found))
+    blocks = (_stack(found), _activities(found), *(_log(found, log) for log in found.logs), _left(found), _unknown(found))
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
 
 
@@ -53,6 +54,13 @@ def _log(found: Diagnosis, log: NodeLog) -> Iterator[str]:
     if not log.lines:
         yield "  none: its agent never reached CloudWatch Logs; the end of the boot log may tell more:"
         yield f"  aws ec2 get-console-output --latest --output text --instance-id {log.instance_id}"
+
+
+def _left(found: Diagnosis) -> Iterator[str]:
+    if not found.left_buckets:
+        return
+    yield f"kept of earlier clusters called {found.cluster_name}, in use by none; a line removes a bucket for good:"
+    yield from (f"  {removal(bucket, region=found.region)}" for bucket in found.left_buckets)
 
 
 def _unknown(found: Diagnosis) -> Iterator[str]:

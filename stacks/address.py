@@ -4,15 +4,18 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from bootstrap import contract
+
 
 class MasterAddress(Construct):
     """An Elastic IP. CloudFormation does not associate it: the agent of whichever instance is master does."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, subnet: ec2.ISubnet) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, subnet: ec2.ISubnet) -> None:
         super().__init__(scope, construct_id)
         address = ec2.CfnEIP(self, "Address", domain="vpc")
         # It needs the attached gateway (AWS::EC2::EIP), which the subnet's way to the internet comes after.
         address.node.add_dependency(subnet.internet_connectivity_established)
+        cdk.Tags.of(address).add("Name", f"{cluster_name}-{contract.MASTER}")
         self.address = address.ref
         self.allocation_id = address.attr_allocation_id
 

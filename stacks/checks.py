@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from bootstrap import contract
 from stacks import instances
 
 NETWORKS: Final = {
@@ -28,6 +29,10 @@ _KEY_FILE: Final = re.compile(r"~|\.{0,2}/|.*\.pub\Z")
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
 _ZONE: Final = re.compile(r"[a-z]{2}(?:-[a-z0-9]{1,12}){1,6}-[0-9]{1,2}[a-z]")
 _TAG_TEXT: Final = re.compile(r"[\w +\-=.:/@]*")
+_BUCKET: Final = re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_OTHER_BUCKETS: Final = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+"""Endings of what is no general purpose bucket: access points, directory and table buckets, with ARNs of other kinds
+(Amazon S3 User Guide, "General purpose bucket naming rules")."""
 _RESERVED_TAG_PREFIXES: Final = ("aws:", "deeplearning:")
 _MOST_TAGS: Final = 40
 """AWS takes 50 a resource; the product and CloudFormation add some."""
@@ -63,7 +68,8 @@ def check_cluster_name(name: str) -> None:
 
 
 def check_worker_count(count: int) -> None:
-    require(0 <= count <= 1000, "worker_count", count, "0 to 1000")
+    """The table could not serve more agents (docs/healing.md)."""
+    require(0 <= count <= contract.MOST_WORKERS, "worker_count", count, f"0 to {contract.MOST_WORKERS}")
 
 
 def check_min_workers(count: int | None, *, worker_count: int) -> None:
@@ -165,12 +171,20 @@ def check_engines(engines: Sequence[str], *, instance_type: str) -> None:
         raise SettingsError(f"engines need an x86_64 instance_type, got {shown(instance_type)}, which is ARM")
 
 
+def check_bucket(name: str | None) -> None:
+    usable = name is None or (_BUCKET.fullmatch(name) and not name.endswith(_OTHER_BUCKETS))
+    require(
+        usable, "bucket", name, "the name of a general purpose S3 bucket: 3 to 63 lowercase letters, digits, - and ."
+    )
+
+
 def check_tags(tags: Mapping[str, str]) -> None:
     require(len(tags) <= _MOST_TAGS, "tags", len(tags), f"at most {_MOST_TAGS}")
     seen: dict[str, str] = {}
     for key, value in tags.items():
         require(0 < len(key) <= 128, "the name of a tag", key, "1 to 128 characters")
-        require(len(value) <= 256, f"tag {shown(key)}", value, "at most 256 characters")
+        # CloudFormation takes no empty one on a stack (AWS CloudFormation API Reference, "Tag").
+        require(0 < len(value) <= 256, f"tag {shown(key)}", value, "1 to 256 characters")
         for text in (key, value):
             require(_TAG_TEXT.fullmatch(text), f"tag {shown(key)}", text, "letters, digits, spaces and + - = . _ : / @")
         if key.lower().startswith(_RESERVED_TAG_PREFIXES):

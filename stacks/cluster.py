@@ -17,7 +17,7 @@ from stacks.node_group import NodeGroup, NodeTemplate
 from stacks.permissions import NodeResources, NodeRoles
 from stacks.props import ClusterProps
 from stacks.security import SecurityGroups
-from stacks.storage import ClusterBucket, ClusterTable
+from stacks.storage import ClusterTable, cluster_bucket
 from stacks.user_data import NodeSettings
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
@@ -32,12 +32,26 @@ class DeepLearningCluster(Construct):
         super().__init__(scope, construct_id)
         self.props = props
         self.zone = props.availability_zone or default_zone(self)
-        self.network = Network(self, "Network", cidr=props.vpc_cidr, availability_zone=_in_template(self.zone))
-        self.security = SecurityGroups(self, "Security", vpc=self.network.vpc, ssh_location=props.ssh_location)
+        self.network = Network(
+            self,
+            "Network",
+            cluster_name=props.cluster_name,
+            cidr=props.vpc_cidr,
+            availability_zone=_in_template(self.zone),
+        )
+        self.security = SecurityGroups(
+            self,
+            "Security",
+            cluster_name=props.cluster_name,
+            vpc=self.network.vpc,
+            ssh_location=props.ssh_location,
+        )
         self.table = ClusterTable(self, "Storage").table
-        self.bucket = ClusterBucket(self, "Checkpoints").bucket
+        self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket)
         self.log_group = ClusterLogs(self, "Logs").log_group
-        self.address = MasterAddress(self, "MasterAddress", subnet=self.network.public_subnet)
+        self.address = MasterAddress(
+            self, "MasterAddress", cluster_name=props.cluster_name, subnet=self.network.public_subnet
+        )
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.roles = NodeRoles(
             self,
@@ -55,12 +69,22 @@ class DeepLearningCluster(Construct):
         for group in (self.master, self.workers):
             group.start_with(self._settings(group), self.bundle.source)
         self._fix_the_network()
+        self._fix_the_bucket()
         for warning_id, sentence in props.warnings().items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
     def _fix_the_network(self) -> None:
         FixedSetting(self, "VpcCidr", name="vpc_cidr", value=self.props.vpc_cidr)
         FixedSetting(self, "AvailabilityZone", name="availability_zone", value=self.zone or "the region's first")
+
+    def _fix_the_bucket(self) -> None:
+        FixedSetting(
+            self,
+            "Bucket",
+            name="bucket",
+            value=self.props.bucket or "one of its own",
+            why="running nodes would lose their rights to the old one",
+        )
 
     def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
         template = NodeTemplate(

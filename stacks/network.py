@@ -29,11 +29,14 @@ def default_zone(scope: Construct) -> str | None:
 class Network(Construct):
     """One zone, one NAT gateway, and S3 and DynamoDB without a way through it."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, cidr: str, availability_zone: str) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, cluster_name: str, cidr: str, availability_zone: str
+    ) -> None:
         super().__init__(scope, construct_id)
         self.vpc = ec2.Vpc(
             self,
             "Vpc",
+            vpc_name=cluster_name,
             ip_addresses=ec2.IpAddresses.cidr(cidr),
             availability_zones=[availability_zone],
             nat_gateways=1,
@@ -60,3 +63,11 @@ class Network(Construct):
         )
         self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[0]
         self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[0]
+        self._name_parts(cluster_name)
+
+    def _name_parts(self, cluster_name: str) -> None:
+        """Call every part by the cluster: the CDK's names are paths of constructs, alike in all clusters."""
+        for subnet, name in ((self.public_subnet, "public"), (self.private_subnet, "private")):
+            cdk.Tags.of(subnet).add("Name", f"{cluster_name}-{name}")
+        way_out = ["AWS::EC2::EIP", "AWS::EC2::NatGateway"]
+        cdk.Tags.of(self.public_subnet).add("Name", f"{cluster_name}-nat", include_resource_types=way_out, priority=200)

@@ -61,6 +61,9 @@ class ClusterProps:
     engines: tuple[str, ...] = ()
     """What the nodes get besides PyTorch: ``mxnet``, or ``horovod``, which is MXNet, Horovod and Open MPI;
     left out, nothing. Nodes launched from then on get it."""
+    bucket: str | None = None
+    """Name of an S3 bucket to use, such as one that an earlier cluster left; it stays as it is. Left out, the
+    cluster makes one of its own. A running cluster keeps it."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Further tags for everything that can carry tags."""
 
@@ -78,6 +81,7 @@ class ClusterProps:
         if self.ssh_location is not None:
             checks.ipv4_block("ssh_location", self.ssh_location)
         checks.check_engines(self.engines, instance_type=self.instance_type)
+        checks.check_bucket(self.bucket)
         checks.check_tags(self.tags)
 
     @classmethod

@@ -12,11 +12,14 @@ from bootstrap import contract
 class SecurityGroups(Construct):
     """SSH to the master from one place; between members everything; from elsewhere nothing."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, ssh_location: str | None) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, cluster_name: str, vpc: ec2.IVpc, ssh_location: str | None
+    ) -> None:
         super().__init__(scope, construct_id)
-        self.admin_ssh = self._group("AdminSsh", vpc, "SSH to the master from the administrator")
-        self.master = self._group("Master", vpc, "The master of the cluster")
-        self.worker = self._group("Worker", vpc, "The workers of the cluster")
+        self._cluster_name = cluster_name
+        self.admin_ssh = self._group("AdminSsh", "admin-ssh", vpc, "SSH to the master from the administrator")
+        self.master = self._group("Master", contract.MASTER, vpc, "The master of the cluster")
+        self.worker = self._group("Worker", contract.WORKER, vpc, "The workers of the cluster")
         if ssh_location is not None:
             self.admin_ssh.add_ingress_rule(
                 ec2.Peer.ipv4(ssh_location), ec2.Port.tcp(contract.SSH_PORT), "SSH from ssh_location"
@@ -30,8 +33,11 @@ class SecurityGroups(Construct):
         self._open_to_members()
         self._open_to_internet()
 
-    def _group(self, construct_id: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
-        return ec2.SecurityGroup(self, construct_id, vpc=vpc, description=description, allow_all_outbound=False)
+    def _group(self, construct_id: str, name: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(self, construct_id, vpc=vpc, description=description, allow_all_outbound=False)
+        # A tag: another GroupName would replace the group.
+        cdk.Tags.of(group).add("Name", f"{self._cluster_name}-{name}")
+        return group
 
     def _open_to_members(self) -> None:
         # All traffic and both ways: Elastic Fabric Adapter sends no IP packets, so that only a rule

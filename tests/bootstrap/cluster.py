@@ -252,6 +252,7 @@ class Cluster:
             "answers_ssh": lambda _address: True,
             "monotonic": self.clock,
             "jitter": lambda: 1.0,
+            "chance": lambda: 0.5,
         }
         agent = Agent(node_config(node_type, **(settings or {})), World(**(values | world)))
         return TestNode(

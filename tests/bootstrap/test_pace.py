@@ -1,11 +1,16 @@
 """How often a cluster in which nothing changes asks AWS: no more with many nodes than with few."""
 
+import math
+import random
 from collections import Counter
 
 import pytest
 
+from bootstrap.contract import MOST_WORKERS
 from bootstrap.imds import Outlook
-from bootstrap.pace import EAGER_FOR_S, EAGER_S, STEADY_S, Pace
+from bootstrap.leaving import GRACE_S
+from bootstrap.membership import EMPTY, Member, Membership, members_to_json
+from bootstrap.pace import EAGER_FOR_S, EAGER_S, MEMBER_BYTES, READ_UNIT_BYTES, STEADY_S, Pace, Turn, round_s
 from tests.bootstrap.cluster import CLUSTER, Cluster, TestNode
 from tests.bootstrap.forming import all_ready, booted
 
@@ -128,3 +133,102 @@ def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, rhy
     nodes[0].metadata.outlook = Outlook(at_risk=True)
     rhythm.minute(nodes)
     assert control_calls(rhythm.minute(nodes)) <= 10
+
+
+# ---- the largest cluster ----
+
+LARGEST = MOST_WORKERS + 1
+PARTITION_UNITS = 3000
+"""What DynamoDB serves from one item a second."""
+PASS_S = 0.05
+
+
+class Reader:
+    """An agent as the table sees it: it polls the generation, and reads the members when they have changed."""
+
+    def __init__(self, dice: random.Random, *, every_s: float) -> None:
+        self._dice = dice
+        self._every_s = every_s
+        self._turn = Turn(dice.random)
+        self._next = dice.uniform(0.0, every_s)
+        self.generation = 1
+
+    def units(self, now: float, *, generation: int) -> float:
+        """What this moment's pass takes, if there is one."""
+        if now < self._next:
+            return 0.0
+        wait = self._turn.wait(LARGEST, now=now) if generation != self.generation else None
+        self._next = now + min(self._every_s, max(1.0, wait or self._every_s)) * self._dice.uniform(0.75, 1.25)
+        if wait != 0.0:
+            return 0.5
+        self._turn.taken(now=now)
+        self.generation = generation
+        return 0.5 + math.ceil(LARGEST * MEMBER_BYTES / READ_UNIT_BYTES)
+
+
+def simulated(*, every_s: float, changes: list[float], until: float) -> tuple[list[float], float]:
+    """Read units in each second, and when the last of the largest cluster's agents had the last change."""
+    dice = random.Random(7)
+    readers = [Reader(dice, every_s=every_s) for _ in range(LARGEST)]
+    seconds, informed = [0.0] * math.ceil(until), math.inf
+    for step in range(int(until / PASS_S)):
+        now = step * PASS_S
+        generation = 1 + sum(change <= now for change in changes)
+        seconds[int(now)] += sum(reader.units(now, generation=generation) for reader in readers)
+        if informed == math.inf and all(reader.generation == 1 + len(changes) for reader in readers):
+            informed = now
+    return seconds, informed
+
+
+def test_one_change_of_the_largest_cluster_is_read_within_what_the_table_serves_and_soon() -> None:
+    seconds, informed = simulated(every_s=6.0, changes=[10.0], until=40.0)
+    assert max(seconds) < PARTITION_UNITS
+    # A node that leaves waits so long for the others, of which one may have met an error.
+    assert informed - 10.0 < GRACE_S - 4.0
+
+
+def test_largest_cluster_that_comes_up_all_at_once_reads_no_more_than_the_table_serves() -> None:
+    changes = [2.0 * number for number in range(1, 20)]
+    seconds, informed = simulated(every_s=1.0, changes=changes, until=70.0)
+    assert max(seconds) < PARTITION_UNITS
+    assert informed < 60.0
+
+
+def test_small_clusters_read_a_change_at_once() -> None:
+    assert [round_s(nodes) for nodes in (1, 64, 180)] == [0.0, 0.0, 0.0]
+    turn = Turn(lambda: 1.0)
+    assert turn.wait(64, now=5.0) == 0.0
+
+
+def test_members_take_no_more_of_the_record_than_is_reckoned_with() -> None:
+    members = [
+        Member(
+            slot=slot,
+            instance_id=f"i-{slot:017x}",
+            address=f"10.255.255.{slot % 256}",
+            node_type="worker",
+            host_key=f"ssh-ed25519 {'A' * 68}",
+        )
+        for slot in range(1, LARGEST + 1)
+    ]
+    assert len(members_to_json(members)) <= LARGEST * MEMBER_BYTES
+
+
+def test_agent_of_a_large_cluster_waits_for_its_turn_to_read_a_change(cluster: Cluster, calls: Counter[str]) -> None:
+    nodes = booted(cluster, workers=1)
+    worker = nodes[1]
+    first = Membership(generation=1, expected=LARGEST, members=())
+    assert cluster.table.replace_membership(EMPTY, first)
+    worker.agent.step()
+    changed = Membership(generation=2, expected=LARGEST, members=())
+    assert cluster.table.replace_membership(first, changed)
+    cluster.clock.now += 60.0
+    calls.clear()
+    wait = worker.agent.step()
+    assert calls["GetItem"] == 1
+    assert 1.0 < wait <= round_s(LARGEST)
+    cluster.clock.now += wait
+    worker.agent.step()
+    assert calls["GetItem"] == 3
+    worker.agent.step()
+    assert calls["GetItem"] == 4

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
+from bootstrap import contract
 from stacks import instances
 from stacks.props import SETTINGS
 
@@ -70,8 +71,9 @@ def valid(draw: st.DrawFn) -> Context:
         "key_name": st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="$~/"), min_size=1),
         "ssh_location": st.ip_addresses(v=4).map(lambda address: f"{address}/32") | st.just("0.0.0.0/0"),
         "availability_zone": st.sampled_from(["us-east-1a", "us-east-1f", "us-west-2-lax-1a"]),
+        "bucket": st.sampled_from(["kept", "kept-by.an-earlier-1", "deeplearning-clustercheckpointsbucket-1a2b"]),
         "root_volume_gib": st.integers(75, 16384),
-        "tags": st.dictionaries(TAG_TEXT.filter(_usable_as_name), TAG_TEXT, max_size=5).filter(_differ),
+        "tags": st.dictionaries(TAG_TEXT.filter(_usable_as_name), TAG_TEXT.filter(str.strip), max_size=5).filter(_differ),
     }
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))
@@ -123,7 +125,7 @@ def _network(draw: st.DrawFn) -> Context:
     length = draw(st.integers(16, 27))
     address = ipaddress.ip_address(f"10.{draw(st.integers(0, 255))}.{draw(st.integers(0, 255))}.0")
     block = ipaddress.ip_network(f"{address}/{length}", strict=False)
-    most = min(1000, block.num_addresses // 2 - 5)
+    most = min(contract.MOST_WORKERS, block.num_addresses // 2 - 5)
     return {"vpc_cidr": str(block), "worker_count": draw(st.integers(0, most))}
 
 

@@ -2,10 +2,14 @@
 
 import json
 import re
+from fnmatch import fnmatch
 from typing import Any
+
+import pytest
 
 from bootstrap import contract
 from stacks.permissions import UNSCOPED_ACTIONS
+from tests.stacks.conftest import Synthesize
 
 Template = dict[str, Any]
 
@@ -68,6 +72,39 @@ def test_roles_hold_exactly_what_the_agent_needs(template: Template) -> None:
     master = {"dynamodb:BatchGetItem", "ec2:AssociateAddress", *UNSCOPED_ACTIONS}
     assert {a for s in statements(template, "RolesWorker") for a in actions(s)} == common
     assert {a for s in statements(template, "RolesMaster") for a in actions(s)} == common | master
+
+
+KEEPS_VERSIONS = {
+    "s3:DeleteObjectVersion",
+    "s3:PutBucketVersioning",
+    "s3:PutLifecycleConfiguration",
+    "s3:PutBucketPolicy",
+    "s3:DeleteBucketPolicy",
+    "s3:BypassGovernanceRetention",
+    "s3:PutObjectVersionTagging",
+    "s3:DeleteBucket",
+}
+"""What would take an old version away for good, or soon."""
+
+
+@pytest.mark.parametrize("bucket", [None, "kept"])
+def test_no_node_can_delete_a_version_of_an_object(synthesize: Synthesize, bucket: str | None) -> None:
+    template = synthesize(worker_count=1, bucket=bucket)
+    for role in ("RolesMaster", "RolesWorker"):
+        allowed = [a for s in statements(template, role) if s["Effect"] == "Allow" for a in actions(s)]
+        assert not [(a, kept) for a in allowed for kept in KEEPS_VERSIONS if fnmatch(kept.lower(), a.lower())]
+
+
+def test_nodes_reach_the_adopted_bucket_and_no_other(synthesize: Synthesize) -> None:
+    template = synthesize(worker_count=1, bucket="kept")
+    for role in ("RolesMaster", "RolesWorker"):
+        reached = {
+            statement["Resource"]["Fn::Join"][1][-1]
+            for statement in statements(template, role)
+            for action in actions(statement)
+            if action in ("s3:ListBucket", "s3:PutObject", "s3:DeleteObject")
+        }
+        assert reached == {":s3:::kept", ":s3:::kept/*"}
 
 
 def test_a_worker_writes_only_its_own_record_and_reads_only_the_membership(template: Template) -> None:

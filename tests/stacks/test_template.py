@@ -124,12 +124,67 @@ def test_table_goes_with_the_stack(template: Template) -> None:
     assert table["Properties"]["KeySchema"] == [{"AttributeName": contract.TABLE_KEY, "KeyType": "HASH"}]
 
 
-def test_bucket_is_private_encrypted_and_outlives_the_stack(template: Template) -> None:
+def test_bucket_is_private_and_encrypted_and_kept_whatever_becomes_of_the_stack(template: Template) -> None:
     [bucket] = resources(template, "AWS::S3::Bucket")
-    assert (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
+    [policy] = resources(template, "AWS::S3::BucketPolicy")
+    for kept in (bucket, policy):
+        # Not RetainExceptOnCreate, by which a rollback of the creation would delete it.
+        assert (kept["DeletionPolicy"], kept["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert "BucketName" not in bucket["Properties"]
+    assert {"Key": contract.CLUSTER_TAG, "Value": "deeplearning"} in bucket["Properties"]["Tags"]
     assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
     [encryption] = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     assert encryption == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+
+
+def test_overwritten_and_deleted_objects_are_kept_for_two_weeks(template: Template) -> None:
+    [bucket] = resources(template, "AWS::S3::Bucket")
+    assert bucket["Properties"]["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert bucket["Properties"]["LifecycleConfiguration"]["Rules"] == [
+        {
+            "Status": "Enabled",
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 14},
+            "ExpiredObjectDeleteMarker": True,
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7},
+        }
+    ]
+
+
+def test_adopted_bucket_is_used_and_left_alone(synthesize: Synthesize) -> None:
+    template = synthesize(worker_count=1, bucket="kept")
+    assert resources(template, "AWS::S3::Bucket") == resources(template, "AWS::S3::BucketPolicy") == []
+    assert template["Outputs"][contract.BUCKET_OUTPUT]["Value"] == "kept"
+    for data in launch_data(template):
+        assert '"bucket": "kept"' in json.dumps(data["UserData"]).replace('\\"', '"')
+
+
+NAMED = (
+    "VPC InternetGateway Subnet RouteTable NatGateway EIP SecurityGroup".split()
+)
+
+
+def test_every_part_of_the_network_has_the_clusters_name(synthesize: Synthesize) -> None:
+    template = synthesize(cluster_name="vision", worker_count=1)
+    names = {
+        kind: sorted(
+            tag["Value"]
+            for part in resources(template, f"AWS::EC2::{kind}")
+            for tag in part["Properties"]["Tags"]
+            if tag["Key"] == "Name"
+        )
+        for kind in NAMED
+    }
+    assert names == {
+        "VPC": ["vision"],
+        "InternetGateway": ["vision"],
+        "Subnet": ["vision-private", "vision-public"],
+        "RouteTable": ["vision-private", "vision-public"],
+        "NatGateway": ["vision-nat"],
+        "EIP": ["vision-master", "vision-nat"],
+        "SecurityGroup": ["vision-admin-ssh", "vision-master", "vision-worker"],
+    }
+    tagged = [json.dumps(part["Properties"].get("Tags", [])) for part in template["Resources"].values()]
+    assert not any("ClusterStack/" in tags for tags in tagged)
 
 
 def test_nodes_come_after_their_way_out_and_go_before_it(template: Template) -> None:

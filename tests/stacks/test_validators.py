@@ -18,6 +18,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"worker_count": 4, "min_workers": 1, "key_name": "mine", "ssh_location": "203.0.113.0/24"},
     {"worker_count": 2, "engines": ("mxnet", "horovod"), "tags": {"team": "vision"}},
     {"worker_count": 0, "ami": "ami-0123456789abcdef0", "instance_type": "c5.large"},
+    {"bucket": "kept.by-an-earlier.cluster"},
     {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
 ]
 IGNORED = {

@@ -1,0 +1,121 @@
+"""What ``dlcluster why`` says of the buckets that clusters left, and the lines that it prints, typed as they are."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.contract import CLUSTER_TAG
+from tests.local.aws.harness import REGION, REPOSITORY, Aws, Stacks
+from tests.local.aws.templates import cluster, group, resource
+
+LIMIT_S = 60
+HEADING = "kept of earlier clusters called vision, in use by none; a line removes a bucket for good:\n"
+
+
+def kept(policy: str = "Retain") -> dict[str, Any]:
+    tags = [{"Key": CLUSTER_TAG, "Value": "vision"}]
+    versioned = {"VersioningConfiguration": {"Status": "Enabled"}}
+    return resource("S3::Bucket", Tags=tags, **versioned) | {"DeletionPolicy": policy}
+
+
+def in_shell(aws: Aws, line: str) -> str:
+    """Output of a line typed where the product's requirements are installed."""
+    bins = f"{REPOSITORY / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {
+        "PATH": bins,
+        "AWS_ENDPOINT_URL": aws.url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": REGION,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+    done = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def why(aws: Aws) -> str:
+    return in_shell(aws, "dlcluster why --cluster vision")
+
+
+def lines(report: str) -> list[str]:
+    """The lines for the shell that a report ends with."""
+    _, _, told = report.partition(HEADING)
+    return [line.strip() for line in told.splitlines()]
+
+
+@pytest.fixture
+def s3(aws: Aws) -> Iterator[Any]:
+    client = aws.client("s3")
+    yield client
+    for found in client.list_buckets()["Buckets"]:
+        pages = client.get_paginator("list_object_versions").paginate(Bucket=found["Name"])
+        for each in [each for page in pages for kind in ("Versions", "DeleteMarkers") for each in page.get(kind, [])]:
+            client.delete_object(Bucket=found["Name"], Key=each["Key"], VersionId=each["VersionId"])
+        client.delete_bucket(Bucket=found["Name"])
+
+
+def fill(s3: Any, name: str) -> None:
+    """Several versions of each object, and a marker above those of one; moto cannot list a second page of them."""
+    for number in range(9):
+        s3.put_object(Bucket=name, Key=f"runs/{number % 3}", Body=b"weights")
+    s3.delete_object(Bucket=name, Key="runs/0")
+
+
+def test_buckets_of_rolled_back_and_destroyed_clusters_are_named_and_removed(
+    aws: Aws, stacks: Stacks, s3: Any
+) -> None:
+    stacks.create(cluster(Group=group(1, signals=1), Bucket=kept()), name="vision")
+    rolled_back = stacks.physical_id("Bucket", name="vision")
+    fill(s3, rolled_back)
+    assert HEADING not in why(aws)
+    stacks.signal("Group", "i-1", "FAILURE", name="vision")
+    assert stacks.status("vision") == "ROLLBACK_COMPLETE"
+    stacks.cloudformation.delete_stack(StackName="vision")
+    stacks.create({"Resources": {"Bucket": kept()}}, name="vision")
+    own = stacks.physical_id("Bucket", name="vision")
+    (line,) = lines(why(aws))
+    assert rolled_back in line
+    assert own not in line
+    in_shell(aws, line)
+    assert [found["Name"] for found in s3.list_buckets()["Buckets"]] == [own]
+    stacks.cloudformation.delete_stack(StackName="vision")
+    (line,) = lines(why(aws))
+    in_shell(aws, line)
+    assert s3.list_buckets()["Buckets"] == []
+    assert HEADING not in why(aws)
+
+
+def test_bucket_that_another_cluster_has_adopted_is_not_named(aws: Aws, stacks: Stacks, s3: Any) -> None:
+    stacks.create({"Resources": {"Bucket": kept()}}, name="vision")
+    name = stacks.physical_id("Bucket", name="vision")
+    stacks.cloudformation.delete_stack(StackName="vision")
+    adopting = {
+        "Parameters": {"CreatedWith": {"Type": "String", "Default": name}},
+        "Resources": cluster(Group=group(1, signals=1))["Resources"],
+    }
+    stacks.create(adopting, name="speech")
+    assert stacks.status("speech") == "CREATE_IN_PROGRESS"
+    assert lines(why(aws)) == []
+    stacks.cloudformation.delete_stack(StackName="speech")
+    assert len(lines(why(aws))) == 1
+    assert s3.list_buckets()["Buckets"]
+
+
+def test_a_command_that_leaves_old_versions_does_not_do(aws: Aws, stacks: Stacks, s3: Any) -> None:
+    """Why the line is not shorter: the local AWS refuses what S3 refuses."""
+    stacks.create({"Resources": {"Bucket": kept()}}, name="vision")
+    name = stacks.physical_id("Bucket", name="vision")
+    s3.put_object(Bucket=name, Key="runs/0", Body=b"weights")
+    stacks.cloudformation.delete_stack(StackName="vision")
+    with pytest.raises(AssertionError, match="BucketNotEmpty"):
+        in_shell(aws, f"aws s3 rb --force s3://{name}")
+    (line,) = lines(why(aws))
+    in_shell(aws, line)
+    assert s3.list_buckets()["Buckets"] == []
