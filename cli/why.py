@@ -14,7 +14,13 @@ MOST_REASONS: Final = 5
 
 def why_text(found: Diagnosis) -> str:
     """What happened to the stack, to its instances, and what its nodes said; a block each."""
-    blocks = (_stack(found), _activities(found), *(_log(found, log) for log in found.logs), _left(found), _unknown(found))
+    blocks = (
+        _stack(found),
+        _activities(found),
+        *(_log(found, log) for log in found.logs),
+        _left(found),
+        _unknown(found),
+    )
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
 
 

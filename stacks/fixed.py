@@ -13,7 +13,6 @@ from typing import Final
 import aws_cdk as cdk
 from constructs import Construct
 
-
 REPLACES: Final = "it would replace the network and every node"
 
 

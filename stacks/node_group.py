@@ -74,7 +74,7 @@ class NodeGroup(Construct):
         self.group.node.add_dependency(subnet.internet_connectivity_established)
         cdk.Annotations.of(self.group).acknowledge_warning(
             "@aws-cdk/aws-autoscaling:desiredCapacitySet",
-            "a deploy sets the size that the user declared; nothing else scales the group",
+            "a deploy sets the size only when the declared one has changed; nothing else scales the group",
         )
         cdk.Validations.of(self.group).acknowledge(
             cdk.Acknowledgment(

@@ -44,7 +44,9 @@ class NodeRoles(Construct):
             "Worker", [*_every_node(resources), *self._own_group(contract.WORKER), *_worker(resources)]
         )
         self._acknowledge_groups()
-        _acknowledge(self, f"{self._shown(resources.bucket)}/*", "checkpoints have names that only the user's jobs know")
+        _acknowledge(
+            self, f"{self._shown(resources.bucket)}/*", "checkpoints have names that only the user's jobs know"
+        )
 
     def _shown(self, arn: str) -> str:
         """An ARN as cdk-nag writes it; that of an adopted bucket is text, but for a partition not known yet."""

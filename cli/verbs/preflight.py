@@ -10,7 +10,7 @@ from typing import Any, Final
 from cli.aws import Clients, aws_errors, connect
 from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.options import Options
-from cli.preflight import account, capacity, image, network, offering, permissions, service_role, stack, volumes
+from cli.preflight import account, bucket, capacity, image, network, offering, permissions, service_role, stack, volumes
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.site import Check, Site
 from cli.settings import read_context, read_props
@@ -26,6 +26,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("AMI", image.image),
     ("Elastic IP", network.elastic_ip),
     ("VPC", network.vpc),
+    ("bucket", bucket.bucket),
     ("cdk bootstrap", account.bootstrap),
     ("stack", stack.stack),
     ("permissions", permissions.deploy),

@@ -72,9 +72,7 @@ def _check_updatable(kind: str) -> None:
         raise ValidationError(message=f"the local AWS cannot update a resource of type {kind}")
 
 
-def _updated(
-    stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition, *, back: bool
-) -> Any:
+def _updated(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition, *, back: bool) -> Any:
     if in_place := _IN_PLACE.get(new["Type"]):
         in_place(resource, old["Properties"], new["Properties"] if back else _to_apply(old, new))
         return resource
@@ -124,9 +122,7 @@ def _to_apply(old: _Definition, new: _Definition) -> _Definition:
     if str(policy.get("IgnoreUnmodifiedGroupSizeProperties", "")).lower() != "true":
         return dict(new["Properties"])
     before = old["Properties"]
-    return {
-        name: value for name, value in new["Properties"].items() if name not in _SIZES or value != before.get(name)
-    }
+    return {name: value for name, value in new["Properties"].items() if name not in _SIZES or value != before.get(name)}
 
 
 def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definition) -> None:

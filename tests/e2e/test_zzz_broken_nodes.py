@@ -66,7 +66,7 @@ def _cleared_away(user: User) -> Iterator[None]:
 
 
 def deploy_broken(user: User, checkout: Path, *edits: Edit) -> Failure:
-    """Deploy a single node with faults, which must fail and leave nothing but its log group."""
+    """Deploy a single node with faults, which must fail and leave nothing but its log group and its bucket."""
     buckets, before = stack_buckets(), _stack_id()
     for edit in (*edits, NO_LONG_FAREWELL):
         edit.make(checkout)
@@ -81,8 +81,8 @@ def deploy_broken(user: User, checkout: Path, *edits: Edit) -> Failure:
     assert deploy.returncode == 1
     assert _stack_id() not in (None, before)
     assert {kind: found for kind, found in left_over().items() if found} == {}
-    assert stack_buckets() == buckets
     events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"][::-1]
+    assert {*stack_buckets()} == {*buckets, _physical_id(events, "AWS::S3::Bucket")}
     assert events[-1]["ResourceStatus"] == "ROLLBACK_COMPLETE"
     launched = _launched(events)
     return Failure(

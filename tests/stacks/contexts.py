@@ -73,7 +73,7 @@ def valid(draw: st.DrawFn) -> Context:
         "availability_zone": st.sampled_from(["us-east-1a", "us-east-1f", "us-west-2-lax-1a"]),
         "bucket": st.sampled_from(["kept", "kept-by.an-earlier-1", "deeplearning-clustercheckpointsbucket-1a2b"]),
         "root_volume_gib": st.integers(75, 16384),
-        "tags": st.dictionaries(TAG_TEXT.filter(_usable_as_name), TAG_TEXT.filter(str.strip), max_size=5).filter(_differ),
+        "tags": st.dictionaries(TAG_TEXT.filter(_usable_as_name), TAG_TEXT.filter(bool), max_size=5).filter(_differ),
     }
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))

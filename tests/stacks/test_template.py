@@ -158,9 +158,7 @@ def test_adopted_bucket_is_used_and_left_alone(synthesize: Synthesize) -> None:
         assert '"bucket": "kept"' in json.dumps(data["UserData"]).replace('\\"', '"')
 
 
-NAMED = (
-    "VPC InternetGateway Subnet RouteTable NatGateway EIP SecurityGroup".split()
-)
+NAMED = ["VPC", "InternetGateway", "Subnet", "RouteTable", "NatGateway", "EIP", "SecurityGroup"]
 
 
 def test_every_part_of_the_network_has_the_clusters_name(synthesize: Synthesize) -> None:

@@ -35,7 +35,9 @@ def in_shell(aws: Aws, line: str) -> str:
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     }
-    done = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        ["sh", "-c", line], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -68,9 +70,7 @@ def fill(s3: Any, name: str) -> None:
     s3.delete_object(Bucket=name, Key="runs/0")
 
 
-def test_buckets_of_rolled_back_and_destroyed_clusters_are_named_and_removed(
-    aws: Aws, stacks: Stacks, s3: Any
-) -> None:
+def test_buckets_of_rolled_back_and_destroyed_clusters_are_named_and_removed(aws: Aws, stacks: Stacks, s3: Any) -> None:
     stacks.create(cluster(Group=group(1, signals=1), Bucket=kept()), name="vision")
     rolled_back = stacks.physical_id("Bucket", name="vision")
     fill(s3, rolled_back)

@@ -1,0 +1,55 @@
+"""Whether the bucket that the settings name is one that the nodes can use and that keeps what they put there."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from cli.preflight.finding import Finding, ok, problem, warning
+from cli.preflight.site import Site
+
+SUBJECT = "bucket"
+
+
+def bucket(site: Site) -> Iterator[Finding]:
+    """Look at an adopted bucket; one of the cluster's own is made as it has to be."""
+    name = site.props.bucket
+    if name is None:
+        yield ok(SUBJECT, "the cluster makes one of its own")
+        return
+    try:
+        head = site.clients.s3.head_bucket(Bucket=name, ExpectedBucketOwner=site.account)
+    except ClientError as error:
+        # S3 answers HEAD without a body: the code is the HTTP status.
+        code = error.response["Error"]["Code"]
+        why = {"404": "there is no bucket", "403": "another account's, or not yours to read, is bucket"}
+        if code not in why:
+            raise
+        yield problem(SUBJECT, f"{why[code]} {name}", "choose another bucket, or leave it out for one of its own")
+        return
+    region = head.get("BucketRegion", site.region)
+    if region != site.region:
+        yield problem(SUBJECT, f"{name} is in {region}", f"choose one in {site.region}: nodes reach no other for free")
+        return
+    found = [*_shortcomings(site.clients.s3, name)]
+    yield from found or [ok(SUBJECT, f"{name} is here and keeps old versions for a while")]
+
+
+def _shortcomings(s3: Any, name: str) -> Iterator[Finding]:
+    if s3.get_bucket_versioning(Bucket=name).get("Status") != "Enabled":
+        fix = f"aws s3api put-bucket-versioning --bucket {name} --versioning-configuration Status=Enabled"
+        yield warning(SUBJECT, f"{name} is not versioned: what a job overwrites or deletes is lost", fix)
+    elif not any("NoncurrentVersionExpiration" in rule for rule in _rules(s3, name)):
+        yield warning(SUBJECT, f"old versions in {name} never expire", "add a lifecycle rule that ends them")
+    rules = s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]["Rules"]
+    if any("KMSMasterKeyID" in rule.get("ApplyServerSideEncryptionByDefault", {}) for rule in rules):
+        yield problem(SUBJECT, f"{name} is encrypted with a KMS key, which the nodes may not use", "choose another")
+
+
+def _rules(s3: Any, name: str) -> list[Any]:
+    try:
+        return list(s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"])
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchLifecycleConfiguration":
+            raise
+        return []

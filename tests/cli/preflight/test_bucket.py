@@ -1,0 +1,72 @@
+from typing import Any
+
+import pytest
+
+from cli.preflight import bucket
+from tests.cli.conftest import REGION
+from tests.cli.preflight.conftest import ACCOUNT, Account
+
+NAME = {"Bucket": "kept"}
+EXPIRE: dict[str, Any] = {"Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 14}}
+PLAIN: dict[str, Any] = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+OWN_KEY: dict[str, Any] = {
+    "ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "alias/mine"}
+}
+
+
+@pytest.fixture
+def adopting(account: Account) -> Account:
+    account.settings["bucket"] = "kept"
+    return account
+
+
+def give(
+    account: Account, *, versioned: bool = True, rules: tuple[dict[str, Any], ...] = (EXPIRE,), key: Any = PLAIN
+) -> None:
+    account.answers("s3", "head_bucket", {"BucketRegion": REGION}, NAME | {"ExpectedBucketOwner": ACCOUNT})
+    account.answers("s3", "get_bucket_versioning", {"Status": "Enabled"} if versioned else {}, NAME)
+    if versioned and rules:
+        account.answers("s3", "get_bucket_lifecycle_configuration", {"Rules": [*rules]}, NAME)
+    elif versioned:
+        account.refuses("s3", "get_bucket_lifecycle_configuration", "NoSuchLifecycleConfiguration", NAME)
+    encryption = {"ServerSideEncryptionConfiguration": {"Rules": [key]}}
+    account.answers("s3", "get_bucket_encryption", encryption, NAME)
+
+
+def test_a_bucket_of_its_own_needs_no_look(account: Account) -> None:
+    assert account.finds(bucket.bucket).level == "ok"
+
+
+def test_a_bucket_as_a_cluster_leaves_it_is_fine(adopting: Account) -> None:
+    give(adopting)
+    assert adopting.finds(bucket.bucket).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [("404", "there is no bucket kept"), ("403", "another account's, or not yours to read")]
+)
+def test_fails_when_the_bucket_is_not_there_or_not_ours(adopting: Account, code: str, told: str) -> None:
+    adopting.refuses("s3", "head_bucket", code)
+    found = adopting.finds(bucket.bucket)
+    assert (found.level, found.sentence.startswith(told)) == ("problem", True)
+
+
+def test_fails_when_the_bucket_is_in_another_region(adopting: Account) -> None:
+    adopting.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"})
+    found = adopting.finds(bucket.bucket)
+    assert (found.level, found.sentence) == ("problem", "kept is in us-west-2")
+
+
+@pytest.mark.parametrize(
+    ("given", "level", "told"),
+    [
+        ({"versioned": False}, "warning", "kept is not versioned"),
+        ({"rules": ()}, "warning", "old versions in kept never expire"),
+        ({"rules": ({"Status": "Enabled"},)}, "warning", "old versions in kept never expire"),
+        ({"key": OWN_KEY}, "problem", "kept is encrypted with a KMS key"),
+    ],
+)
+def test_what_the_bucket_lacks_is_said(adopting: Account, given: dict[str, Any], level: str, told: str) -> None:
+    give(adopting, **given)
+    found = adopting.finds(bucket.bucket)
+    assert (found.level, found.sentence.startswith(told)) == (level, True)
