@@ -38,7 +38,7 @@ SHORTEST_ROUND_S: Final = 1.0
 
 
 def round_s(nodes: int) -> float:
-    """How long so many agents need, one after the other, to read the membership of as many; 0 when they need not wait."""
+    """How long so many agents need to read the membership one after the other; 0 when they need not wait."""
     units = math.ceil(nodes * MEMBER_BYTES / READ_UNIT_BYTES)
     needed = nodes * units / READ_UNITS_A_SECOND
     return needed if needed >= SHORTEST_ROUND_S else 0.0

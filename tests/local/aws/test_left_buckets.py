@@ -19,8 +19,8 @@ HEADING = "kept of earlier clusters called vision, in use by none; a line remove
 
 def kept(policy: str = "Retain") -> dict[str, Any]:
     tags = [{"Key": CLUSTER_TAG, "Value": "vision"}]
-    versioned = {"VersioningConfiguration": {"Status": "Enabled"}}
-    return resource("S3::Bucket", Tags=tags, **versioned) | {"DeletionPolicy": policy}
+    versioned = {"Status": "Enabled"}
+    return resource("S3::Bucket", Tags=tags, VersioningConfiguration=versioned) | {"DeletionPolicy": policy}
 
 
 def in_shell(aws: Aws, line: str) -> str:
