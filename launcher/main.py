@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from launcher.cli.options import parse_options
 from launcher.errors import LaunchError
-from launcher.keep.reserve import open_reserve
-from launcher.options import parse_options
-from launcher.spec import Job
-from launcher.words import VERBS
+from launcher.job.exit_hints import VERBS
+from launcher.job.spec import Job
+from launcher.transport.pool.pool import open_reserve
 
 STANDARD_FDS = (0, 1, 2)
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         cwd = working_directory()
         return detach(job, arguments, cwd=cwd) if job.detach else run_here(job, cwd=cwd)
     except LaunchError as error:
-        from launcher.running import refuse
+        from launcher.job.session import refuse
 
         return refuse(error)
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 def run_verb(arguments: Sequence[str]) -> int:
     """Do what a verb asks."""
     import_asyncio()
-    from launcher.jobs.verbs import main as verb
+    from launcher.history.commands import main as verb
 
     all_is_imported()
     return verb(arguments)
@@ -48,8 +48,8 @@ def run_verb(arguments: Sequence[str]) -> int:
 def detach(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
     """Start a detached job."""
     import_asyncio()
-    from launcher.jobs.detach import detach as start
-    from launcher.running import tell
+    from launcher.detached.detach import detach as start
+    from launcher.job.session import tell
 
     all_is_imported()
     tell(job.notes)
@@ -60,7 +60,7 @@ def run_here(job: Job, *, cwd: str) -> int:
     """Run a job for this terminal."""
     reserve = open_reserve(job.hosts, seconds=job.keep_s)
     import_asyncio()
-    from launcher.running import run
+    from launcher.job.session import run
 
     all_is_imported()
     return run(job, cwd=cwd, reserve=reserve)

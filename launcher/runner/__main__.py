@@ -1,6 +1,6 @@
 """The runner's program, ``python3 /opt/deeplearning/current/launcher/runner/__main__.py``; the launcher speaks to it.
 
-It says that it is ready, reads one line of JSON (launcher.spec.NodeSpec) from its standard
+It says that it is ready, reads one line of JSON (launcher.job.spec.NodeSpec) from its standard
 input, runs the ranks, and writes frames. When its standard input closes, the ranks end. After
 a job that asks for it, it waits a while for a further one.
 """
@@ -17,9 +17,9 @@ def start() -> int:
     """Import the runner and run it; the less it imports, the sooner every node of every job starts."""
     # There is no garbage to look for yet.
     gc.disable()
-    from launcher.runner.guard import guarded
     from launcher.runner.idle import say_idle, situation
-    from launcher.runner.node import main
+    from launcher.runner.main import main
+    from launcher.runner.reaper import guarded
 
     at_login = situation()
     # What the guard's child will never change it need not copy.

@@ -7,7 +7,7 @@ from launcher.errors import LaunchError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launcher.spec import NodeSpec, ProcessSpec
+    from launcher.job.spec import NodeSpec, ProcessSpec
 
 AGENT_VARIABLE = "SSH_AUTH_SOCK"
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from launcher.places import JOBS_DIR
+from launcher.paths import JOBS_DIR
 from launcher.runner.logs import is_running
 
 DEADLINE_S = 5.0
@@ -27,7 +27,7 @@ class GpuQuestion:
         self._asked = self._ask("--query-compute-apps=gpu_uuid,pid,process_name")
 
     def answer(self) -> dict[str, Any]:
-        """What launcher.gpus.GpusInUse reads."""
+        """What launcher.job.gpus.GpusInUse reads."""
         if self._smi is None:
             return {"processes": [], "jobs": {}}
         computing = _rows(self._asked, columns=3)

@@ -9,8 +9,8 @@ import select
 import time
 from _collections_abc import Callable  # collections takes long to import
 
-from launcher.frames import CALL, SILENCE_S, Kind, encode
-from launcher.runner.link import Link
+from launcher.runner.runner_channel import Link
+from launcher.transport.protocol import CALL, SILENCE_S, Kind, encode
 
 IDLE_S = 75.0
 """More than the launcher's machine keeps a connection (launcher.keep): it is the one to end it."""

@@ -2,14 +2,14 @@
 
 from _collections_abc import Iterator  # collections takes long to import
 
-from launcher.frames import DATA, REQUEST, SIGN_OF_LIFE
-from launcher.runner.lean import parse_json
+from launcher.runner.fast_imports import parse_json
+from launcher.transport.protocol import DATA, REQUEST, SIGN_OF_LIFE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from launcher.spec import NodeSpec
+    from launcher.job.spec import NodeSpec
     from launcher.sync.messages import Request
 
 

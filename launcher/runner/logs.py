@@ -8,11 +8,11 @@ import fcntl
 import os
 import time
 
-from launcher.places import JOBS_DIR, LOCK_FILE, log_name
+from launcher.paths import JOBS_DIR, LOCK_FILE, log_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launcher.spec import ProcessSpec
+    from launcher.job.spec import ProcessSpec
 
 KEPT_JOBS = 20
 LONGEST_LOG = 16 << 20

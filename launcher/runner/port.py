@@ -9,7 +9,7 @@ itself stays unbound: a rank that does not say SO_REUSEADDR could not take it ot
 import _socket as socket  # socket itself takes long to import
 import os
 
-from launcher.runner.lean import contents
+from launcher.runner.fast_imports import contents
 
 PORTS = 8192
 PORTS_TRIED = 32

@@ -5,7 +5,7 @@ import os
 import time
 from _collections_abc import Mapping, Sequence  # collections takes long to import
 
-from launcher.runner.lean import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, contents, prctl, signal
+from launcher.runner.fast_imports import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, contents, prctl, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

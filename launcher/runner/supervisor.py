@@ -9,12 +9,12 @@ import select
 import time
 from _collections_abc import Callable, Mapping, Sequence  # collections takes long to import
 
-from launcher.frames import Kind
 from launcher.runner import processes
-from launcher.runner.lean import signal
-from launcher.runner.link import Link
+from launcher.runner.fast_imports import signal
 from launcher.runner.logs import ProcessLog
-from launcher.runner.watch import Watch
+from launcher.runner.poller import Watch
+from launcher.runner.runner_channel import Link
+from launcher.transport.protocol import Kind
 
 READ_SIZE = 1 << 16
 """What a pipe holds: one read empties it."""

@@ -17,7 +17,7 @@ DEFAULTS = (
     ".hg",
     ".svn",
     "__pycache__",
-    ".launch-part-*",  # what a node writes before it has all of a file (launcher.runner.arrivals)
+    ".launch-part-*",  # what a node writes before it has all of a file (launcher.runner.sync.part_file)
     # For those who send their home directory: keys stay where they are, and so does what the launcher itself writes.
     "/.ssh",
     "/.aws",

@@ -1,6 +1,6 @@
 """What the launcher sends to a runner about files, between the greeting and the spec.
 
-A request is a line, ``sync`` and a JSON object; the runner answers each with one frame (launcher.frames.Kind.SYNC).
+A request is a line, ``sync`` and a JSON object; the runner answers each with one frame (launcher.transport.protocol.Kind.SYNC).
 The bytes of files follow the request for them in pieces: a line, ``data`` and their number, and the bytes.
 """
 
@@ -8,7 +8,7 @@ import json
 import zlib
 from typing import Any, TypeAlias
 
-from launcher.frames import DATA, LONGEST_PAYLOAD, REQUEST
+from launcher.transport.protocol import DATA, LONGEST_PAYLOAD, REQUEST
 
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
@@ -16,7 +16,7 @@ MOST_UNPACKED = 64 * LONGEST_PAYLOAD
 
 
 def request_line(operation: str, **values: Any) -> bytes:
-    """A request, for an operation of launcher.runner.sync."""
+    """A request, for an operation of launcher.runner.sync.service."""
     return REQUEST + json.dumps({"operation": operation, **values}).encode("ascii") + b"\n"
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from launcher.output import Sink
+from launcher.output.prefixes import Sink
 
 REDRAW_S = 0.2
 LINE_S = 10.0

@@ -11,7 +11,7 @@ from launcher.runner.idle import IDLE_S
 TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
 PROGRAM = b"deeplearning/current/launcher"
 """In the command line of the launcher's own processes on a node."""
-KEEPER = PROGRAM + b"/keep/keeper.py"
+KEEPER = PROGRAM + b"/transport/pool/daemon.py"
 """In that of one that keeps connections for the next launch (docs/decisions/018)."""
 IDLE = b"launch-idle"
 WAITS_S = IDLE_S + 15.0

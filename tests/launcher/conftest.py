@@ -155,7 +155,11 @@ def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the launcher whose deadlines pass in a tenth of the time."""
     copy = copy_launcher(tmp_path_factory.mktemp("impatient"))
-    for file, constant in (("frames", "SIGN_OF_LIFE_S"), ("frames", "SILENCE_S"), ("spec", "GRACE_S")):
+    for file, constant in (
+        ("transport/protocol", "SIGN_OF_LIFE_S"),
+        ("transport/protocol", "SILENCE_S"),
+        ("job/spec", "GRACE_S"),
+    ):
         change_constant(copy / f"{file}.py", constant, lambda seconds: seconds / 10)
     return copy
 

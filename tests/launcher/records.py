@@ -1,8 +1,8 @@
 """A job, and a record of one, for tests."""
 
-from launcher.hosts import Host
-from launcher.jobs.record import Record, State
-from launcher.spec import Job
+from launcher.history.records import Record, State
+from launcher.hosts.hostfile import Host
+from launcher.job.spec import Job
 
 RECORD = Record(
     id="20261122-000000-aaaaaa",

@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from launcher.addresses import address_for_peers, check_reachable, is_here
 from launcher.errors import LaunchError
+from launcher.hosts.addresses import address_for_peers, check_reachable, is_here
 
 
 def test_an_address_is_here_when_the_machine_has_it() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.jobs import bucket
-from launcher.jobs.record import Record, State
+from launcher.history import record_upload as bucket
+from launcher.history.records import Record, State
 from tests.launcher.conftest import ADDRESSES, Cluster
 
 FIRST = ADDRESSES[0]

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from launcher.connection import Connection
 from launcher.errors import LaunchError
-from launcher.frames import HEADER, PREAMBLE, Kind
-from launcher.hosts import Host
+from launcher.hosts.hostfile import Host
+from launcher.transport.connection import Connection
+from launcher.transport.protocol import HEADER, PREAMBLE, Kind
 
 READY = json.dumps({"port": 1, "address": None}).encode()
 ANSWERS = PREAMBLE + HEADER.pack(Kind.READY, 0, len(READY)) + READY

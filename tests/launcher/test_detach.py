@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.detached import detach
 from launcher.errors import LaunchError
-from launcher.jobs import detach
-from launcher.jobs.journal import user_name
-from launcher.jobs.record import Record, State
-from launcher.spec import JOBS_DIR
+from launcher.history.journal import user_name
+from launcher.history.records import Record, State
+from launcher.job.spec import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, wait_until_gone
 
 FIRST, SECOND, _ = ADDRESSES

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.engines import ENGINES, Site, horovod, mpi, mxnet, torch
-from launcher.engines.torch import rank_variables
 from launcher.errors import UsageError
-from launcher.hosts import Host
-from launcher.spec import Job, ProcessSpec
+from launcher.frameworks import ENGINES, Site, horovod, mpi, mxnet, torch
+from launcher.frameworks.torch import rank_variables
+from launcher.hosts.hostfile import Host
+from launcher.job.spec import Job, ProcessSpec
 
 ADDRESSES = ("10.0.0.4", "10.0.0.5", "10.0.0.6")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.frames import VERSION
-from launcher.nodes import TAKE_ANOTHER
+from launcher.job.connect import TAKE_ANOTHER
+from launcher.transport.protocol import VERSION
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -93,7 +93,7 @@ def hasty(cluster: Cluster, tmp_path: Path, *, module: str, constant: str, secon
 @pytest.mark.usefixtures("swallowing")
 def test_fails_when_a_host_swallows_all_that_is_sent_to_it(cluster: Cluster, tmp_path: Path) -> None:
     touched = tmp_path / "touched"
-    impatient = hasty(cluster, tmp_path, module="ssh", constant="CONNECT_TIMEOUT_S", seconds=2)
+    impatient = hasty(cluster, tmp_path, module="transport/ssh", constant="CONNECT_TIMEOUT_S", seconds=2)
     result = impatient.run(f"touch {touched}", hosts=[FIRST, SWALLOWS])
     assert result.code == 1
     reason = f"launch: nothing started, 1 of 2 nodes: {SWALLOWS}: ssh: connect to host {SWALLOWS} port "
@@ -108,7 +108,7 @@ def test_fails_when_a_host_takes_the_connection_and_never_answers(
     touched, pids = tmp_path / "touched", tmp_path / "pids"
     hangs = f"echo $$ >> {pids}; exec sleep 1000"
     ssh = cluster.program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
-    impatient = hasty(cluster, tmp_path, module="nodes", constant="READY_DEADLINE_S", seconds=5)
+    impatient = hasty(cluster, tmp_path, module="job/connect", constant="READY_DEADLINE_S", seconds=5)
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = impatient.run(f"touch {touched}", hosts=[FIRST, THIRD], environment={"PATH": path})
     assert result.code == 1

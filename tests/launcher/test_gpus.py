@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.gpus import GpusInUse, check_gpus, gpus_of
-from launcher.hosts import Host
-from launcher.spec import JOBS_DIR, Job
+from launcher.hosts.hostfile import Host
+from launcher.job.gpus import GpusInUse, check_gpus, gpus_of
+from launcher.job.spec import JOBS_DIR, Job
 from tests.launcher.conftest import ADDRESSES, Cluster, read_lines
 
 FIRST, SECOND, _ = ADDRESSES

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import UsageError
-from launcher.hosts import Host, each_once, parse_hosts, read_hosts
+from launcher.hosts.hostfile import Host, each_once, parse_hosts, read_hosts
 
 
 def test_hosts_keep_their_order_without_blanks_and_comments() -> None:

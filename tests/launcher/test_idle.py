@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.frames import CALL, SIGN_OF_LIFE, Kind, encode
 from launcher.runner.idle import await_call, say_idle, situation
-from launcher.runner.link import Link
+from launcher.runner.runner_channel import Link
+from launcher.transport.protocol import CALL, SIGN_OF_LIFE, Kind, encode
 
 
 @pytest.mark.parametrize(

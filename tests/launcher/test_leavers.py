@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import NODE_STATE
-from launcher.hosts import Host
-from launcher.leavers import Membership, find_leaver, parse_present
+from launcher.hosts.hostfile import Host
+from launcher.job.preemption import Membership, find_leaver, parse_present
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, read_lines, said
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -110,7 +110,7 @@ def informed(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, Path]:
     assert text.count(f'"{NODE_STATE}"') == 1
     contract.write_text(text.replace(f'"{NODE_STATE}"', repr(str(file))))
     file.write_text(state())
-    change_constant(copy / "launcher" / "restarts.py", "SHORT_S", lambda _: 0.0)
+    change_constant(copy / "launcher" / "job" / "restarts.py", "SHORT_S", lambda _: 0.0)
     return dataclasses.replace(cluster, launcher=copy / "launcher"), file
 
 

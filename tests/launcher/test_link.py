@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from launcher.frames import HEADER, SIGN_OF_LIFE_S, SILENCE_S, Kind, encode
-from launcher.runner.link import MOST_PENDING, Link
+from launcher.runner.runner_channel import MOST_PENDING, Link
+from launcher.transport.protocol import HEADER, SIGN_OF_LIFE_S, SILENCE_S, Kind, encode
 
 
 @dataclass

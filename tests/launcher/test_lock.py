@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.jobs import store, verbs
-from launcher.jobs.journal import Journal
-from launcher.jobs.lock import boot_id
-from launcher.jobs.record import Record, State, read_record, write_record
-from launcher.places import JOBS_DIR, LOCK_FILE
+from launcher.history import commands as verbs
+from launcher.history import store
+from launcher.history.journal import Journal
+from launcher.history.lock import boot_id
+from launcher.history.records import Record, State, read_record, write_record
+from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.runner.logs import STALE_S, clear_away, is_fresh
 from tests.launcher.records import JOB, RECORD
 
@@ -104,7 +105,7 @@ def test_a_running_job_of_another_machine_is_not_cleared_away(directory: Path) -
 
 
 def test_a_launcher_gives_signs_of_life_to_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.jobs.journal.BEAT_S", 0.0)
+    monkeypatch.setattr("launcher.history.journal.BEAT_S", 0.0)
     os.utime(directory / LOCK_FILE, (0.0, 0.0))
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
 
@@ -143,7 +144,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
     monkeypatch.setattr(verbs, "UPLOADS_S", uploads_s)
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     # Holds the lock as a launcher does that has ended its job and still uploads.
-    uploading = "import pathlib, signal, sys; from launcher.jobs.lock import hold; hold(pathlib.Path(sys.argv[1]));"
+    uploading = "import pathlib, signal, sys; from launcher.history.lock import hold; hold(pathlib.Path(sys.argv[1]));"
     uploading += " print(flush=True); signal.sigwait({signal.SIGUSR1})"
     blocked = {signal.SIGTERM, signal.SIGUSR1}
     signal.pthread_sigmask(signal.SIG_BLOCK, blocked)

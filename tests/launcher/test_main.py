@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher import main, running
-from launcher.channel import Channel
-from launcher.frames import Kind
-from launcher.jobs.journal import Journal, jobs_directory
-from launcher.jobs.record import State, read_record
+from launcher import main
+from launcher.history.journal import Journal, jobs_directory
+from launcher.history.records import State, read_record
+from launcher.job import session as running
+from launcher.output.output_stream import Channel
+from launcher.transport.protocol import Kind
 from tests.launcher.records import JOB
 
 LAUNCHER = Path(main.__file__).with_name("__main__.py")
@@ -45,7 +46,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from launcher.main import open_reserve, parse_options
 parse_options(["--launcher", "local", "x"], environ={})
-print(sorted({"asyncio", "shutil", "ssl", "launcher.running"} & set(sys.modules)))
+print(sorted({"asyncio", "shutil", "ssl", "launcher.job.session"} & set(sys.modules)))
 """
     command = [sys.executable, "-I", "-S", "-c", program, str(LAUNCHER.parents[1])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

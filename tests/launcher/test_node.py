@@ -6,14 +6,14 @@ from typing import cast
 
 import pytest
 
-from launcher.connection import Connection
-from launcher.frames import Frame, Kind
-from launcher.hosts import Host
-from launcher.job import unless_crashed
-from launcher.jobs.log import LogSink
-from launcher.node import Failure, Node
-from launcher.spec import NodeSpec, ProcessSpec
-from launcher.whereabouts import Whereabouts
+from launcher.detached.log import LogSink
+from launcher.hosts.hostfile import Host
+from launcher.job.attempt import unless_crashed
+from launcher.job.missing_cwd import Whereabouts
+from launcher.job.node import Failure, Node
+from launcher.job.spec import NodeSpec, ProcessSpec
+from launcher.transport.connection import Connection
+from launcher.transport.protocol import Frame, Kind
 
 LEAVER, OTHER = Host(name="deeplearning-worker3"), Host(name="deeplearning-worker2")
 NOTICE = Failure(exit_code=1, reason="r", reclaimed=True, leaver=LEAVER)

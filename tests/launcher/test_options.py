@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import KEEP_VARIABLE
+from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from launcher.hosts import Host
-from launcher.options import parse_options
-from launcher.spec import Job, Restarts
+from launcher.hosts.hostfile import Host
+from launcher.job.spec import Job, Restarts
 from launcher.sync.request import Fetch, SyncRequest
 
 GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.orted import meeting
-from launcher.orted.names import place_of
+from launcher.frameworks.orted import rendezvous as meeting
+from launcher.frameworks.orted.names import place_of
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -66,7 +66,7 @@ def test_mpirun_ends_first_when_a_daemon_has_failed(cluster: Cluster, environmen
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A launcher that gives mpirun little time to notice that a daemon has ended."""
     copy = copy_launcher(tmp_path_factory.mktemp("hasty"))
-    change_constant(copy / "orted" / "meeting.py", "MPIRUN_S", lambda seconds: seconds / 20)
+    change_constant(copy / "frameworks" / "orted" / "rendezvous.py", "MPIRUN_S", lambda seconds: seconds / 20)
     return copy
 
 

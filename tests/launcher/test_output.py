@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.channel import Channel
-from launcher.frames import Kind
-from launcher.output import LONGEST_LINE, TAIL_LINES, ProcessOutput
+from launcher.output.output_stream import Channel
+from launcher.output.prefixes import LONGEST_LINE, TAIL_LINES, ProcessOutput
+from launcher.transport.protocol import Kind
 
 Read = Callable[[], bytes]
 

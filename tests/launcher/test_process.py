@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.process import Process
+from launcher.transport.process import Process
 
 
 def open_descriptors() -> set[str]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.jobs import journal as journals
-from launcher.jobs import revision
-from launcher.jobs.journal import Journal
-from launcher.jobs.record import Revision, State, read_record, without_values, write_record
-from launcher.jobs.revision import RevisionQuestion, parse_status
-from launcher.spec import JOBS_DIR
+from launcher.history import git as revision
+from launcher.history import journal as journals
+from launcher.history.git import RevisionQuestion, parse_status
+from launcher.history.journal import Journal
+from launcher.history.records import Revision, State, read_record, without_values, write_record
+from launcher.job.spec import JOBS_DIR
 from tests.launcher.records import JOB, RECORD
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.jobs import verbs
-from launcher.jobs.record import Record, Revision, State, read_record, write_record
-from launcher.spec import JOBS_DIR
+from launcher.history import commands as verbs
+from launcher.history.records import Record, Revision, State, read_record, write_record
+from launcher.job.spec import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
 from tests.launcher.records import RECORD
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.jobs.request import Request
+from launcher.detached.request import Request
 
 REPOSITORY = Path(__file__).parents[2]
 TAKE = (
-    "import sys; from pathlib import Path; from launcher.jobs.request import Request; "
+    "import sys; from pathlib import Path; from launcher.detached.request import Request; "
     "Request.take(Path(sys.argv[1])).enter();"
 )
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher import restarts
-from launcher.job import Attempt
-from launcher.jobs.journal import Journal
-from launcher.node import Failure
-from launcher.spec import Job, Restarts
+from launcher.history.journal import Journal
+from launcher.job import restarts
+from launcher.job.attempt import Attempt
+from launcher.job.node import Failure
+from launcher.job.spec import Job, Restarts
 from tests.launcher.conftest import ADDRESSES, Cluster, read_lines, said
 from tests.launcher.records import JOB
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
+from launcher.job.spec import NodeSpec, ProcessSpec
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.inbox import parse_spec
 from launcher.runner.port import claim_port
 from launcher.runner.route import interface_to
-from launcher.spec import NodeSpec, ProcessSpec
 
 RANK = ProcessSpec(name="rank 1", label="1", command=("python", "x"), environment={"RANK": "1"})
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")

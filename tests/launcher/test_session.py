@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from launcher.session import session_environment
+from launcher.job.login_environment import session_environment
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher import ssh
-from launcher.hosts import Host
+from launcher.hosts.hostfile import Host
+from launcher.transport import ssh
 
 
 @pytest.fixture

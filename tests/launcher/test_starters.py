@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from launcher.options import parse_options
 from tests.launcher.conftest import Cluster
 from tests.launcher.test_options import GPUS, PATH, parse, slots
 

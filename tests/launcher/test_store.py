@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from launcher.detached.log import LOG_FILE
 from launcher.errors import LaunchError
-from launcher.jobs import store, verbs
-from launcher.jobs.log import LOG_FILE
-from launcher.jobs.record import State, read_record, write_record
-from launcher.places import JOBS_DIR, LOCK_FILE
+from launcher.history import commands as verbs
+from launcher.history import store
+from launcher.history.records import State, read_record, write_record
+from launcher.paths import JOBS_DIR, LOCK_FILE
 from tests.launcher.records import RECORD
 
 GOING = replace(RECORD, detached=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from launcher.options import parse_options
-from launcher.spec import JOBS_DIR, Job
+from launcher.job.spec import JOBS_DIR, Job
 from tests.launcher.conftest import Cluster
 from tests.launcher.test_options import GPUS, PATH, parse, slots
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.places import JOBS_DIR
-from launcher.runner import turn
-from launcher.runner.link import Link
-from launcher.runner.turn import await_turn
-from launcher.spec import NodeSpec
+from launcher.job.spec import NodeSpec
+from launcher.paths import JOBS_DIR
+from launcher.runner import attempt_lock as turn
+from launcher.runner.attempt_lock import await_turn
+from launcher.runner.runner_channel import Link
 
 SPEC = NodeSpec(job_id="j", host="n", processes=(), environment={}, peer="127.0.0.1", cwd="/", grace_s=0)
 

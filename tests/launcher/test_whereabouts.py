@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.hosts import Host
-from launcher.jobs.log import LogSink
-from launcher.whereabouts import Whereabouts
+from launcher.detached.log import LogSink
+from launcher.hosts.hostfile import Host
+from launcher.job.missing_cwd import Whereabouts
 from tests.launcher.conftest import ADDRESSES, Cluster, said
 
 HOSTS = [Host(name=name) for name in ("a", "b", "c")]

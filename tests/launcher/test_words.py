@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.words import advice
+from launcher.job.exit_hints import advice
 from tests.launcher.conftest import Cluster
 
 LINE = ("/bin/bash", "-c")

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from launcher.keep import keeper
-from launcher.keep import kept as on_their_way
-from launcher.keep.keeper import Entry, Errand, Keeper, is_ours
-from launcher.keep.kept import DIRECTORY, Kept, leave, take
-from launcher.process import Process
+from launcher.transport.pool import client as on_their_way
+from launcher.transport.pool import daemon as keeper
+from launcher.transport.pool.client import DIRECTORY, Kept, leave, take
+from launcher.transport.pool.daemon import Entry, Errand, Keeper, is_ours
+from launcher.transport.process import Process
 
 
 @pytest.fixture

@@ -33,7 +33,11 @@ WHO = "read -r _ _ _ guard _ < /proc/$PPID/stat; echo $guard"
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the launcher that takes what is kept also on a machine that has much else to do."""
     copy = copy_launcher(tmp_path_factory.mktemp("patient"))
-    for file, constant in (("connection", "CALL_DEADLINE_S"), ("keep/kept", "ANSWER_S"), ("keep/keeper", "CLIENT_S")):
+    for file, constant in (
+        ("transport/connection", "CALL_DEADLINE_S"),
+        ("transport/pool/client", "ANSWER_S"),
+        ("transport/pool/daemon", "CLIENT_S"),
+    ):
         change_constant(copy / f"{file}.py", constant, lambda _: 20.0)
     return copy
 
@@ -90,7 +94,7 @@ def keepers(cluster: Cluster) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            is_keeper = b"keep/keeper.py" in (entry / "cmdline").read_bytes()
+            is_keeper = b"pool/daemon.py" in (entry / "cmdline").read_bytes()
             told = (entry / "fd/0").read_text() if is_keeper else ""
         except OSError:
             continue

@@ -8,11 +8,11 @@ import pytest
 
 from bootstrap.contract import CLUSTER_KEY_FILE, HOSTS_FILE
 from bootstrap.hosts import SSH_CLIENT_WITH_KEY
-from launcher import ssh
-from launcher.hosts import Host
-from launcher.keep import situation as situations
-from launcher.keep.reserve import open_reserve
-from launcher.keep.situation import fixed_names, situation, situation_of
+from launcher.hosts.hostfile import Host
+from launcher.transport import ssh
+from launcher.transport.pool import conditions as situations
+from launcher.transport.pool.conditions import fixed_names, situation, situation_of
+from launcher.transport.pool.pool import open_reserve
 
 NAMES = {"deeplearning-worker2"}
 

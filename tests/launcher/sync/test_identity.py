@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.runner import relay
-from launcher.runner.inlet import NeighbourLostError
-from launcher.runner.relay import accept, connect
-from launcher.sync.identity import new_identity
+from launcher.runner.sync import relay
+from launcher.runner.sync.byte_queue import NeighbourLostError
+from launcher.runner.sync.relay import accept, connect
+from launcher.sync.certificate import new_identity
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import select
 
 import pytest
 
-from launcher.channel import Channel
+from launcher.output.output_stream import Channel
 from launcher.sync import progress
 from launcher.sync.progress import Progress, shown
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from launcher.detached.log import LogSink
 from launcher.errors import LaunchError
-from launcher.jobs.log import LogSink
-from launcher.runner import relay as relaying
-from launcher.runner.copies import Copy
-from launcher.runner.inlet import NeighbourLostError
-from launcher.runner.relay import Onward, relay
-from launcher.sync import distribute
-from launcher.sync.distribute import sync
-from launcher.sync.identity import client_context, new_identity, server_context
+from launcher.runner.sync import relay as relaying
+from launcher.runner.sync.byte_queue import NeighbourLostError
+from launcher.runner.sync.destination import Copy
+from launcher.runner.sync.relay import Onward, relay
+from launcher.sync import sender as distribute
+from launcher.sync.certificate import client_context, new_identity, server_context
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest, scan
 from launcher.sync.request import SyncRequest
+from launcher.sync.sender import sync
 from launcher.sync.stream import Kind, Record, SourceStream, read_records
 
 NOTHING = Ignore([])

@@ -1,0 +1,175 @@
+"""Programs that start ranks themselves: as a command of launch, each of its processes would train apart.
+
+torchrun does what launch does, so it is taken as a part of launch's own line (launcher.cli.options). The others are
+refused, with the line that works.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launcher.errors import UsageError
+from launcher.hosts.hostfile import Host
+from launcher.job.exit_hints import OF_A_SHELL
+
+STARTERS = {
+    "torchrun": "",
+    "accelerate": "",
+    "deepspeed": "",
+    "horovodrun": "--engine horovod",
+    "mpirun": "--launcher mpi",
+    "mpiexec": "--launcher mpi",
+    "srun": "",
+}
+"""By the name of the program, the option of launch that stands for it."""
+MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torch.distributed.launch",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+    "horovod.runner.launch": "horovodrun",
+}
+"""What ``python -m`` may name instead."""
+BEFORE = frozenset(
+    (
+        *("command", "env", "exec", "nice", "nohup", "numactl", "setsid", "stdbuf", "sudo", "time", "timeout"),
+        *("conda", "pipenv", "poetry", "uv"),
+    )
+)
+"""Programs that run another one, which their line names."""
+SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+PYTHON = re.compile(r"python[0-9.]*")
+KEYWORDS = frozenset(("!", "{", "do", "elif", "else", "if", "then", "until", "while"))
+"""Of a shell: a command follows (POSIX.1-2017, Shell, 2.4)."""
+PATTERN = frozenset("*?[{~")
+"""What a shell expands, besides what launcher.job.exit_hints.OF_A_SHELL has."""
+BETWEEN = re.compile(r"-.*|[0-9.]+[smhd]?|run|--|" + ASSIGNMENT.pattern + ".*")
+"""Words between such a program and the one that it runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Started:
+    """A starter's call."""
+
+    name: str
+    before: tuple[str, ...]
+    """What stands before it: variables, if it can be taken as a part of launch's line."""
+    python: str
+    """The Python that it would run the script with."""
+    words: tuple[str, ...]
+    """What follows its name."""
+    plain: bool
+    """Whether nothing stands before it but variables, and no shell has to read the line."""
+
+
+def find_starter(command: Sequence[str]) -> Started | None:
+    """The starter that `command` calls, in words or in a line for a shell."""
+    words = list(command)
+    while len(words) > 1 and ASSIGNMENT.match(words[0]):
+        words.pop(0)
+    if len(words) == 1 and " " in words[0]:
+        return _in_line(words[0], before=tuple(command[:-1]))
+    words = list(command[_start(command) :])
+    if words and _name(words[0]) in SHELLS:
+        lines = (line for at, line in enumerate(words[2:], 2) if re.fullmatch(r"-\w*c", words[at - 1]))
+        return next(filter(None, (_in_line(line, before=("sh",)) for line in lines)), None)
+    return _call(command)
+
+
+def _in_line(line: str, *, before: tuple[str, ...]) -> Started | None:
+    if not any(name in line for name in (*STARTERS, *MODULES)):
+        return None
+    import shlex
+
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&`\n")
+    lexer.whitespace, lexer.whitespace_split = " \t\r", True
+    try:
+        tokens = list(lexer)
+    except ValueError:  # the shell will say so
+        return None
+    if before[:1] != ("sh",) and not (OF_A_SHELL | PATTERN).intersection(line):
+        return _call((*before, *tokens))
+    call: list[str] = []
+    for token in (*tokens, ";"):
+        if not OF_A_SHELL.issuperset(token):
+            if call or token not in KEYWORDS:
+                call.append(token)
+        elif (found := _call(call)) is not None:
+            return Started(name=found.name, before=(), python=found.python, words=found.words, plain=False)
+        else:
+            call = []
+    return None
+
+
+def _call(command: Sequence[str]) -> Started | None:
+    """The starter that a simple command calls."""
+    start = _start(command)
+    before, words = tuple(command[:start]), tuple(command[start:])
+    if not words:
+        return None
+    variables = before[1:] if before[:1] == ("env",) else before
+    plain = all(ASSIGNMENT.match(word) for word in variables)
+    name, python, rest = _name(words[0]), "python", words[1:]
+    if PYTHON.fullmatch(name):
+        options = next((i for i, word in enumerate(rest) if not word.startswith("-") or word == "-m"), len(rest))
+        module = rest[options + 1] if rest[options : options + 1] == ("-m",) and len(rest) > options + 1 else ""
+        if module not in MODULES:
+            return None
+        name, python, rest = MODULES[module], words[0], rest[options + 2 :]
+    elif name not in STARTERS or (name == "accelerate" and rest[:1] != ("launch",)):
+        return None
+    elif "/" in words[0]:
+        python = f"{words[0].rpartition('/')[0]}/python"
+    if name == "accelerate" and rest[:1] == ("launch",):
+        rest = rest[1:]
+    return Started(name=name, before=variables, python=python, words=rest, plain=plain)
+
+
+def _start(command: Sequence[str]) -> int:
+    """Where the program begins that a line runs in the end."""
+    start, wraps, after_option = 0, False, False
+    while start < len(command):
+        word = command[start]
+        name = _name(word)
+        if name in BEFORE:
+            wraps = True
+        elif ASSIGNMENT.match(word) or (wraps and BETWEEN.fullmatch(word)):
+            pass
+        elif not (after_option and name not in STARTERS and not PYTHON.fullmatch(name)):
+            break
+        after_option = wraps and word.startswith("-")
+        start += 1
+    return start
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def refuse_starter(found: Started, *, options: Sequence[str], hosts: Sequence[Host]) -> None:
+    """UsageError, with the line that works, unless the job is one process, which has nobody to train apart from."""
+    processes = sum(host.slots for host in hosts)
+    if processes == 1:
+        return
+    what = f"{found.name} starts ranks itself: each of {processes} would train apart"
+    words = _script(found.words)
+    import shlex
+
+    if not found.plain:
+        how = f"in its place write {shlex.join(words)} alone"
+        raise UsageError(f"{what}; launch starts the ranks, {how}, its options are launch's")
+    extra = STARTERS.get(found.name, "").split()
+    given = [] if extra[:1] and extra[0] in options else extra
+    line = shlex.join(("launch", *options, *given, *found.before, *words))
+    raise UsageError(f"{what}; launch starts the ranks, as in: {line}")
+
+
+def _script(words: Sequence[str]) -> tuple[str, ...]:
+    """The part of a starter's line that each rank runs."""
+    for index, word in enumerate(words):
+        if word.endswith(".py"):
+            return ("python", *words[index:])
+        if PYTHON.fullmatch(_name(word)):
+            return tuple(words[index:])
+    return ("python", "train.py")

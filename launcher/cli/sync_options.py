@@ -1,0 +1,69 @@
+"""The part of the command line that is about files."""
+
+import argparse
+
+from launcher.errors import UsageError
+from launcher.sync.request import DEADLINE_S, IGNORE_FILE, SOURCE, Fetch, SyncRequest
+from launcher.validate import whole_number
+
+
+def add_sync_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--sync-dst-dir",
+        metavar="DIR",
+        help="copy this directory to DIR on every node first, and run the command there",
+    )
+    parser.add_argument(
+        "--sync-exclude",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help=f"leave out of the copy what matches, as in a .gitignore (also: {IGNORE_FILE})",
+    )
+    parser.add_argument(
+        "--sync-s3",
+        action="append",
+        default=[],
+        nargs=2,
+        metavar=("SOURCE", "DIR"),
+        help="have every node fetch s3://BUCKET/PREFIX to DIR first",
+    )
+    parser.add_argument("--sync-timeout", metavar="S", help=f"seconds for all copies together ({DEADLINE_S})")
+
+
+def sync_request(options: argparse.Namespace) -> SyncRequest | None:
+    """What is asked for, if anything."""
+    deadline_s = DEADLINE_S
+    if options.sync_timeout is not None:
+        deadline_s = whole_number(options.sync_timeout, name="--sync-timeout")
+    if options.sync_dst_dir is None and options.sync_exclude:
+        raise UsageError("--sync-exclude is for --sync-dst-dir, which is not given")
+    if options.sync_exclude:
+        # Most jobs need not wait for this.
+        from launcher.sync.ignore import Ignore
+
+        Ignore(options.sync_exclude)  # raises
+    if options.sync_dst_dir is None and not options.sync_s3:
+        if options.sync_timeout is not None:
+            raise UsageError("--sync-timeout is for --sync-dst-dir and --sync-s3, of which none is given")
+        return None
+    directory = None if options.sync_dst_dir is None else _directory(options.sync_dst_dir, option="--sync-dst-dir")
+    return SyncRequest(
+        directory=directory,
+        excludes=tuple(options.sync_exclude),
+        fetches=tuple(_fetch(source, directory) for source, directory in options.sync_s3),
+        deadline_s=deadline_s,
+    )
+
+
+def _fetch(source: str, directory: str) -> Fetch:
+    if not SOURCE.fullmatch(source):
+        raise UsageError(f"--sync-s3 must name s3://BUCKET/PREFIX, got {source!r}")
+    return Fetch(source=source, directory=_directory(directory, option="--sync-s3"))
+
+
+def _directory(text: str, *, option: str) -> str:
+    if not text or "\0" in text:
+        raise UsageError(f"{option} must name a directory, got {text!r}")
+    return text

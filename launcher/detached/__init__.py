@@ -1,0 +1,1 @@
+"""Run a job as a systemd unit of the user, without a terminal."""

@@ -1,0 +1,117 @@
+"""``launch --detach``: the job as a unit of the user's own systemd, which goes on when the user has gone.
+
+See docs/decisions/017-detached-jobs-are-user-units.md.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launcher.cli.options import parse_options
+from launcher.detached.request import Request
+from launcher.errors import LaunchError
+from launcher.history.journal import jobs_directory, user_name
+from launcher.history.record_upload import UPLOADS_S
+from launcher.history.records import read_record
+from launcher.job.attempt import AFTER_GRACE_S
+from launcher.job.restarts import new_job_id
+
+UNIT = "deeplearning-job-{job_id}.service"
+UNIT_PROGRAM = Path(__file__).parent
+LINGER = Path("/var/lib/systemd/linger")
+"""One file for each user whose systemd runs without a session; see loginctl(1), enable-linger."""
+PROPERTIES = (
+    "Type=notify",  # systemd-run then waits until the job has started
+    "TimeoutStartSec=infinity",
+    "KillMode=mixed",  # TERM for the launcher alone, which ends the ranks in order
+    "OOMPolicy=continue",  # a rank that is killed is a failure with an exit code, not the end of the unit
+)
+
+
+def detach(arguments: Sequence[str], *, cwd: str) -> int:
+    """Run ``launch`` with these arguments as a unit; return when the job has started, or say why it has not."""
+    check_writable(jobs_directory())
+    check_linger(user_name())
+    runtime = runtime_directory()
+    job_id = new_job_id()
+    handed_over = runtime / f"deeplearning-job-{job_id}.json"
+    Request.of_this_process(arguments, job_id=job_id, cwd=cwd).write(handed_over)
+    try:
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+        said = _run_unit(job_id, handed_over, stop_s=_stop_seconds(arguments), environment=environment)
+    except KeyboardInterrupt:
+        print(f"launch: job {job_id} starts all the same: launch stop {job_id}", file=sys.stderr)
+        return 128 + signal.SIGINT
+    finally:
+        handed_over.unlink(missing_ok=True)
+    return _report(job_id, said)
+
+
+def check_writable(directory: Path) -> None:
+    """LaunchError when the job could keep no log."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LaunchError(f"--detach: cannot keep the job's log: {error.filename}: {error.strerror}") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise LaunchError(f"--detach: cannot keep the job's log: {directory} is not writable")
+
+
+def check_linger(user: str) -> None:
+    """LaunchError when systemd would end the job with the user's last session."""
+    if not (LINGER / user).exists():
+        raise LaunchError(
+            f"--detach: jobs of {user} would end with the last session, first run: sudo loginctl enable-linger {user}"
+        )
+
+
+def runtime_directory() -> Path:
+    """Get the user's directory in memory, where the user's systemd listens; `su` and cron do not name it."""
+    path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
+    if not (path / "systemd").is_dir():
+        raise LaunchError(f"--detach: the systemd of {user_name()} does not run: {path}/systemd is not there")
+    return path
+
+
+def _stop_seconds(arguments: Sequence[str]) -> float:
+    """What a launcher may take to end its job, nodes that do not answer and its record's uploads included."""
+    return parse_options(arguments, environ=os.environ).grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
+
+
+def _run_unit(job_id: str, handed_over: Path, *, stop_s: float, environment: Mapping[str, str]) -> str:
+    """Start the unit; what systemd-run said, if the job did not start."""
+    properties = [word for one in (*PROPERTIES, f"TimeoutStopSec={stop_s:.0f}") for word in ("--property", one)]
+    program = [sys.executable or "python3", str(UNIT_PROGRAM), str(handed_over)]
+    unit = UNIT.format(job_id=job_id)
+    try:
+        ended = subprocess.run(
+            ["systemd-run", "--user", "--quiet", "--collect", "--unit", unit, *properties, "--", *program],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+            # Ctrl-C is for this process alone.
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LaunchError(f"--detach: cannot run systemd-run: {error.strerror}") from error
+    return "" if ended.returncode == 0 else ended.stderr.strip() or f"exit code {ended.returncode}"
+
+
+def _report(job_id: str, said: str) -> int:
+    """Print where the job is to be found, or why it has not started."""
+    if not said:
+        print(job_id)
+        print(f"launch: follow it with: launch logs -f {job_id}", file=sys.stderr)
+        return 0
+    record = read_record(jobs_directory() / job_id)
+    if record is None or record.reason is None:
+        raise LaunchError(f"job {job_id} did not start: {said.splitlines()[0]}")
+    print(f"launch: {record.reason}", file=sys.stderr)
+    return record.exit_code or 1

@@ -1,0 +1,68 @@
+"""A detached job inside its unit: ``launch`` with a log for a terminal."""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+from launcher.cli.options import parse_options
+from launcher.detached.detach import runtime_directory
+from launcher.detached.log import LogSink
+from launcher.detached.request import Request
+from launcher.errors import LaunchError
+from launcher.history.journal import Journal, jobs_directory
+from launcher.job.session import carry_out
+from launcher.transport.protocol import Kind
+
+NOTIFY_VARIABLE = "NOTIFY_SOCKET"
+SYSTEMD_S = 10.0
+"""What the user's systemd gets to answer."""
+
+
+def main(handed_over: Path) -> int:
+    """Run the job that the file asks for; returns the exit code of ``launch``."""
+    systemd = os.environ.get(NOTIFY_VARIABLE)
+    request = Request.take(handed_over)
+    request.enter()
+    # The shell's launch has tried the same command line already.
+    job = parse_options(request.arguments, environ=os.environ)
+    directory = jobs_directory() / request.job_id
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = LogSink(directory)
+    return carry_out(
+        job,
+        journal=Journal(
+            job,
+            job_id=request.job_id,
+            cwd=request.cwd,
+            detached=True,
+            on_running=lambda: ready(systemd),
+            goes_down=goes_down,
+        ),
+        cwd=request.cwd,
+        streams={Kind.STDOUT: log, Kind.STDERR: log},
+    )
+
+
+def ready(systemd: str | None) -> None:
+    """Tell systemd that the job has started; see sd_notify(3)."""
+    if systemd:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.sendto(b"READY=1", systemd.replace("@", "\0", 1))
+
+
+def goes_down() -> bool:
+    """Whether systemd ends all that the user runs, and not this job alone; see systemctl(1), is-system-running."""
+    try:
+        said = subprocess.run(
+            ["systemctl", "--user", "is-system-running"],
+            env={**os.environ, "XDG_RUNTIME_DIR": str(runtime_directory())},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SYSTEMD_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, LaunchError):
+        return False
+    return said.stdout.strip() == b"stopping"

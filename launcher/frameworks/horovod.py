@@ -1,0 +1,65 @@
+"""Horovod on Gloo, without MPI: the variables that ``horovodrun --gloo`` sets, one process a GPU.
+
+See horovod/runner/gloo_run.py (create_slot_env_vars, create_run_envs) of Horovod 0.28.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Engine, Site
+from launcher.job.spec import Job, ProcessSpec
+
+
+def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
+    """As many ranks on each node as it has slots."""
+    if site.rendezvous is None:
+        raise ValueError("Horovod's ranks meet at a store")
+    address, port = site.rendezvous
+    slots = [host.slots for host in job.hosts]
+    offsets = [0, *accumulate(slots)]
+
+    def process(node: int, local_rank: int) -> ProcessSpec:
+        # The cross communicator joins the ranks of one local rank.
+        peers = [other for other, count in enumerate(slots) if count > local_rank]
+        rank = offsets[node] + local_rank
+        environment = {
+            "HOROVOD_HOSTNAME": str(job.hosts[node]),
+            "HOROVOD_RANK": str(rank),
+            "HOROVOD_SIZE": str(offsets[-1]),
+            "HOROVOD_LOCAL_RANK": str(local_rank),
+            "HOROVOD_LOCAL_SIZE": str(slots[node]),
+            "HOROVOD_CROSS_RANK": str(peers.index(node)),
+            "HOROVOD_CROSS_SIZE": str(len(peers)),
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+            "PYTHONUNBUFFERED": "1",
+            RESTART_COUNT: str(site.restart),
+            RUN_ID: site.job_id,
+        }
+        return ProcessSpec(name=f"rank {rank}", label=str(local_rank), command=job.command, environment=environment)
+
+    return [tuple(process(node, local) for local in range(count)) for node, count in enumerate(slots)]
+
+
+def scopes(job: Job) -> dict[str, int]:
+    """The three communicators of each rank, and how many ranks meet in each."""
+    slots = [host.slots for host in job.hosts]
+    local = {f"local_{host}": host.slots for host in job.hosts}
+    cross = {f"cross_{rank}": sum(count > rank for count in slots) for rank in range(max(slots))}
+    return {"global": sum(slots), **local, **cross}
+
+
+ENGINE = Engine(
+    plan=plan,
+    own_variables=(
+        *(f"HOROVOD_{name}" for name in ("HOSTNAME", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
+        *(f"HOROVOD_{name}" for name in ("CROSS_RANK", "CROSS_SIZE", "CONTROLLER", "CPU_OPERATIONS")),
+        *("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", RESTART_COUNT, RUN_ID),
+    ),
+    passed_on=("OMP_NUM_THREADS",),
+    interface_variables=("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"),
+    takes="horovod",
+    scopes=scopes,
+)

@@ -1,0 +1,59 @@
+"""Open MPI's mpirun, on the first node, with the options that Horovod's authors give for it.
+
+The options are those of https://horovod.readthedocs.io/en/stable/mpi.html. mpirun itself reaches the
+other nodes, by ssh under the options of launcher.transport.ssh, and passes variables on by name; the daemons that it
+wants there are started by the nodes' runners (launcher.frameworks.orted), which end them and their ranks.
+"""
+
+from collections.abc import Sequence
+
+from launcher.frameworks.framework import Engine, Site
+from launcher.frameworks.orted.names import MEET_S, agent_command, place_of, program
+from launcher.job.spec import Job, ProcessSpec
+from launcher.transport.ssh import client_command
+
+OPTIONS = ("-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib")
+ALWAYS_PASSED = ("PATH",)
+"""So that the other nodes find the same Python."""
+REMOTE_SHELL = "OMPI_MCA_plm_rsh_agent"
+RUNNERS_OWN = {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "OMPI_MCA_orte_leave_session_attached": "1"}
+"""A daemon neither starts others, for which its node has no key, nor goes into the background, away from its runner."""
+INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "NCCL_SOCKET_IFNAME")
+
+
+def mpirun_command(job: Job) -> tuple[str, ...]:
+    """The command line of mpirun for `job`; values of variables are never in it."""
+    places = ",".join(f"{host.name}:{host.slots}" for host in job.hosts)
+    passed = sorted({*ALWAYS_PASSED, INTERFACES[-1], *job.environment})
+    exports = [word for name in passed for word in ("-x", name)]
+    return ("mpirun", "-np", str(sum(host.slots for host in job.hosts)), "-H", places, *OPTIONS, *exports, *job.command)
+
+
+def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
+    """Mpirun on the first node; on each other one what waits for its daemon's command."""
+    attempt = f"{site.job_id}-{site.restart}"
+    seconds = MEET_S + job.grace_s
+    agent = agent_command(attempt, client_command(job.hosts[0]), seconds=seconds)
+    mpirun = ProcessSpec(
+        name="mpirun",
+        label="mpirun",
+        command=mpirun_command(job),
+        environment={REMOTE_SHELL: agent, **RUNNERS_OWN},
+    )
+
+    def daemon(node: int) -> ProcessSpec:
+        place = place_of(attempt, job.hosts[node].name)
+        name = f"orted {node}"
+        command = (*program("await"), place, f"{seconds:g}")
+        return ProcessSpec(name=name, label=name, command=command, environment={}, decisive=False)
+
+    return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]
+
+
+ENGINE = Engine(
+    plan=plan,
+    own_variables=(REMOTE_SHELL, *RUNNERS_OWN),
+    passed_on=("OMP_NUM_THREADS",),
+    interface_variables=INTERFACES,
+    takes="horovod",
+)

@@ -1,0 +1,68 @@
+"""MXNet's parameter servers: ps-lite's DMLC_* variables.
+
+One scheduler, on the first node, servers spread over all nodes, and one worker a machine, which drives
+all of its GPUs. All of them run the same command: in a scheduler and in a server ``import mxnet``
+serves and ends the process when the workers are done. Nobody may be given a host name: ps-lite binds to
+what it is given. See https://ps-lite.readthedocs.io/en/latest/ (Environment Variables). ps-lite numbers the
+workers as they come; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker's place in the hosts file.
+"""
+
+from collections.abc import Sequence
+
+from launcher.errors import UsageError
+from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Engine, Site
+from launcher.job.spec import Job, ProcessSpec
+
+INTERFACE = "DMLC_INTERFACE"
+ADDRESS = "DMLC_NODE_HOST"
+LOOPBACK = "lo"
+
+
+def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
+    """On each node its workers and servers; on the first the scheduler too."""
+    own_interface = job.environment.get(INTERFACE)
+    if own_interface == LOOPBACK and not site.one_machine:
+        # ps-lite waits for ever for nodes that cannot reach each other.
+        raise UsageError(f"{INTERFACE} must be the interface that leads to the other nodes, got {LOOPBACK!r}")
+    everybody = {
+        "DMLC_NUM_WORKER": str(sum(host.slots for host in job.hosts)),
+        "DMLC_NUM_SERVER": str(job.servers),
+        "DMLC_PS_ROOT_URI": site.addresses[0],
+        "DMLC_PS_ROOT_PORT": str(site.port),
+        RESTART_COUNT: str(site.restart),
+        RUN_ID: site.job_id,
+    }
+
+    def process(role: str, name: str, node: int, **more: str) -> ProcessSpec:
+        # Where both are set, ps-lite takes the address and not the interface that the user chose.
+        place = {} if own_interface else {ADDRESS: site.addresses[node]}
+        return ProcessSpec(
+            name=name,
+            label=name,
+            command=job.command,
+            environment={**everybody, **place, "DMLC_ROLE": role, **more},
+            decisive=role == "worker",
+        )
+
+    nodes: list[list[ProcessSpec]] = [[] for _ in job.hosts]
+    nodes[0].append(process("scheduler", "scheduler", 0))
+    for server in range(job.servers):
+        node = server % len(nodes)
+        nodes[node].append(process("server", f"server {server}", node))
+    workers = [node for node, host in enumerate(job.hosts) for _ in range(host.slots)]
+    for worker, node in enumerate(workers):
+        nodes[node].append(process("worker", f"worker {worker}", node, DMLC_TASK_ID=str(worker)))
+    return [tuple(processes) for processes in nodes]
+
+
+ENGINE = Engine(
+    plan=plan,
+    own_variables=(
+        *("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_ROLE", "DMLC_TASK_ID"),
+        *(ADDRESS, RESTART_COUNT, RUN_ID),
+    ),
+    passed_on=("OMP_NUM_THREADS", INTERFACE, "PS_VERBOSE"),
+    interface_variables=(INTERFACE,),
+    has_servers=True,
+    takes="mxnet",
+)

@@ -1,0 +1,29 @@
+"""The three programs between mpirun and its daemons, ``python3 launcher/frameworks/orted/__main__.py PROGRAM ...``.
+
+    agent JOB SECONDS SSH... -- HOST COMMAND...   mpirun's remote shell, on the first node
+    deliver PLACE SECONDS                         what it starts on HOST by ssh; the command is its standard input
+    await PLACE SECONDS                           what HOST's runner has started; it runs the command
+
+See docs/decisions/021-orted-under-the-runner.md.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from launcher.frameworks.orted.remote_shell import hand_over
+from launcher.frameworks.orted.rendezvous import await_command, deliver, run
+
+if __name__ == "__main__":
+    program, place, seconds, *words = sys.argv[1:]
+    try:
+        if program == "agent":
+            code = hand_over(place, words, seconds=float(seconds))
+        elif program == "deliver":
+            code = deliver(place, sys.stdin.buffer.read(), seconds=float(seconds))
+        else:
+            code = run(await_command(place, seconds=float(seconds)))
+    except OSError as error:
+        sys.exit(f"launch: {program} {place}: {error}")
+    sys.exit(code)

@@ -1,0 +1,191 @@
+"""``launch list``, ``status``, ``stop``, ``logs`` and ``close``: what jobs there are, and what becomes of them."""
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from calendar import timegm
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from launcher.errors import LaunchError, UsageError
+from launcher.history import log_command as logs
+from launcher.history import store
+from launcher.history.lock import is_held, signal_launcher
+from launcher.history.record_upload import UPLOADS_S
+from launcher.history.records import Record, State, now, read_record, write_record
+from launcher.job.attempt import AFTER_GRACE_S
+from launcher.transport.pool.client import take
+
+KILL_DEADLINE_S = 5.0
+POLL_S = 0.05
+LONGEST_COMMAND = 60
+COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {}"
+BROKEN_PIPE = 128 + signal.SIGPIPE
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        form = " ".join(self.format_usage().split()[1:])
+        raise UsageError(f"{message}; the form is: {form}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the first word says."""
+    verb, *rest = arguments
+    parser = _Parser(prog=f"launch {verb}", allow_abbrev=False, description=DESCRIPTIONS[verb])
+    if verb not in ("list", "close"):
+        parser.add_argument(
+            "job", nargs="?", metavar="JOB", help="its id or its start (the one that runs, or the latest)"
+        )
+    if verb in ("list", "status"):
+        parser.add_argument("--json", action="store_true", help="the record as it is kept")
+    if verb == "logs":
+        logs.add_options(parser)
+    try:
+        code = VERBS[verb](parser.parse_args(rest))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # As `launch list | head`: nothing more can be said, at the interpreter's end neither.
+        sys.stdout = None
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def list_jobs(options: argparse.Namespace) -> int:
+    """One line a job, the latest last."""
+    jobs = store.all_jobs()
+    if options.json:
+        print(json.dumps([json.loads(job.to_bytes()) for job in jobs], indent=2))
+        return 0
+    print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "COMMAND"))
+    for job in jobs:
+        print(COLUMNS.format(job.id, job.state.value, job.start, duration(job), len(job.hosts), _short(job)))
+    return 0
+
+
+def show_status(options: argparse.Namespace) -> int:
+    """All that is known of a job."""
+    job = store.find(options.job)
+    if options.json:
+        print(job.to_bytes().decode(), end="")
+        return 0
+    revision = job.revision
+    dirty = " with changed files" if revision.dirty else ""
+    known = {
+        "job": job.id,
+        "state": job.state.value,
+        "reason": job.reason,
+        "exit code": job.exit_code,
+        "command": _printable(shlex.join(job.command)),
+        "directory": _printable(job.cwd),
+        "revision": f"{revision.commit}{dirty}" if revision.commit else None,
+        "folder": revision.digest,
+        "hosts": ", ".join(job.hosts),
+        "engine": job.engine,
+        "user": job.user,
+        "machine": job.machine,
+        "start": job.start,
+        "end": job.end,
+        "restarts": job.restarts,
+    }
+    for name, value in known.items():
+        if value is not None:
+            print(f"{name:10} {value}")
+    return 0
+
+
+def stop(options: argparse.Namespace) -> int:
+    """End a job on all its nodes; its ranks get TERM, and KILL after the grace."""
+    job = store.find_going(options.job)
+    directory = store.directory_of(job.id)
+    if job.state.is_terminal:
+        raise UsageError(f"job {job.id} has ended already: {job.state.value}")
+    signal_launcher(directory, job, signal.SIGTERM)
+    # More than a launcher takes to end its job, a node that does not answer included.
+    ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
+    if not ended and _latest(job).state.is_terminal:
+        # Its record is on its way to the bucket.
+        ended = _wait_for_end(job, UPLOADS_S)
+    if not ended:
+        _kill(job)
+    last = store.current(directory)
+    print(f"{job.id} {last.state.value if last else 'gone'}")
+    return 0
+
+
+def close(_: argparse.Namespace) -> int:
+    """End the connections that are kept for the next launch; their nodes' runners end with them."""
+    kept = take(os.environ)
+    for one in kept:
+        one.process.discard()
+    print(f"{len(kept)} connection{'s' if len(kept) != 1 else ''} closed")
+    return 0
+
+
+def _kill(job: Record) -> None:
+    """End a launcher that does not end; the nodes end their processes when it is gone."""
+    directory = store.directory_of(job.id)
+    signal_launcher(directory, job, signal.SIGKILL)
+    if not _wait_for_end(job, KILL_DEADLINE_S):
+        raise LaunchError(f"job {job.id}: its launcher, process {job.pid}, cannot be killed")
+    latest = _latest(job)
+    if latest.state.is_terminal:
+        return
+    try:
+        write_record(directory, replace(latest, state=State.CANCELLED, reason="killed by launch stop", end=now()))
+    except OSError as error:
+        raise LaunchError(f"job {job.id} is killed, but its record cannot say so: {error.strerror}") from error
+
+
+def _latest(job: Record) -> Record:
+    """What the launcher has written since."""
+    return read_record(store.directory_of(job.id)) or job
+
+
+def _wait_for_end(job: Record, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while is_held(store.directory_of(job.id)):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def duration(job: Record) -> str:
+    """How long a job took, or has taken until now; nothing when nobody saw its end."""
+    if job.end is None and job.state.is_terminal:
+        return "-"
+    seconds = int((_seconds(job.end) if job.end else time.time()) - _seconds(job.start))
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _seconds(moment: str) -> float:
+    return timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _short(job: Record) -> str:
+    command = job.command[2] if job.command[:2] == ("/bin/bash", "-c") else shlex.join(job.command)
+    line = _printable(command)
+    return line if len(line) <= LONGEST_COMMAND else f"{line[: LONGEST_COMMAND - 3]}..."
+
+
+def _printable(text: str) -> str:
+    """On one line, whatever was typed: a command may hold line ends and what a terminal would obey."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+VERBS = {"close": close, "list": list_jobs, "logs": logs.show, "status": show_status, "stop": stop}
+DESCRIPTIONS = {
+    "close": "Close the connections that are kept for the next launch.",
+    "list": "The jobs that were started on this machine, the latest last.",
+    "logs": "What a job said: all of it where it was detached, or one rank's or node's log.",
+    "status": "All that is known of a job.",
+    "stop": "End a job on all its nodes.",
+}

@@ -1,0 +1,64 @@
+"""Which revision of the user's code a job runs."""
+
+import subprocess
+from pathlib import Path
+
+from launcher.history.records import Revision
+
+DEADLINE_S = 5.0
+
+
+class RevisionQuestion:
+    """Asks git while the job starts: neither waits for the other."""
+
+    def __init__(self, cwd: str) -> None:
+        # "v2" says the commit in a header, and changed files in further lines.
+        command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+        self._git = _start(command, cwd) if _is_checkout(Path(cwd)) else None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer can be had without waiting."""
+        return self._git is None or self._git.poll() is not None
+
+    def answer(self) -> Revision:
+        """The revision; nothing where git knows none or does not answer in time."""
+        if self._git is None:
+            return Revision()
+        try:
+            said, _ = self._git.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            # Not waited for: where a file server hangs, git cannot even be killed.
+            self._git.kill()
+            return Revision()
+        return parse_status(said) if self._git.returncode == 0 else Revision()
+
+
+def parse_status(said: str) -> Revision:
+    """Read what ``git status --porcelain=v2 --branch`` says."""
+    header, _, _ = said.partition("\n")
+    commit = header.removeprefix("# branch.oid ")
+    if commit in (header, "(initial)"):
+        return Revision()
+    return Revision(commit=commit, dirty=any(line and not line.startswith("#") for line in said.splitlines()))
+
+
+def _is_checkout(directory: Path) -> bool:
+    """Whether it is worth asking: git takes some milliseconds to say no."""
+    return any((place / ".git").exists() for place in (directory, *directory.parents))
+
+
+def _start(command: list[str], cwd: str) -> "subprocess.Popen[str] | None":
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError:
+        return None

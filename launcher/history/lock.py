@@ -1,0 +1,86 @@
+"""Whether a job's launcher lives: it holds a lock on a file in the job's directory, which ends with it.
+
+Other machines on which the same home directory lies may not see the lock; for them it touches the file now and then.
+"""
+
+import fcntl
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from launcher.errors import LaunchError
+from launcher.history.records import Record
+from launcher.paths import LOCK_FILE
+from launcher.runner.logs import is_fresh
+
+BEAT_S = 60.0
+"""Several times in launcher.runner.logs.STALE_S."""
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def hold(directory: Path) -> None:
+    """Be this job's launcher until this process ends; also keeps the directory from being cleared away."""
+    os_lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(os_lock, fcntl.LOCK_EX)
+    # As launcher.runner.logs does for the processes' logs.
+    fcntl.flock(os.open(directory, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+
+
+def is_held(directory: Path) -> bool:
+    """Whether the job's launcher lives; LaunchError where the file system cannot say."""
+    try:
+        fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise LaunchError(f"{directory / LOCK_FILE}: cannot be locked: {error.strerror}") from error
+    finally:
+        os.close(fd)
+
+
+def beat(directory: Path) -> None:
+    """Give other machines a sign of life. Raises OSError."""
+    os.utime(directory / LOCK_FILE)
+
+
+def end_beats(directory: Path) -> None:
+    """Have the job count as over on other machines at once. Raises OSError."""
+    os.utime(directory / LOCK_FILE, (0, 0))
+
+
+def is_alive(directory: Path, record: Record) -> bool:
+    """Whether the job's launcher lives, here or on another machine; LaunchError where nobody can say."""
+    return is_held(directory) or (is_elsewhere(record) and is_fresh(directory))
+
+
+def is_elsewhere(record: Record) -> bool:
+    """Whether the job's launcher is another machine's process."""
+    return record.machine not in (None, os.uname().nodename) and record.boot_id not in (None, boot_id())
+
+
+def boot_id() -> str | None:
+    """What tells this machine from all others, and from itself before it started."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return None
+
+
+def signal_launcher(directory: Path, record: Record, number: signal.Signals) -> None:
+    """Send a signal to the job's launcher, if it lives, and to no other process that has its number."""
+    if is_elsewhere(record) and is_alive(directory, record):
+        raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")
+    with suppress(ProcessLookupError):
+        launcher = os.pidfd_open(record.pid)
+        try:
+            # Held now, so the launcher lived when its number was looked up.
+            if is_held(directory):
+                signal.pidfd_send_signal(launcher, number)
+        finally:
+            os.close(launcher)

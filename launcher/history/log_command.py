@@ -1,0 +1,82 @@
+"""``launch logs``: what a job said, from its log here or from the logs on its nodes."""
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.cli.host_options import LOCAL_HOST
+from launcher.detached.log import LOG_FILE
+from launcher.errors import LaunchError, UsageError
+from launcher.history import store
+from launcher.history.records import Record
+from launcher.hosts.hostfile import Host
+from launcher.job.connect import is_this_machine
+from launcher.transport.ssh import client_command
+from launcher.validate import whole_number
+
+READER = Path(__file__).parents[1] / "output" / "reader"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``launch logs``."""
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--rank", metavar="N", help="what this rank said, from its node")
+    one.add_argument("--node", metavar="HOST", help="what all processes of this node said, from the node")
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print a job's log; returns 1 when a part of it could not be had."""
+    job = store.find(options.job)
+    host, names = _place(job, options)
+    words = ["python3", "-I", "-S", "-X", "utf8", str(READER), *(["-f"] if options.follow else []), job.id, *names]
+    # Its input closes when this process ends, and ssh's session with it: the reader then ends too.
+    command = words if host is None else [*client_command(host), "--", host.name, shlex.join(words)]
+    reader, writer = os.pipe()
+    try:
+        with subprocess.Popen(command, stdin=reader) as process:
+            os.close(reader)
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                process.terminate()
+                return 128 + signal.SIGINT
+    except OSError as error:
+        raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
+    finally:
+        os.close(writer)
+    return min(code, 1) if code >= 0 else 128 - code
+
+
+def _place(job: Record, options: argparse.Namespace) -> tuple[Host | None, Sequence[str]]:
+    """Where the logs are (None: here), and their names."""
+    if options.rank is None and options.node is None:
+        if not job.detached:
+            raise UsageError(
+                f"job {job.id} said it all to its own terminal: --rank N or --node HOST shows what its nodes have kept"
+            )
+        return None, [LOG_FILE]
+    if not job.logs:
+        raise UsageError(f"job {job.id} has no logs: no process of it has started")
+    if options.node is not None:
+        if options.node not in job.logs:
+            raise UsageError(f"--node must be one of {', '.join(job.logs)}, got {options.node!r}")
+        return _host(options.node, job), job.logs[options.node]
+    name = f"rank-{whole_number(options.rank, name='--rank', least=0)}.log"
+    for host, names in job.logs.items():
+        if name in names:
+            return _host(host, job), [name]
+    kept = ", ".join(name.removesuffix(".log") for names in job.logs.values() for name in names)
+    raise UsageError(f"--rank must name a process of job {job.id}, which has {kept}, got {options.rank!r}")
+
+
+def _host(text: str, job: Record) -> Host | None:
+    """The host whose logs are asked for; None for this machine, which the launcher reached without ssh."""
+    name, colon, port = text.partition(":")
+    host = Host(name=name, port=int(port) if colon else None)
+    first = text == job.hosts[0]
+    return None if first and (name == LOCAL_HOST or is_this_machine(host)) else host

@@ -1,0 +1,77 @@
+"""A job's record in the cluster's bucket, where it outlives node and cluster: by the aws command line, if it can."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from bootstrap.contract import BUCKET_VARIABLE, NODE_CONFIG
+from launcher.history.records import RECORD_FILE
+
+DEADLINE_S = 15.0
+UPLOADS_S = 2 * DEADLINE_S
+"""What a launcher may take after its job's end: the copy that is on its way, and the last one."""
+REGION_VARIABLE = "AWS_DEFAULT_REGION"
+
+
+class Upload:
+    """One copy of a record on its way."""
+
+    def __init__(self, directory: Path, *, bucket: str, node: Mapping[str, str]) -> None:
+        place = "/".join(("jobs", *([node["cluster_name"]] if "cluster_name" in node else []), directory.name))
+        environment = dict(os.environ)
+        if "region" in node and not os.environ.get("AWS_REGION"):
+            environment.setdefault(REGION_VARIABLE, node["region"])
+        with (directory / RECORD_FILE).open("rb") as record:
+            self._aws = subprocess.Popen(
+                ["aws", "s3", "cp", "--only-show-errors", "-", f"s3://{bucket}/{place}.json"],
+                env=environment,
+                stdin=record,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                # Ctrl-C in a terminal is for the launcher.
+                start_new_session=True,
+            )
+
+    def finish(self) -> str | None:
+        """Wait for the end; returns why the record is not in the bucket, or None."""
+        try:
+            _, said = self._aws.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._give_up()
+            return f"no answer within {DEADLINE_S:g} s"
+        except KeyboardInterrupt:
+            self._give_up()
+            return "interrupted"
+        lines = said.decode(errors="replace").split("\n")
+        words = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return None if self._aws.returncode == 0 else f"aws: {words or f'exit code {self._aws.returncode}'}"
+
+    def _give_up(self) -> None:
+        self._aws.kill()
+        self._aws.communicate()
+
+
+def start_upload(directory: Path) -> Upload | None:
+    """Begin to copy the record in a job's directory; None where there is no bucket. Raises OSError."""
+    bucket = os.environ.get(BUCKET_VARIABLE)
+    return Upload(directory, bucket=bucket, node=_node()) if bucket else None
+
+
+def upload(directory: Path) -> str | None:
+    """Copy the record in a job's directory; returns why it could not be done, or None."""
+    try:
+        started = start_upload(directory)
+    except OSError as error:
+        return f"cannot run aws: {error.strerror}"
+    return None if started is None else started.finish()
+
+
+def _node() -> Mapping[str, str]:
+    """What the node was told about itself; nothing on other machines."""
+    with suppress(OSError, ValueError):
+        values = json.loads(Path(NODE_CONFIG).read_text())
+        return {name: values[name] for name in ("cluster_name", "region") if isinstance(values.get(name), str)}
+    return {}

@@ -1,0 +1,1 @@
+"""Find the machines of a job: hosts files and addresses."""

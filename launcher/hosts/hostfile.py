@@ -1,0 +1,85 @@
+"""The hosts file: which machines a job may use, in the forms that launch.py and mpirun take.
+
+One host a line: ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (ranks on it);
+blank lines and ``#`` comments do not count.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.errors import UsageError
+from launcher.validate import whole_number
+
+FORMS = "HOST, HOST:PORT or HOST slots=N"
+MOST_SLOTS = 256
+"""Ranks on a machine: more than any has GPUs; stops a slip of the keyboard from starting thousands."""
+HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Host:
+    """A machine of a job."""
+
+    name: str
+    """What ssh is given: a host name, an address or an alias of ssh's configuration."""
+    port: int | None = None
+    """Of its sshd. Left out: what ssh's configuration says."""
+    slots: int = 0
+    """Ranks on it. Left out: what the command line says."""
+
+    def __str__(self) -> str:
+        return self.name if self.port is None else f"{self.name}:{self.port}"
+
+
+def first_and_others(hosts: Sequence[Host | str]) -> str:
+    """The first by name, the others by their number: many nodes in one line."""
+    return f"{hosts[0]} and {len(hosts) - 1} more" if len(hosts) > 1 else str(hosts[0])
+
+
+def each_once(reasons: Iterable[str]) -> str:
+    """Reasons of the form ``HOST: WHY`` in one line, those of many hosts with the same WHY as one."""
+    hosts: dict[str, list[Host | str]] = {}
+    for reason in reasons:
+        host, _, why = reason.partition(": ")
+        hosts.setdefault(why, []).append(host)
+    return "; ".join(": ".join(filter(None, (first_and_others(those), why))) for why, those in hosts.items())
+
+
+def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:
+    """The hosts in order; UsageError names `source` and what in it is wrong."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    hosts = tuple(_parse_line(line, source=source) for line in lines if line)
+    if not hosts:
+        raise UsageError(f"{source} names no host")
+    twice = [host for host, count in Counter(map(str, hosts)).items() if count > 1]
+    if twice:
+        raise UsageError(f"{source} must name each host once, got {', '.join(twice)} more than once")
+    return hosts
+
+
+def _parse_line(line: str, *, source: str) -> Host:
+    place, *settings = line.split()
+    name, colon, port = place.partition(":")
+    keys = [setting.partition("=")[0] for setting in settings]
+    # A name that starts with a dash would be an option of ssh.
+    if not name or name.startswith("-") or ":" in port or keys not in ([], ["slots"]):
+        raise UsageError(f"{source} must hold {FORMS} a line, got {line!r}")
+    slots = settings[0].partition("=")[2] if settings else ""
+    return Host(
+        name=name,
+        port=whole_number(port, name=f"{source}: port of {name}", most=HIGHEST_PORT) if colon else None,
+        slots=whole_number(slots, name=f"{source}: slots of {name}", most=MOST_SLOTS) if settings else 0,
+    )
+
+
+def read_hosts(path: Path) -> tuple[Host, ...]:
+    """The hosts that the file at `path` names."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        hint = "; -H names a file, one host a line" if "," in str(path) else ""
+        raise UsageError(f"cannot read the hosts file {path}: {reason}{hint}") from error
+    return parse_hosts(text, source=str(path))

@@ -1,0 +1,247 @@
+"""One attempt at a job, on nodes that have answered, to its last process.
+
+All nodes have the files that are asked for before anything starts. The first failing process, a lost or leaving
+node or a signal ends the processes everywhere; the attempt is over when every runner is.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from bootstrap.contract import ENGINES as CLUSTER_ENGINES
+from bootstrap.contract import PYTORCH_PYTHON, WORKER_HOST_PREFIX
+from launcher.errors import UsageError
+from launcher.frameworks import ENGINES, LAUNCHED_BY_MPI, Engine, Site
+from launcher.frameworks.horovod_store import RendezvousStore, serve
+from launcher.hosts.addresses import own_address_towards
+from launcher.job.connect import dismiss, peer_addresses
+from launcher.job.framework_check import check_installed
+from launcher.job.gpus import check_gpus, gpus_of
+from launcher.job.missing_cwd import Whereabouts
+from launcher.job.node import Failure, Node, settle
+from launcher.job.preemption import watch_leavers
+from launcher.job.spec import Job, NodeSpec
+from launcher.output.prefixes import Sink, Streams
+from launcher.transport.connection import Connection
+from launcher.transport.pool.pool import Reserve
+from launcher.transport.protocol import Kind
+
+AFTER_GRACE_S = 10.0
+"""What a node may take beyond the grace, before its connection is cut."""
+LINGER_S = 5.0
+"""How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
+READER_CHECK_S = 1.0
+
+OUTPUT_LOST = 128 + signal.SIGPIPE
+"""Exit code of a job whose output nobody takes any more."""
+
+
+class Observer(Protocol):
+    """Whoever keeps the job's record (launcher.history.journal)."""
+
+    def synced(self, digest: str) -> None:
+        """The nodes have the files with this digest."""
+
+    def running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
+        """The processes are about to start, for the `restart`-th time again; `logs` names each host's logs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """Which attempt at which job, and where it speaks."""
+
+    job_id: str
+    restart: int
+    """How often the job was started again."""
+    cwd: str
+    streams: Streams
+    observer: Observer
+
+
+async def run_attempt(
+    job: Job, connections: Sequence[Connection], attempt: Attempt, reserve: Reserve | None = None
+) -> Failure | None:
+    """Run `job` to its end; None when every process ended with 0. Cancelling it ends the processes.
+
+    The connections of a good one go to `reserve`.
+    """
+    engine = ENGINES[job.engine]
+    try:
+        await check_installed(job, connections)
+        check_first_host(job, connections)
+        if not (job.force or attempt.restart):
+            check_gpus(job, [one.gpus for one in connections])
+        addresses = peer_addresses(connections)
+        cwd = await bring_files(job, connections, addresses, attempt)
+        async with rendezvous(engine, job, towards=addresses[0]) as place:
+            site = Site(
+                job_id=attempt.job_id,
+                addresses=addresses,
+                port=connections[0].free_port,
+                rendezvous=place,
+                restart=attempt.restart,
+                max_restarts=job.restarts.most,
+            )
+            keep = [reserve is not None and not one.is_here for one in connections]
+            specs = node_specs(engine, job, site, cwd=cwd, keep=keep)
+            attempt.observer.running(
+                {
+                    str(one.host): [process.log for process in spec.processes]
+                    for one, spec in zip(connections, specs, strict=True)
+                },
+                restart=attempt.restart,
+            )
+            whereabouts = Whereabouts(job.hosts, wanted=cwd, notes=attempt.streams[Kind.STDERR])
+            pairs = zip(connections, specs, strict=True)
+            nodes = [Node(*pair, attempt.streams, whereabouts, shown=job.shown) for pair in pairs]
+            failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+            watches = (watch_reader(attempt.streams[Kind.STDOUT], failure), watch_leavers(job.hosts, failure))
+            outcome = await supervise(nodes, failure, watches, grace_s=job.grace_s)
+        outcome = outcome or output_lost(attempt.streams[Kind.STDOUT])
+        if outcome is None and reserve is not None:
+            reserve.leave(connections)
+        await dismiss(connections)
+        return outcome
+    except BaseException:  # a signal too
+        await dismiss(connections)
+        raise
+
+
+def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
+    """UsageError when mpirun would run where it has no key for the other nodes."""
+    first = connections[0]
+    is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_here
+    if job.engine == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
+        raise UsageError(
+            f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
+            f"got {first.host}"
+        )
+
+
+async def bring_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:
+    """Have the files that the job asks for on every node; returns the directory that its processes start in."""
+    if job.sync is None:
+        return attempt.cwd
+    # Most jobs bring no files, and need not wait for this.
+    from launcher.sync.sender import sync
+
+    notes = attempt.streams[Kind.STDERR]
+    digest = await sync(
+        connections, addresses, job.sync, source=Path(attempt.cwd), here=connections[0].is_here, notes=notes
+    )
+    if digest is not None:
+        attempt.observer.synced(digest)
+    return job.sync.directory or attempt.cwd
+
+
+@asynccontextmanager
+async def rendezvous(engine: Engine, job: Job, *, towards: str) -> AsyncIterator[tuple[str, int] | None]:
+    """Where the processes meet, if they meet at a store of ours; it is there until the job is over."""
+    if engine.scopes is None:
+        yield None
+        return
+    address = own_address_towards(towards)
+    async with await serve(RendezvousStore(engine.scopes(job)), address=address) as server:
+        yield address, int(server.sockets[0].getsockname()[1])
+
+
+def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str, keep: Sequence[bool]) -> list[NodeSpec]:
+    """What each node has to run."""
+    first, other = site.addresses[0], site.addresses[min(1, len(site.addresses) - 1)]
+    return [
+        NodeSpec(
+            job_id=site.job_id,
+            host=str(job.hosts[node_rank]),
+            processes=processes,
+            environment=dict(job.environment),
+            defaults=dict(engine.shared_defaults) if len(processes) > 1 else {},
+            interface_variables=engine.interface_variables,
+            bins=bins(engine),
+            peer=first if node_rank else other,
+            cwd=cwd,
+            grace_s=job.grace_s,
+            gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
+            keep=keep[node_rank],
+        )
+        for node_rank, processes in enumerate(engine.plan(job, site))
+    ]
+
+
+def bins(engine: Engine) -> list[str]:
+    """Directories whose python is meant by a command that only says python."""
+    return [*([f"{CLUSTER_ENGINES}/bin"] if engine.takes is not None else []), str(Path(PYTORCH_PYTHON).parent)]
+
+
+async def supervise(
+    nodes: Sequence[Node],
+    failure: "asyncio.Future[Failure]",
+    watches: Sequence[Coroutine[Any, Any, None]],
+    *,
+    grace_s: float,
+) -> Failure | None:
+    """Start the processes, wait for the end or the first failure, and end what still runs."""
+    follows = [asyncio.create_task(node.follow(failure)) for node in nodes]
+    everything = asyncio.create_task(asyncio.wait(follows))
+    decided = asyncio.create_task(_until_decided(nodes))
+    watching = [asyncio.create_task(watch) for watch in watches]
+    first: set[asyncio.Future[Any]] = {failure, everything, decided}
+    try:
+        await asyncio.gather(*(node.start(failure) for node in nodes))
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        # What ends, or is ended, after the processes that the job waits for is no failure any more.
+        outcome = failure.result() if failure.done() else None
+        if outcome is None:
+            await asyncio.wait({everything}, timeout=LINGER_S)
+    finally:
+        for task in (*watching, decided):
+            task.cancel()
+        await end(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
+    return unless_crashed(outcome, nodes)
+
+
+def unless_crashed(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+    """`outcome`, judged by what the node that leaves has done since.
+
+    One with notice lives, and says how its processes end. One that has crashed says nothing, which may be the job's
+    own fault.
+    """
+    crashed = [node.connection.host for node in nodes if node.is_lost]
+    return replace(outcome, reclaimed=False) if outcome is not None and outcome.leaver in crashed else outcome
+
+
+async def _until_decided(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        await node.decided.wait()
+
+
+async def watch_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
+    """Notice a dropped session, also while the job is silent."""
+    while not stdout.reader_has_gone():
+        await asyncio.sleep(READER_CHECK_S)
+    if lost := output_lost(stdout):
+        settle(failure, lost)
+
+
+def output_lost(stdout: Sink) -> Failure | None:
+    """The end of a job of whose output a part could not be written, also if it was the last one; else None."""
+    if stdout.lost is None:
+        return None
+    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
+
+
+async def end(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
+    """Tell every runner that has not ended its processes to do so; cut the connection of one that does not in time."""
+    for node in nodes:
+        if not node.connection.is_idle:
+            node.stop()
+    _, late = await asyncio.wait(follows, timeout=deadline_s)
+    for task in late:
+        task.cancel()
+    for task in late:
+        with suppress(asyncio.CancelledError):
+            await task
+    await dismiss([node.connection for node in nodes if not node.connection.is_idle])

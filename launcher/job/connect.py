@@ -1,0 +1,148 @@
+"""The job's nodes before the job: a runner on each, or nothing anywhere."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping, Sequence
+
+from bootstrap.contract import WORKER_HOST_PREFIX
+from launcher.cli.host_options import LOCAL_HOST
+from launcher.errors import LaunchError, UnreachableError
+from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_here
+from launcher.hosts.hostfile import Host, each_once
+from launcher.job.login_environment import session_environment
+from launcher.transport.connection import Connection
+from launcher.transport.pool.pool import Reserve
+from launcher.transport.ssh import louder, runner_command, ssh_command
+
+CONNECTIONS_AT_ONCE = 32
+READY_DEADLINE_S = 30.0
+SSH_FAILED = "connection ended with code 255"
+"""Our own words for it; see EXIT STATUS in ssh(1)."""
+NO_HOST_KEY = "Host key verification failed"
+NO_KEY_EXCHANGE = "no matching key exchange method"
+TAKE_ANOTHER = (
+    "; launch takes none of curve25519 among the cluster's nodes: have that sshd take ecdh-sha2-nistp256 too "
+    "(KexAlgorithms in its sshd_config)"
+)
+FOR_GOOD = (
+    "Could not resolve hostname",
+    NO_HOST_KEY,
+    "Permission denied",
+    "its runner speaks version",
+    NO_KEY_EXCHANGE,
+)
+"""Words for what is wrong with the host and not with the moment."""
+
+KEYS = {NO_HOST_KEY, "Permission denied"}
+
+Answers = tuple[list[Connection], list[BaseException]]
+"""The runners that answered, in the order of their hosts, and why the others did not."""
+
+
+def is_this_machine(host: Host) -> bool:
+    """Whether `host` needs no ssh; a port may lead to a container or through a tunnel."""
+    try:
+        return host.port is None and is_here(address_of(host.name))
+    except LaunchError:
+        # An alias of ssh's configuration, or a name that ssh will complain of.
+        return False
+
+
+def is_for_good(reason: str) -> bool:
+    """Whether it is of no use to try again. The cluster's new nodes may be in its lists before they know all keys."""
+    words = FOR_GOOD if not reason.startswith(WORKER_HOST_PREFIX) else set(FOR_GOOD) - KEYS
+    return any(word in reason for word in words)
+
+
+def with_advice(reason: str) -> str:
+    """`reason`, and what to do: where it is our own choice (launcher.transport.ssh.CLUSTER_OPTIONS), or for launch.py's habit."""
+    if NO_HOST_KEY in reason and reason.startswith(f"{LOCAL_HOST}:"):
+        return f"{reason} No key is kept for that name: name this machine as the others do, {socket.gethostname()} say"
+    return reason + TAKE_ANOTHER if NO_KEY_EXCHANGE in reason and reason.startswith(WORKER_HOST_PREFIX) else reason
+
+
+async def connect(hosts: Sequence[Host], *, local: bool, reserve: Reserve | None = None) -> list[Connection]:
+    """A runner on each host; or an error that names every host without one."""
+    found, errors = await reach(hosts, local=local, reserve=reserve)
+    if not errors:
+        return found
+    await dismiss(found)
+    reasons = [with_advice(str(error)) for error in errors]
+    final = any(map(is_for_good, reasons))
+    raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {each_once(reasons)}", final=final)
+
+
+async def reach(
+    hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S, reserve: Reserve | None = None
+) -> Answers:
+    """A runner on each host that answers; the first host's without ssh if it is this machine.
+
+    Those in `reserve` need not be started.
+    """
+    at_once = asyncio.Semaphore(CONNECTIONS_AT_ONCE)
+    here = hosts[0] if local or is_this_machine(hosts[0]) else None
+    ours = dict(os.environ)
+
+    async def start(host: Host) -> Connection:
+        command = runner_command() if host is here else ssh_command(host)
+        environment = session_environment(ours) if host is here and not local else ours
+        async with at_once:
+            resumed = None if host is here else await _resume(host, reserve)
+            connection = resumed or await _open(host, command, deadline_s=deadline_s, environment=environment)
+        if host is here:
+            connection.is_here = True
+            # Here sshd took another connection: the user's, if any.
+            connection.address = None
+        return connection
+
+    tasks = [asyncio.create_task(start(host)) for host in hosts]
+    try:
+        await asyncio.wait(tasks)
+    except BaseException:
+        await _abandon(tasks)
+        raise
+    errors = [error for task in tasks if (error := task.exception())]
+    return [task.result() for task in tasks if not task.exception()], errors
+
+
+async def _open(host: Host, command: Sequence[str], *, deadline_s: float, environment: Mapping[str, str]) -> Connection:
+    """A new connection, tried once more where ssh has failed without a word: the second time it says why."""
+    try:
+        return await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
+    except LaunchError as error:
+        if str(error) != f"{host}: {SSH_FAILED}":
+            raise
+    return await Connection.open(host, louder(command), deadline_s=deadline_s, environment=environment)
+
+
+async def _resume(host: Host, reserve: Reserve | None) -> Connection | None:
+    """The runner that an earlier launch has left on `host`, if it is still there and still right."""
+    process = None if reserve is None else reserve.claim(host)
+    if process is None:
+        return None
+    try:
+        return await Connection.resume(host, process, deadline_s=READY_DEADLINE_S)
+    except (LaunchError, ValueError, KeyError):
+        return None
+
+
+async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:
+    for task in tasks:
+        task.cancel()
+    opened = await asyncio.gather(*tasks, return_exceptions=True)
+    await dismiss([one for one in opened if isinstance(one, Connection)])
+
+
+async def dismiss(connections: Sequence[Connection]) -> None:
+    """End runners, and with them whatever they run."""
+    await asyncio.gather(*(connection.kill() for connection in connections))
+
+
+def peer_addresses(connections: Sequence[Connection]) -> tuple[str, ...]:
+    """Each node's address as the others can reach it."""
+    seen = [one.address for one in connections]
+    names = [one.host.name for one in connections]
+    addresses = tuple(address_for_peers(*pair) for pair in zip(names, seen, strict=True))
+    check_reachable(names, addresses)
+    return addresses

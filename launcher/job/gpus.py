@@ -1,0 +1,76 @@
+"""Whether a job would land on GPUs that somebody computes on."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from launcher.errors import LaunchError
+from launcher.frameworks import ENGINES
+from launcher.hosts.hostfile import Host
+from launcher.job.spec import Job
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+Gpus = tuple[str, ...] | None
+"""Indices or beginnings of UUIDs, as CUDA_VISIBLE_DEVICES has them; None: all of the node's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpusInUse:
+    """What a node said about its GPUs before the job; nothing where it has none or cannot say."""
+
+    processes: tuple[tuple[str, str, str], ...] = ()
+    """Index and UUID of a GPU, and who computes on it."""
+    jobs: Mapping[str, Gpus] = field(default_factory=dict)
+    """Our jobs that run on the node, with the GPUs that they have or will have."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "GpusInUse":
+        """What the runner sent (launcher.runner.gpus)."""
+        return cls(
+            processes=tuple((one[0], one[1], one[2]) for one in values.get("processes", ())),
+            jobs={job: None if gpus is None else tuple(gpus) for job, gpus in values.get("jobs", {}).items()},
+        )
+
+
+def gpus_of(job: Job, host: Host) -> Gpus:
+    """The GPUs of `host` that the job's processes take, as far as the launcher can know."""
+    visible = _visible(job)
+    if visible is not None:
+        return tuple(one.strip() for one in visible.split(",") if one.strip())
+    # One process a GPU, from the first. One process alone sees all of them: it may spawn one a GPU, or use all itself.
+    return None if host.slots == 1 or ENGINES[job.engine].has_servers else tuple(map(str, range(host.slots)))
+
+
+def _visible(job: Job) -> str | None:
+    words = job.command[1:] if job.command[:1] == ("env",) else ()
+    before = (word.partition("=")[2] for word in words if word.startswith(f"{VISIBLE}="))
+    # With --launcher local the processes have the whole shell.
+    return next(before, job.environment.get(VISIBLE, os.environ.get(VISIBLE) if job.local else None))
+
+
+def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
+    """LaunchError when the job would land on GPUs in use; `in_use` is what each host of the job said."""
+    pairs = zip(job.hosts, in_use, strict=True)
+    found = [f"{host}: {'; '.join(said)}" for host, there in pairs if (said := _clashes(gpus_of(job, host), there))]
+    if found:
+        raise LaunchError(f"nothing started, GPUs are in use (--force starts all the same): {', '.join(found)}")
+
+
+def _clashes(wanted: Gpus, there: GpusInUse) -> list[str]:
+    jobs = [f"job {job}" for job, gpus in there.jobs.items() if _overlap(wanted, gpus)]
+    if jobs:
+        return jobs
+    return [f"GPU {index} by {who}" for index, uuid, who in there.processes if _takes(wanted, index, uuid)]
+
+
+def _overlap(one: Gpus, other: Gpus) -> bool:
+    if one is None or other is None:
+        # Of none, all are none.
+        return one != () and other != ()
+    return bool(set(one) & set(other))
+
+
+def _takes(wanted: Gpus, index: str, uuid: str) -> bool:
+    return wanted is None or index in wanted or any(uuid.startswith(one) for one in wanted)

@@ -1,0 +1,134 @@
+"""One node's part of a running job, as the launcher sees it."""
+
+import asyncio
+from dataclasses import dataclass
+
+from launcher.errors import LaunchError
+from launcher.hosts.hostfile import Host
+from launcher.job.exit_hints import CANNOT_RUN, NOT_FOUND, advice
+from launcher.job.missing_cwd import Whereabouts
+from launcher.job.spec import JOBS_DIR, NodeSpec
+from launcher.output.prefixes import ProcessOutput, Streams
+from launcher.transport.connection import Connection
+from launcher.transport.protocol import Frame, Kind
+
+LOST = 1
+"""Exit code of a job that lost a node."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Why a job failed: its exit code, one line, and what the process said last."""
+
+    exit_code: int
+    reason: str
+    tail: tuple[bytes, ...] = ()
+    log: str | None = None
+    """Where all of it is."""
+    final: bool = False
+    """Whether no restart can mend it."""
+    reclaimed: bool = False
+    """Whether it is a node's end that somebody had given notice of (launcher.job.preemption), and no fault of the job's."""
+    leaver: Host | None = None
+    """The node that leaves."""
+    cancelled: bool = False
+    """Whether somebody ended the job on purpose."""
+
+
+def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:
+    """Set the job's failure; the first one stays."""
+    if not failure.done():
+        failure.set_result(value)
+
+
+class Node:
+    """A connection with what runs behind it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        spec: NodeSpec,
+        streams: Streams,
+        whereabouts: Whereabouts,
+        *,
+        shown: frozenset[int] | None = None,
+    ) -> None:
+        self.connection = connection
+        self._spec = spec
+        self._whereabouts = whereabouts
+        # A process's index is its local rank where ranks are filtered by it.
+        self._outputs = [
+            ProcessOutput(f"{connection.host} [{one.label}] ", streams, is_shown=shown is None or index in shown)
+            for index, one in enumerate(spec.processes)
+        ]
+        self._notes = streams[Kind.STDERR]
+        self._running = set(range(len(spec.processes)))
+        self.decided = asyncio.Event()
+        """Set when every process that the job waits for has ended."""
+        self._told = self._heard_since = False
+        self._check_decided()
+
+    async def start(self, failure: "asyncio.Future[Failure]") -> None:
+        """Tell the runner what to run."""
+        try:
+            await self.connection.start(self._spec)
+        except LaunchError as error:
+            settle(failure, Failure(exit_code=LOST, reason=str(error)))
+
+    async def follow(self, failure: "asyncio.Future[Failure]") -> None:
+        """Pass on output until the runner ends; tell of the first thing that goes wrong."""
+        try:
+            async for frame in self.connection.frames():
+                await self._take(frame, failure)
+        except LaunchError as error:
+            settle(failure, Failure(exit_code=error.exit_code, reason=str(error)))
+        await self._whereabouts.heard(self.connection.host, at_home=False)
+        for output in self._outputs:
+            await output.finish()
+        if self._running:
+            reason = f"{self.connection.host}: lost: {await self.connection.complaint()}"
+            settle(failure, Failure(exit_code=LOST, reason=reason))
+
+    def stop(self) -> None:
+        """Tell the runner to end the processes; its frames go on until they have ended."""
+        self._told = True
+        self.connection.close()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing was heard since then of processes that were to be ended."""
+        return bool(self._running) and not self._heard_since
+
+    async def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
+        if self._told and frame.kind in (Kind.ALIVE, Kind.EXIT):  # output may have been on its way for long
+            self._heard_since = True
+        if frame.kind == Kind.ALIVE:
+            return
+        if frame.kind == Kind.NOTE:
+            await self._notes.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
+            return
+        if frame.kind == Kind.HOME:
+            await self._whereabouts.heard(self.connection.host, at_home=bool(frame.payload))
+            return
+        output = self._outputs[frame.process]
+        if frame.kind in (Kind.STDOUT, Kind.STDERR):
+            await output.write(frame.kind, frame.payload)
+        elif frame.kind == Kind.EXIT:
+            await output.finish()
+            self._ended(frame.process, int(frame.payload), failure)
+
+    def _ended(self, process: int, code: int, failure: "asyncio.Future[Failure]") -> None:
+        self._running.discard(process)
+        if code:
+            one = self._spec.processes[process]
+            reason = f"{self.connection.host}: {one.name} ended with exit code {code}{advice(code, one.command)}"
+            log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{one.log}"
+            tail = tuple(self._outputs[process].tail)
+            # What is no command now will be none the next time.
+            final = code in (CANNOT_RUN, NOT_FOUND)
+            settle(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
+        self._check_decided()
+
+    def _check_decided(self) -> None:
+        if not any(self._spec.processes[process].decisive for process in self._running):
+            self.decided.set()

@@ -1,0 +1,106 @@
+"""One job from its record's first line to the launcher's last word, in a terminal or as a unit."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+
+from launcher.errors import LaunchError
+from launcher.history.journal import Journal
+from launcher.job.node import Failure
+from launcher.job.restarts import new_job_id, run_job
+from launcher.job.spec import Job
+from launcher.output.output_stream import Channel
+from launcher.output.prefixes import Sink, Streams
+from launcher.transport.pool.pool import Reserve
+from launcher.transport.protocol import Kind
+
+STDOUT_FD, STDERR_FD = 1, 2
+LAST_WORDS_DEADLINE_S = 10.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run(job: Job, *, cwd: str, reserve: Reserve | None) -> int:
+    """Run a job for the terminal that asks for it; returns its exit code."""
+    tell(job.notes)
+    streams = {Kind.STDOUT: Channel(STDOUT_FD), Kind.STDERR: Channel(STDERR_FD)}
+    return carry_out(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams, reserve=reserve)
+
+
+def tell(notes: Sequence[str]) -> None:
+    """Say what the user should know of the options before the job begins."""
+    for line in notes:
+        note(line, Channel(STDERR_FD))
+
+
+def refuse(error: LaunchError) -> int:
+    """Say why there is no job; returns the exit code."""
+    return last_words(Failure(exit_code=error.exit_code, reason=str(error)), Channel(STDERR_FD))
+
+
+def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams, reserve: Reserve | None = None) -> int:
+    """Run a job to its end; returns the exit code of the first rank that failed, or 0."""
+    journal.begin()
+    try:
+        failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, reserve=reserve))
+    except LaunchError as error:
+        failure = Failure(exit_code=error.exit_code, reason=str(error))
+    except KeyboardInterrupt:  # before it was heeded otherwise
+        failure = stopped_by(signal.SIGINT)
+    journal.ended(failure)
+    stderr = streams[Kind.STDERR]
+    if journal.trouble is not None:
+        note(f"no record of the job is kept: {journal.trouble}", stderr)
+    code = 0 if failure is None else last_words(failure, stderr)
+    if trouble := journal.publish():
+        note(f"the job's record is not in the bucket: {trouble}", stderr)
+    return code
+
+
+def note(line: str, stderr: Sink) -> None:
+    """Tell the user of something that is no failure of the job."""
+    stderr.send_at_the_end(f"launch: {line}\n".encode(errors="surrogateescape"), deadline_s=LAST_WORDS_DEADLINE_S)
+
+
+def last_words(failure: Failure, stderr: Sink) -> int:
+    """Say why the job failed; returns its exit code."""
+    tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
+    where = f"launch: all that it said: {failure.log}\n" if failure.log else ""
+    said = tail + f"{where}launch: {failure.reason}\n".encode(errors="surrogateescape")
+    stderr.send_at_the_end(said, deadline_s=LAST_WORDS_DEADLINE_S)
+    return failure.exit_code
+
+
+async def run_until_signal(
+    job: Job, *, journal: Journal, cwd: str, streams: Streams, reserve: Reserve | None = None
+) -> Failure | None:
+    """Run `job`; a signal ends its ranks everywhere and is the job's failure."""
+    running = asyncio.ensure_future(
+        run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, observer=journal, reserve=reserve)
+    )
+    beating = asyncio.ensure_future(journal.beat())
+    received: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        # A second signal must not interrupt the ending of the ranks.
+        if not received:
+            received.append(number)
+            running.cancel()
+
+    for number in STOP_SIGNALS:
+        # Under nohup the job outlives its terminal.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    # Suspended, it would give no sign of life, and its nodes would end the job.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, lambda: None)
+    try:
+        return await running
+    except asyncio.CancelledError:
+        # Until the handlers are there, asyncio's own cancels this task by itself, from Python 3.11 on.
+        return stopped_by(received[0] if received else signal.SIGINT)
+    finally:
+        beating.cancel()
+
+
+def stopped_by(number: signal.Signals) -> Failure:
+    """The end of a job that somebody has asked for."""
+    return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cancelled=True)

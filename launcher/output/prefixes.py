@@ -1,0 +1,74 @@
+"""The processes' output on the launcher's own: whole lines, each with node and process in front."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Protocol
+
+TAIL_LINES = 10
+LONGEST_LINE = 1 << 20
+"""A longer line is broken, so that output without line ends cannot fill the memory."""
+
+
+class Sink(Protocol):
+    """Where output goes: the launcher's own (launcher.output.output_stream), or a log (launcher.detached.log)."""
+
+    lost: str | None
+    """Why it takes nothing any more."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person watches."""
+
+    async def send(self, data: bytes) -> None:
+        """Write all of `data`, nothing of another piece in between."""
+
+    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+        """Write `data` when nothing else goes on."""
+
+    def reader_has_gone(self) -> bool:
+        """Whether nobody will read it."""
+
+
+Streams = Mapping[int, Sink]
+"""Where standard output and standard error go, by launcher.transport.protocol.Kind."""
+
+
+class ProcessOutput:
+    """Both streams of one process, and the last lines of the two."""
+
+    def __init__(self, prefix: str, streams: Streams, *, is_shown: bool = True) -> None:
+        self._prefix = prefix.encode()
+        self._streams = streams
+        self._is_shown = is_shown
+        self._pending = {kind: bytearray() for kind in streams}
+        self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
+
+    async def write(self, kind: int, data: bytes) -> None:
+        """Pass on the lines that `data` completes; keep the rest."""
+        pending = self._pending[kind]
+        end = data.rfind(b"\n") + 1
+        if end:
+            whole = bytes(pending) + data[:end]
+            pending.clear()
+            await self._emit(kind, whole)
+        pending += data[end:]
+        if len(pending) > LONGEST_LINE:
+            await self._finish(kind)
+
+    async def finish(self) -> None:
+        """Pass on unfinished last lines."""
+        for kind in self._streams:
+            await self._finish(kind)
+
+    async def _finish(self, kind: int) -> None:
+        pending = self._pending[kind]
+        if pending:
+            whole = bytes(pending) + b"\n"
+            pending.clear()
+            await self._emit(kind, whole)
+
+    async def _emit(self, kind: int, lines: bytes) -> None:
+        split = lines.removesuffix(b"\n").split(b"\n")
+        self.tail.extend(split[-TAIL_LINES:])
+        if self._is_shown:
+            await self._streams[kind].send(b"".join(self._prefix + line + b"\n" for line in split))

@@ -1,0 +1,12 @@
+"""Makes ``python3 /opt/deeplearning/current/launcher/output/reader [-f] JOB LOG...`` work; ``launch logs`` runs it."""
+
+import sys
+from pathlib import Path
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from launcher.output.reader.reader import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

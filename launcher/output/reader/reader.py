@@ -1,0 +1,114 @@
+"""Writes logs of a job to standard output, what was put aside first; with ``-f`` until the job has ended here.
+
+Ends as well when its standard input closes: nobody reads any more.
+"""
+
+import os
+import select
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.job.spec import JOBS_DIR
+from launcher.runner.logs import is_running
+
+POLL_S = 0.2
+CHUNK = 1 << 16
+
+
+class Log:
+    """One log, read from its beginning."""
+
+    def __init__(self, path: Path, *, prefix: bytes) -> None:
+        self._path = path
+        self._prefix = prefix
+        self._pending = b""
+        self._fd: int | None = None
+        self.found = False
+
+    def show(self) -> None:
+        """Write what is new."""
+        if self._fd is None:
+            self._fd = self._open_first()
+        while self._fd is not None:
+            # Asked first: what was written to it until then is then read all the same.
+            old = self._is_old(self._fd)
+            while data := os.read(self._fd, CHUNK):
+                self._write(data)
+            if not old:
+                return
+            os.close(self._fd)
+            self._fd = self._open(self._path)
+
+    def finish(self) -> None:
+        """Write an unfinished last line."""
+        if self._pending:
+            self._write(b"\n")
+
+    def _open_first(self) -> int | None:
+        fd = self._open(self._path.with_name(f"{self._path.name}.1"))
+        return self._open(self._path) if fd is None else fd
+
+    def _open(self, path: Path) -> int | None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        self.found = True
+        return fd
+
+    def _is_old(self, fd: int) -> bool:
+        """Whether the file that is read is no longer the one that is written: the log was begun anew."""
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return False
+        mine = os.fstat(fd)
+        return (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino)
+
+    def _write(self, data: bytes) -> None:
+        if not self._prefix:
+            _write_all(data)
+            return
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        _write_all(b"".join(self._prefix + line + b"\n" for line in lines))
+
+
+def _write_all(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(sys.stdout.fileno(), view) :]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show the logs; 1 when one of them is not here."""
+    follow = arguments[0] == "-f"
+    job_id, *names = arguments[follow:]
+    directory = Path.home() / JOBS_DIR / job_id
+    many = len(names) > 1
+    logs = [Log(directory / name, prefix=f"[{name.removesuffix('.log')}] ".encode() if many else b"") for name in names]
+    try:
+        show(logs, directory, follow=follow)
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 1
+    missing = [name for name, log in zip(names, logs, strict=True) if not log.found]
+    if missing:
+        print(f"launch: {directory}/{missing[0]} is not there (any more)", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def show(logs: Sequence[Log], directory: Path, *, follow: bool) -> None:
+    """Show the logs as far as they go."""
+    going = True
+    while going:
+        # Asked first: what is written in between is then read all the same.
+        going = follow and directory.is_dir() and is_running(directory) and not _nobody_reads()
+        for log in logs:
+            log.show()
+    for log in logs:
+        log.finish()
+
+
+def _nobody_reads() -> bool:
+    readable, _, _ = select.select([sys.stdin], [], [], POLL_S)
+    return bool(readable)

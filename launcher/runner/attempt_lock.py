@@ -1,0 +1,56 @@
+"""One attempt at a job after the other: two of them never share a node's GPUs and memory.
+
+A node that was cut off or hung may be asked to start again while it still ends what it ran before.
+"""
+
+import fcntl
+import os
+import select
+import time
+
+from launcher.paths import JOBS_DIR
+from launcher.runner.runner_channel import Link
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.job.spec import NodeSpec
+
+AFTER_GRACE_S = 10.0
+POLL_S = 0.1
+
+
+def await_turn(spec: "NodeSpec", link: Link, *, home: str) -> bool:
+    """Return when this process alone runs the job on this host, until it ends; False when that takes too long."""
+    try:
+        lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
+    except OSError:
+        return True  # that nothing can be kept here is said elsewhere
+    until = time.monotonic() + spec.grace_s + AFTER_GRACE_S
+    while not _take(lock) and not link.over:
+        if time.monotonic() > until:
+            return False
+        _listen(link)
+    return True
+
+
+def _open(path: str) -> int:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _take(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
+
+
+def _listen(link: Link) -> None:
+    """Give and take signs of life for a moment."""
+    timeout = min(link.keep_alive(), POLL_S)
+    select.select([link.source], [link.sink] if link.pending else [], [], timeout)
+    link.flush()
+    link.receive()

@@ -1,0 +1,155 @@
+"""The runner's main: say ready, read the spec, run the ranks."""
+
+import _socket as socket  # socket itself takes long to import
+import os
+import select
+import sys
+from _collections_abc import Mapping  # collections takes long to import
+
+from launcher.errors import LaunchError
+from launcher.runner.attempt_lock import await_turn
+from launcher.runner.environment import check_interfaces, process_environment, working_directory
+from launcher.runner.fast_imports import quoted
+from launcher.runner.idle import Situation, await_call, situation
+from launcher.runner.inbox import Inbox
+from launcher.runner.logs import JobLogs, ProcessLog
+from launcher.runner.port import claim_port
+from launcher.runner.processes import adopt_orphans, rename
+from launcher.runner.reaper import AGAIN
+from launcher.runner.route import interface_to
+from launcher.runner.runner_channel import Link
+from launcher.runner.supervisor import Supervisor
+from launcher.transport.protocol import PREAMBLE, Kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.job.spec import NodeSpec
+
+BUSY_NAME = "launch-runner"
+"""What the part of a job is called, where its guard is named after its wait."""
+
+
+def main(at_login: Situation, *, is_further: bool) -> int:
+    """Run this node's part of a job; AGAIN where a further one may follow, else 0, whatever the processes' exit codes.
+
+    `at_login` is what the session was made from, `is_further` says that it has had a job before.
+    """
+    link = Link(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
+    if not is_further:
+        link.send_bytes(PREAMBLE)
+    elif not is_called(link, at_login):
+        return 0
+    claim = claim_port()  # until this process ends, and the job with it
+    link.send(Kind.READY, readiness(claim.port))
+    spec = receive_spec(link)
+    if spec is None:
+        return 0
+    adopt_orphans()
+    in_order = run(spec, link)
+    return AGAIN if spec.keep and in_order else 0
+
+
+def is_called(link: Link, at_login: Situation) -> bool:
+    """Wait for a further job; False when there is none, or this session is no longer what a new one would be."""
+    if not await_call(link) or situation() != at_login:
+        return False
+    rename(BUSY_NAME)
+    if has_gpus():
+        # The answer to who uses them may take a while, and the launcher waits for this one only a moment.
+        link.send(Kind.ALIVE)
+    return True
+
+
+def has_gpus() -> bool:
+    """Whether this node can say anything of GPUs; the others need not import what it takes."""
+    # What os.get_exec_path() says, which imports warnings for it.
+    directories = os.environ.get("PATH", os.defpath).split(":")
+    return any(os.access(f"{directory}/nvidia-smi", os.X_OK) for directory in directories)
+
+
+def readiness(port: int) -> bytes:
+    """What the launcher is told before it says what to run: see Kind.READY."""
+    seen = own_address(os.environ)
+    address = "null" if seen is None else quoted(seen)
+    return f'{{"port": {port}, "address": {address}, "gpus": {gpus_in_use()}}}'.encode("ascii")
+
+
+def gpus_in_use() -> str:
+    """What launcher.job.gpus.GpusInUse reads, as JSON."""
+    if not has_gpus():
+        return "{}"
+    import json
+
+    from launcher.runner.gpus import GpuQuestion
+
+    return json.dumps(GpuQuestion(os.path.expanduser("~")).answer())
+
+
+def receive_spec(link: Link) -> "NodeSpec | None":
+    """What the launcher wants to be run; None when it is gone instead."""
+    inbox = Inbox()
+    while not link.over:
+        timeout = link.keep_alive()
+        select.select([link.source], [link.sink] if link.pending else [], [], timeout)
+        link.flush()
+        for message in inbox.take(link.receive()):
+            if not isinstance(message, (bytes, dict)):
+                return message
+            # Not before: what it takes is slow to import, and most jobs send no files.
+            from launcher.runner.sync.service import sync_before_spec
+
+            return sync_before_spec(link, inbox, first=message)
+    return None
+
+
+def run(spec: "NodeSpec", link: Link) -> bool:
+    """Start the processes that `spec` names and see them to their end; whether all came to a good one by themselves."""
+    link.grace_s = spec.grace_s
+    is_alone = await_turn(spec, link, home=os.path.expanduser("~"))
+    if link.over:
+        return False
+    supervisor = Supervisor(link, grace_s=spec.grace_s)
+    if not is_alone:
+        for index in range(len(spec.processes)):
+            supervisor.refuse(index, reason="processes of the attempt before this one do not end", code=1)
+        return supervisor.run()
+    logs = open_logs(spec, link)
+    interface = interface_to(spec.peer)
+    cwd, is_home = working_directory(spec.cwd, home=os.path.expanduser("~"))
+    link.send(Kind.HOME, b"home" if is_home else b"")
+    for index, process in enumerate(spec.processes):
+        log = logs[index] if logs else None
+        environment = process_environment(spec, process, base=os.environ, cwd=cwd, interface=interface)
+        try:
+            check_interfaces(environment, spec.interface_variables, routed=interface, present=interfaces)
+        except LaunchError as error:
+            supervisor.refuse(index, reason=str(error), code=error.exit_code)
+        else:
+            supervisor.start(process.command, index=index, environment=environment, cwd=cwd, log=log)
+    return supervisor.run()
+
+
+def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:
+    """A log for each process; none, and a note, where they cannot be written."""
+    try:
+        logs = JobLogs(os.path.expanduser("~"), spec.job_id)
+        if has_gpus():
+            from launcher.runner.gpus import claim
+
+            claim(logs.directory, spec.gpus)
+        return [logs.open(process) for process in spec.processes]
+    except OSError as error:
+        link.send(Kind.NOTE, f"no logs are kept: {error.filename}: {error.strerror}".encode())
+        return []
+
+
+def interfaces() -> list[str]:
+    """Names of all of this node's."""
+    return [name for _, name in socket.if_nameindex()]
+
+
+def own_address(environ: Mapping[str, str]) -> str | None:
+    """Get this node's IPv4 address as sshd was reached by it; None without sshd. See SSH_CONNECTION in ssh(1)."""
+    words = environ.get("SSH_CONNECTION", "").split()
+    address = words[2] if len(words) == 4 else ":"
+    return None if ":" in address else address

@@ -1,0 +1,95 @@
+"""The runner's end of the connection: frames out, the spec and signs of life in. Nothing here waits."""
+
+import os
+import select
+import time
+from _collections_abc import Callable  # collections takes long to import
+
+from launcher.transport.protocol import SIGN_OF_LIFE_S, SILENCE_S, Kind, encode
+
+READ_SIZE = 1 << 16
+MOST_PENDING = 1 << 20
+"""Bytes that may wait for a slow launcher before the ranks must wait too."""
+
+
+class Link:
+    """Knows whether the launcher is still there."""
+
+    def __init__(self, *, source: int, sink: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.source = source
+        self.sink = sink
+        os.set_blocking(source, False)
+        os.set_blocking(sink, False)
+        self.over = False
+        """Whether the job is: the launcher has closed its end, or is gone. It may still read."""
+        self.grace_s = 0.0
+        """How long the launcher, which then gives no more signs of life, waits for the processes once it is over."""
+        self.gone = False
+        """Whether nobody reads any more: the launcher has ended or was silent for too long."""
+        self._pending = bytearray()
+        self._clock = clock
+        self._heard = self._said = clock()
+
+    @property
+    def pending(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._pending)
+
+    @property
+    def full(self) -> bool:
+        """Whether more should wait until the launcher has read."""
+        return len(self._pending) > MOST_PENDING
+
+    def send(self, kind: int, payload: bytes = b"", *, process: int = 0) -> None:
+        """Write a frame, now or later."""
+        self.send_bytes(encode(kind, payload, process=process))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Write frames, or what goes before the first one."""
+        if not self.gone:
+            self._said = self._clock()
+            self._pending += data
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what the launcher takes now."""
+        try:
+            while self._pending:
+                del self._pending[: os.write(self.sink, self._pending)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._give_up()
+
+    def receive(self) -> bytes:
+        """Read what the launcher has sent."""
+        try:
+            data = os.read(self.source, READ_SIZE)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            data = b""
+        self.over = self.over or not data
+        self._heard = self._clock()
+        return data
+
+    def excuse(self) -> None:
+        """Count the launcher as heard when something of it waits that was not read for want of room."""
+        if select.select([self.source], [], [], 0)[0]:
+            self._heard = self._clock()
+
+    def keep_alive(self) -> float:
+        """Give a sign of life if it is time to, and judge the launcher's; returns the seconds until the next time."""
+        now = self._clock()
+        patience = SILENCE_S + (self.grace_s if self.over else 0.0)
+        if now - self._heard >= patience:
+            self._give_up()
+        if self.gone:
+            return SIGN_OF_LIFE_S
+        if now - self._said >= SIGN_OF_LIFE_S:
+            self.send(Kind.ALIVE)
+        return max(0.0, min(self._said + SIGN_OF_LIFE_S, self._heard + patience) - now)
+
+    def _give_up(self) -> None:
+        self.over = self.gone = True
+        self._pending.clear()

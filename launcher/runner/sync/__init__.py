@@ -1,0 +1,1 @@
+"""Receive the files of a job on a node, and pass them on to the next."""

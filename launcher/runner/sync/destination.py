@@ -1,0 +1,140 @@
+"""A directory of this node that is to hold what the launcher's holds.
+
+Taken away is only what an earlier sync put there and nobody has changed since: a job's checkpoints, logs and
+notes stay, whatever they are called, and so does what is left out on purpose.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from launcher.errors import LaunchError
+from launcher.runner.sync.part_file import part_of
+from launcher.runner.sync.sync_state import Record
+from launcher.sync.ignore import Ignore
+from launcher.sync.manifest import DIRECTORY, FILE, LINK, Entry, Manifest, is_unchanged, link_target
+
+
+class Copy:
+    """The directory, its record, and what is to be there."""
+
+    def __init__(self, directory: Path, manifest: Manifest, *, ignore: Ignore, home: Path) -> None:
+        self.directory = directory
+        self.manifest = manifest
+        self._ignore = ignore
+        self._record = Record(home, directory.resolve())
+
+    def prepare(self) -> set[int]:
+        """Do all that needs no file's content; returns the numbers of the files that have to be sent."""
+        make_directory(self.directory)
+        before = self._record.read()
+        after = self._with_what_is_left_out(before)
+        if before.entries != after.entries:
+            self._remove_gone(before)
+            # Before anything is put: a file that is recorded and not there does no harm, the other way round it stays.
+            self._record.write(after)
+        needed = {number for number, entry in enumerate(self.manifest.entries) if self._lacks(entry)}
+        if needed and not os.access(self.directory, os.W_OK | os.X_OK):
+            raise LaunchError(f"{self.directory}: Permission denied")
+        return needed
+
+    def check_space(self, needed: int) -> None:
+        """LaunchError when the file system has no room for so many bytes: better now than after an hour."""
+        found = os.statvfs(self.directory)
+        if needed > found.f_bavail * found.f_frsize:
+            free = found.f_bavail * found.f_frsize
+            raise LaunchError(f"{self.directory}: No space left: {needed} bytes to come, {free} free")
+
+    def release(self) -> None:
+        """Nothing more is to be done."""
+        self._record.release()
+
+    def _with_what_is_left_out(self, before: Manifest) -> Manifest:
+        """What the record must hold: also what came earlier and is left out now, which stays where it is."""
+        present = {entry.path for entry in self.manifest.entries}
+        kept = [
+            entry
+            for entry in before.entries
+            if entry.path not in present and self._ignore.covers(entry.path, is_directory=entry.kind == DIRECTORY)
+        ]
+        return Manifest(sorted([*self.manifest.entries, *kept])) if kept else self.manifest
+
+    def _remove_gone(self, before: Manifest) -> None:
+        kinds = {entry.path: entry.kind for entry in self._with_what_is_left_out(before).entries}
+        # What is in a directory comes after it.
+        for entry in reversed(before.entries):
+            if kinds.get(entry.path) != entry.kind:
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    self._remove(entry)
+
+    def _remove(self, entry: Entry) -> None:
+        path = self.directory / entry.path
+        if entry.kind == DIRECTORY:
+            with suppress(OSError):  # not empty: something of the job's is in it
+                path.rmdir()
+        elif entry.kind == FILE and is_unchanged(path.lstat(), entry):
+            path.unlink()
+            part_of(path).unlink(missing_ok=True)
+        elif entry.kind == LINK and path.is_symlink() and link_target(path) == entry.target:
+            path.unlink()
+
+    def _lacks(self, entry: Entry) -> bool:
+        """Whether a file has to be sent for the entry; makes directories and links."""
+        try:
+            # A Path for each of 100,000 files would take longer than the kernel's answers.
+            found = os.lstat(f"{self.directory}/{entry.path}")
+        except FileNotFoundError:
+            found = None
+        if entry.kind == FILE and found is not None and is_unchanged(found, entry):
+            _set_mode(f"{self.directory}/{entry.path}", entry.mode, found)
+            return False
+        path = self.directory / entry.path
+        if entry.kind == DIRECTORY:
+            _put_directory(path, entry.mode, found)
+        elif entry.kind == LINK:
+            _put_link(path, entry.target, found)
+        elif found is not None and stat.S_ISDIR(found.st_mode):
+            _remove_if_empty(path)
+        return entry.kind == FILE
+
+
+def make_directory(path: Path) -> None:
+    """Make it, and those above; LaunchError when a file is in its place."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise LaunchError(f"{path}: is not a directory") from error
+
+
+def _put_directory(path: Path, mode: int, found: os.stat_result | None) -> None:
+    if found is None:
+        path.mkdir()
+        path.chmod(mode)
+    elif stat.S_ISDIR(found.st_mode):
+        _set_mode(path, mode, found)
+    elif not path.is_dir():  # a link to a directory serves: large data may be on another disk
+        raise LaunchError(f"{path}: is in the way of a directory")
+
+
+def _set_mode(path: Path | str, mode: int, found: os.stat_result) -> None:
+    if stat.S_IMODE(found.st_mode) & 0o777 != mode:
+        Path(path).chmod(mode)
+
+
+def _put_link(path: Path, target: str, found: os.stat_result | None) -> None:
+    if found is not None and stat.S_ISLNK(found.st_mode) and link_target(path) == target:
+        return
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        _remove_if_empty(path)
+    part = part_of(path)
+    part.unlink(missing_ok=True)
+    part.symlink_to(target)
+    part.replace(path)
+
+
+def _remove_if_empty(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError as error:
+        raise LaunchError(f"{path}: is a directory, and a file at the source: {error.strerror}") from error

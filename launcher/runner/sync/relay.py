@@ -1,0 +1,128 @@
+"""Files on their way through this node: from the node before it, onto its disk, and on to the node after it.
+
+Each node passes on while it receives, so that many nodes take little longer than one.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import BinaryIO, cast
+
+from launcher.errors import LaunchError
+from launcher.runner.sync.byte_queue import BUFFER, STALL_S, NeighbourLostError
+from launcher.runner.sync.destination import Copy
+from launcher.runner.sync.part_file import Arrival
+from launcher.sync.certificate import client_context, server_context
+from launcher.sync.stream import Kind, Record, read_records
+
+CONNECT_DEADLINE_S = 30.0
+HANDSHAKE_DEADLINE_S = 10.0
+ALIVE_EVERY_S = 5.0
+"""A node that needs nothing for long hears so often that there is more to wait for."""
+
+
+def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
+    """The connection from the node before this one; whoever has not this sync's key is turned away."""
+    context, until = server_context(identity), time.monotonic() + CONNECT_DEADLINE_S
+    while (left := until - time.monotonic()) > 0:
+        listener.settimeout(left)
+        try:
+            plain, _ = listener.accept()
+        except TimeoutError:  # socket.timeout, which it is from 3.10 on
+            break
+        with suppress(OSError):
+            return _secured(context, plain, server_side=True)
+    raise NeighbourLostError(f"the node before it did not connect within {CONNECT_DEADLINE_S:g} s")
+
+
+def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSocket:
+    """A connection to the node after this one."""
+    try:
+        plain = socket.create_connection((address, port), timeout=HANDSHAKE_DEADLINE_S)
+    except OSError as error:
+        raise LaunchError(f"cannot reach {name} at {address}:{port}: {error.strerror or error}") from error
+    try:
+        return _secured(client_context(identity), plain, server_side=False)
+    except OSError as error:
+        raise NeighbourLostError(f"{name} at {address}:{port}: {error.strerror or error}") from error
+
+
+def _secured(context: ssl.SSLContext, plain: socket.socket, *, server_side: bool) -> ssl.SSLSocket:
+    plain.settimeout(HANDSHAKE_DEADLINE_S)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        secured = context.wrap_socket(plain, server_side=server_side)
+    except BaseException:
+        plain.close()
+        raise
+    secured.settimeout(STALL_S)
+    return secured
+
+
+class Onward:
+    """The way to the next node."""
+
+    def __init__(self, connection: ssl.SSLSocket, *, forward: set[int]) -> None:
+        self._connection = connection
+        self._file = cast(BinaryIO, connection.makefile("wb", buffering=BUFFER))
+        self._forward = forward
+        self._passing = False
+        self._spoke_at = time.monotonic()
+
+    def take(self, record: Record) -> None:
+        """Pass a record on if somebody further on needs its file."""
+        if record.kind is Kind.FILE:
+            self._passing = record.number in self._forward
+        done = record.kind is Kind.DONE
+        skipped = record.kind is Kind.ALIVE or not (self._passing or done)
+        if skipped and time.monotonic() < self._spoke_at + ALIVE_EVERY_S:
+            return
+        self._spoke_at = time.monotonic()
+        try:
+            self._file.write((Record(Kind.ALIVE) if skipped else record).encode())
+            if skipped or done:
+                self._file.flush()
+            if done:
+                # Closed by the reader first: what is still on its way is not lost.
+                self._connection.recv(1)
+        except OSError as error:
+            raise NeighbourLostError(f"the node after it takes no more files: {error.strerror or error}") from error
+
+
+def incoming(stream: BinaryIO) -> Iterator[Record]:
+    """The records from the node before this one."""
+    try:
+        yield from read_records(stream)
+    except (OSError, EOFError) as error:
+        raise NeighbourLostError(f"the node before it sends no more files: {error}") from error
+
+
+def relay(stream: BinaryIO, onward: Onward | None, *, copy: Copy, needed: set[int]) -> None:
+    """Keep what this node needs, pass on what others do."""
+    arrival: Arrival | None = None
+    try:
+        for record in incoming(stream):
+            if onward is not None:
+                onward.take(record)
+            if record.kind is Kind.ALIVE:
+                continue
+            if record.kind is Kind.FILE and record.number in needed:
+                arrival = Arrival(copy.directory, copy.manifest.entries[record.number])
+            elif arrival is not None:
+                arrival = _put(arrival, record)
+    finally:
+        if arrival is not None:
+            arrival.drop()
+
+
+def _put(arrival: Arrival, record: Record) -> Arrival | None:
+    if record.kind is Kind.DATA:
+        arrival.write(record.data)
+        return arrival
+    if record.kind is Kind.END:
+        arrival.finish(record.data)
+    else:
+        arrival.drop()
+    return None

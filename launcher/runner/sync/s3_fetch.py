@@ -1,0 +1,48 @@
+"""Files from a bucket, which this node fetches by itself with the ``aws`` command line and its own role."""
+
+import subprocess
+import time
+from pathlib import Path
+
+from launcher.errors import LaunchError
+from launcher.runner.sync.destination import make_directory
+from launcher.sync.request import SOURCE
+
+
+def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
+    """Bring what is below `source` and differs into `directory`; LaunchError says why it cannot be had."""
+    match = SOURCE.fullmatch(source)
+    if match is None:
+        raise ValueError(f"not a bucket's prefix: {source!r}")
+    bucket, prefix = match[1], f"{match[2]}/" if match[2] else ""
+    until = time.monotonic() + deadline_s
+    make_directory(directory)
+    count = ("--max-keys", "1", "--no-paginate", "--query", "KeyCount", "--output", "text")
+    # aws s3 sync takes a prefix that nothing has for an empty directory, and succeeds.
+    found = _aws(source, "s3api", "list-objects-v2", "--bucket", bucket, "--prefix", prefix, *count, until=until)
+    if found.strip() == "0":
+        raise LaunchError(f"{source} holds nothing")
+    quiet = ("--only-show-errors", "--no-progress")
+    # By default it keeps a file of the same size that is newer, whatever is in it.
+    _aws(source, "s3", "sync", f"s3://{bucket}/{prefix}", str(directory), *quiet, "--exact-timestamps", until=until)
+
+
+def _aws(source: str, *arguments: str, until: float) -> str:
+    try:
+        done = subprocess.run(
+            ["aws", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=max(1.0, until - time.monotonic()),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(f"{source}: not fetched in time (--sync-timeout)") from error
+    except FileNotFoundError as error:
+        raise LaunchError("aws: command not found, by which nodes fetch from S3") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"aws ended with exit code {done.returncode}"]
+        raise LaunchError(f"{source}: {lines[-1]}")
+    return done.stdout

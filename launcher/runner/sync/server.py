@@ -1,0 +1,91 @@
+"""What a node does for a sync, request by request."""
+
+import io
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from launcher.errors import LaunchError
+from launcher.runner.frameworks import installed_engines
+from launcher.runner.sync.byte_queue import BUFFER, Inlet, NeighbourLostError
+from launcher.runner.sync.destination import Copy
+from launcher.runner.sync.s3_fetch import fetch
+from launcher.sync.ignore import Ignore
+from launcher.sync.manifest import Manifest
+from launcher.sync.messages import Answer, Request
+from launcher.sync.ranges import Ranges, from_ranges, to_ranges
+from launcher.sync.request import place
+
+
+class Site:
+    """What this node knows from one request to the next."""
+
+    def __init__(self, inlet: Inlet) -> None:
+        self._from_launcher = cast(BinaryIO, io.BufferedReader(inlet, BUFFER))
+        self._resources = ExitStack()
+        self._copy: Copy | None = None
+        self._needed: set[int] = set()
+        self._listener: socket.socket | None = None
+        self._operations: dict[str, Callable[..., Answer]] = {
+            "compare": self._compare,
+            "receive": self._receive,
+            "fetch": self._fetch,
+            "engines": self._engines,
+        }
+
+    def _engines(self) -> Answer:
+        return {"engines": installed_engines()}
+
+    def answer(self, request: Request) -> Answer:
+        """Carry a request out; what goes wrong is an answer too."""
+        operation, values = request["operation"], {name: request[name] for name in request if name != "operation"}
+        try:
+            return self._operations[operation](**values)
+        except LaunchError as error:
+            return {"error": str(error), "neighbour": isinstance(error, NeighbourLostError)}
+        except OSError as error:
+            reason = error.strerror or str(error)
+            return {"error": f"{error.filename}: {reason}" if error.filename else reason, "neighbour": False}
+
+    def _compare(self, *, directory: str, manifest: str, patterns: list[str], source: str | None) -> Answer:
+        """Do what needs no file's content, and say which files are needed and where they can be sent."""
+        self._resources.close()
+        path = place(directory, home=Path.home())
+        if source is not None and path.is_dir() and path.samefile(source):
+            return {"needed": [], "port": 0}
+        copy = Copy(path, Manifest.unpack(manifest), ignore=Ignore(patterns), home=Path.home())
+        self._resources.callback(copy.release)
+        self._copy, self._needed = copy, copy.prepare()
+        if not self._needed:
+            self._resources.close()
+            return {"needed": [], "port": 0}
+        copy.check_space(copy.manifest.size_of(self._needed))
+        self._listener = self._resources.enter_context(socket.create_server(("", 0)))
+        return {"needed": to_ranges(self._needed), "port": self._listener.getsockname()[1]}
+
+    def _receive(self, *, identity: str, first: bool, following: list[Any] | None, forward: Ranges) -> Answer:
+        """Take the files that are needed, from the launcher if this node is the first, and pass them on."""
+        if self._copy is None or self._listener is None:
+            raise ValueError("files come after a comparison")
+        # Not before: most syncs send nothing, and TLS is slow to import.
+        from launcher.runner.sync.relay import Onward, accept, connect, relay
+
+        with self._resources.pop_all(), ExitStack() as connections:
+            stream = self._from_launcher
+            if not first:
+                before = connections.enter_context(accept(self._listener, identity))
+                stream = connections.enter_context(cast(BinaryIO, before.makefile("rb", buffering=BUFFER)))
+            onward = None
+            if following is not None:
+                name, address, port = following
+                after = connections.enter_context(connect(address, port, name=name, identity=identity))
+                onward = Onward(after, forward=from_ranges(forward))
+            relay(stream, onward, copy=self._copy, needed=self._needed)
+        return {"received": len(self._needed)}
+
+    def _fetch(self, *, source: str, directory: str, deadline_s: float) -> Answer:
+        """Have this node fetch from a bucket."""
+        fetch(source, place(directory, home=Path.home()), deadline_s=deadline_s)
+        return {"fetched": source}

@@ -1,0 +1,92 @@
+"""The runner's part of a sync: carries out the launcher's requests one after the other.
+
+In a thread of its own: disks and other nodes may take their time, signs of life must not.
+"""
+
+import os
+import queue
+import select
+import threading
+from contextlib import suppress
+
+from launcher.job.spec import NodeSpec
+from launcher.runner.inbox import Inbox
+from launcher.runner.runner_channel import Link
+from launcher.runner.sync.byte_queue import Inlet
+from launcher.runner.sync.server import Site
+from launcher.sync.messages import Answer, Request, pack_answer
+from launcher.transport.protocol import Kind
+
+
+def sync_before_spec(link: Link, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
+    """Carry out requests, beginning with the `first`, until the spec comes; None when the launcher is gone instead."""
+    service = SyncService(link)
+    service.take(first)
+    received = b""
+    while not link.over:
+        for message in inbox.take(received):
+            if not isinstance(message, (bytes, dict)):
+                return message
+            service.take(message)
+        # What has no room stays where it is, and makes the launcher wait.
+        sources = [service.wakeup] if service.full else [service.wakeup, link.source]
+        timeout = link.keep_alive()
+        readable, _, _ = select.select(sources, [link.sink] if link.pending else [], [], timeout)
+        link.flush()
+        service.report()
+        if service.full:
+            link.excuse()
+        received = link.receive() if link.source in readable else b""
+    return None
+
+
+class SyncService:
+    """The requests' way to the thread and the answers' way back; the thread starts with the first of them."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        """Readable when there is something to report, or room again."""
+        self._inlet = Inlet(on_room=self._wake)
+        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+        self._started = False
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be taken for now."""
+        return self._inlet.full
+
+    def take(self, message: Request | bytes) -> None:
+        """Pass a request, or a piece of the files, on to the thread."""
+        if isinstance(message, bytes):
+            self._inlet.put(message)
+            return
+        self._requests.put(message)
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def report(self) -> None:
+        """Send the answers that are there."""
+        with suppress(BlockingIOError):
+            os.read(self.wakeup, 64)
+        with suppress(queue.Empty):
+            while True:
+                answer = self._answers.get_nowait()
+                if isinstance(answer, BaseException):
+                    raise answer
+                self._link.send(Kind.SYNC, pack_answer(answer))
+
+    def _work(self) -> None:
+        site = Site(self._inlet)
+        while True:
+            try:
+                self._answers.put(site.answer(self._requests.get()))
+            except BaseException as error:  # a defect of ours: it ends the runner, not just the thread
+                self._answers.put(error)
+            self._wake()
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._waker, b"\0")

@@ -1,0 +1,86 @@
+"""Requests to the nodes about files, and their answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from launcher.errors import LaunchError
+from launcher.hosts.hostfile import each_once
+from launcher.sync.messages import Answer, request_line, unpack_answer
+from launcher.transport.connection import Connection
+from launcher.transport.protocol import Kind
+
+CAUSE_S = 3.0
+"""How long to wait after the first error for those of other nodes: one that has lost its neighbour may be the first."""
+
+
+class AnswerError(LaunchError):
+    """A node has said why it cannot do what it was asked to."""
+
+    def __init__(self, reason: str, *, neighbour: bool) -> None:
+        super().__init__(reason)
+        self.neighbour = neighbour
+        """Whether it only says that its neighbour is gone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deadline:
+    """For everything together."""
+
+    seconds: float
+    at: float
+    """By the event loop's clock."""
+
+    @classmethod
+    def after(cls, seconds: float) -> "Deadline":
+        return cls(seconds=seconds, at=asyncio.get_running_loop().time() + seconds)
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.at - asyncio.get_running_loop().time())
+
+
+async def ask(connection: Connection, operation: str, **values: Any) -> Answer:
+    """A node's answer to a request."""
+    await connection.send(request_line(operation, **values))
+    return await receive_answer(connection)
+
+
+async def receive_answer(connection: Connection) -> Answer:
+    """The next answer; AnswerError when it says what went wrong."""
+    answer = unpack_answer(await connection.receive(Kind.SYNC))
+    if "error" in answer:
+        raise AnswerError(f"{connection.host}: {answer['error']}", neighbour=answer["neighbour"])
+    return answer
+
+
+async def each(
+    connections: Sequence[Connection], act: Callable[[Connection], Awaitable[Any]], *, deadline: Deadline
+) -> list[Any]:
+    """What `act` comes to for each node; one LaunchError that names every node that has a reason of its own."""
+    tasks = [asyncio.ensure_future(act(connection)) for connection in connections]
+    try:
+        done, pending = await asyncio.wait(tasks, timeout=deadline.left, return_when=asyncio.FIRST_EXCEPTION)
+        if pending and any(task.exception() for task in done):
+            await asyncio.wait(pending, timeout=CAUSE_S)
+        errors = [error for task in tasks if task.done() and (error := task.exception()) is not None]
+        if errors:
+            raise _together(errors, of=len(tasks))
+        if pending:
+            late = ", ".join(str(one.host) for one, task in zip(connections, tasks, strict=True) if not task.done())
+            limit = f"{deadline.seconds:g} s (--sync-timeout)"
+            raise LaunchError(f"nothing started: {late}: not all files there within {limit}")
+        return [task.result() for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _together(errors: Sequence[BaseException], *, of: int) -> BaseException:
+    defect = next((error for error in errors if not isinstance(error, LaunchError)), None)
+    if defect is not None:
+        return defect
+    causes = [error for error in errors if not (isinstance(error, AnswerError) and error.neighbour)] or errors[:1]
+    return LaunchError(f"nothing started, {len(causes)} of {of} nodes: {each_once(map(str, causes))}")

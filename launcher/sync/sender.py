@@ -1,0 +1,198 @@
+"""Brings the launcher's directory, and prefixes of buckets, to all nodes of a job before it starts.
+
+Every node says what it lacks. Those that lack something form a chain: the launcher sends each file once, to the
+first, and every node passes on what the rest lacks while it still receives. See docs/decisions/014.
+"""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from launcher.errors import LaunchError, UsageError
+from launcher.output.prefixes import Sink
+from launcher.sync.certificate import new_identity
+from launcher.sync.ignore import Ignore, read_ignore
+from launcher.sync.manifest import Manifest, scan
+from launcher.sync.messages import Answer, data_piece, request_line
+from launcher.sync.progress import Progress, counted, megabytes, shown
+from launcher.sync.ranges import from_ranges, to_ranges
+from launcher.sync.request import SyncRequest, place
+from launcher.sync.rpc import Deadline, ask, each, receive_answer
+from launcher.sync.stream import SourceStream
+from launcher.transport.connection import Connection
+
+ROUNDS = 3
+"""How often a source that changes while it is sent is looked at again."""
+
+
+async def sync(
+    connections: Sequence[Connection],
+    addresses: Sequence[str],
+    request: SyncRequest,
+    *,
+    source: Path,
+    here: bool,
+    notes: Sink,
+) -> str | None:
+    """Bring everything to every node, or raise LaunchError; returns what names the state of the source.
+
+    `addresses` are the nodes' as the others can reach them; `here` says that the first node is this machine.
+    """
+    deadline, digest = Deadline.after(request.deadline_s), None
+    if request.directory is not None:
+        copying = _Copying(
+            connections=connections,
+            addresses=addresses,
+            directory=request.directory,
+            excludes=request.excludes,
+            source=source,
+            own=connections[0] if here else None,
+            notes=notes,
+            deadline=deadline,
+        )
+        digest = await copying.run()
+    for wanted in request.fetches:
+        fetch = partial(ask, operation="fetch", source=wanted.source, directory=wanted.directory)
+        await each(connections, partial(fetch, deadline_s=deadline.left), deadline=deadline)
+    return digest
+
+
+@dataclass(kw_only=True, slots=True)
+class _Member:
+    """A node that lacks files."""
+
+    connection: Connection
+    address: str
+    port: int
+    needed: set[int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Copying:
+    """The launcher's directory on its way to a directory of each node."""
+
+    connections: Sequence[Connection]
+    addresses: Sequence[str]
+    directory: str
+    excludes: Sequence[str]
+    source: Path
+    own: Connection | None
+    """That of this machine."""
+    notes: Sink
+    deadline: Deadline
+
+    async def run(self) -> str:
+        """Send until nothing has changed meanwhile."""
+        without = self._within_source() if self.own else None
+        for _ in range(ROUNDS):
+            ignore = read_ignore(self.source, excludes=self.excludes)
+            manifest = await self._scan(ignore, without)
+            chain = await self._compare(manifest, ignore)
+            changed = await self._send(manifest, chain) if chain else []
+            if not changed:
+                return manifest.digest
+        raise LaunchError(f"nothing started: {self.source / changed[0]} keeps changing, leave it out (--sync-exclude)")
+
+    async def _scan(self, ignore: Ignore, without: Path | None) -> Manifest:
+        stopped = threading.Event()
+        try:
+            look = partial(scan, self.source, ignore=ignore, without=without, is_stopped=stopped.is_set)
+            return await asyncio.to_thread(look)
+        finally:
+            # Who is cancelled would wait for the thread, of a directory of millions of files for minutes.
+            stopped.set()
+
+    def _within_source(self) -> Path | None:
+        """The destination on this machine where it lies in the source: no part of what is to be sent."""
+        path, source = place(self.directory, home=Path.home()).resolve(), self.source.resolve()
+        if path in source.parents:
+            meant = f"{self.directory!r}, which is {path}"
+            raise UsageError(f"--sync-dst-dir must not be above the current directory, got {meant}")
+        return self.source / path.relative_to(source) if source in path.parents else None
+
+    async def _compare(self, manifest: Manifest, ignore: Ignore) -> list[_Member]:
+        """The nodes that lack something, those that lack most first: so the others need not pass it on."""
+        compare = partial(
+            ask, operation="compare", directory=self.directory, manifest=manifest.pack(), patterns=ignore.patterns
+        )
+
+        async def lacking(connection: Connection) -> Answer:
+            return await compare(connection, source=str(self.source) if connection is self.own else None)
+
+        answers = await each(self.connections, lacking, deadline=self.deadline)
+        members = [
+            _Member(connection=connection, address=address, port=answer["port"], needed=from_ranges(answer["needed"]))
+            for connection, address, answer in zip(self.connections, self.addresses, answers, strict=True)
+            if answer["needed"]
+        ]
+        return sorted(members, key=lambda member: -manifest.size_of(member.needed))
+
+    async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
+        """Send what the nodes lack; returns the files that changed meanwhile."""
+        needs = needs_from(chain)
+        size = manifest.size_of(needs[0])
+        progress = Progress(size, nodes=len(chain))
+        stream = SourceStream(self.source, manifest, sorted(needs[0]))
+        identity = await asyncio.to_thread(new_identity) if len(chain) > 1 else ""
+        requests = receive_requests(chain, needs, identity=identity)
+
+        async def transfer(connection: Connection) -> None:
+            await connection.send(requests[connection])
+            answer = asyncio.create_task(receive_answer(connection))
+            try:
+                if connection is chain[0].connection:
+                    await _pump(stream, connection, progress, until=answer)
+                await answer
+            finally:
+                answer.cancel()
+                await asyncio.gather(answer, return_exceptions=True)
+
+        async with shown(progress, self.notes):
+            await each([member.connection for member in chain], transfer, deadline=self.deadline)
+        said = f"launch: {counted(len(needs[0]), 'file')}, {megabytes(size)}, sent to {counted(len(chain), 'node')}"
+        await self.notes.send(f"{said} in {progress.seconds:.1f} s\n".encode())
+        return stream.changed
+
+
+def needs_from(chain: Sequence[_Member]) -> list[set[int]]:
+    """For each node of the chain, what it and those after it lack."""
+    needs: list[set[int]] = []
+    for member in reversed(chain):
+        needs.insert(0, member.needed | needs[0] if needs else member.needed)
+    return needs
+
+
+def receive_requests(chain: Sequence[_Member], needs: Sequence[set[int]], *, identity: str) -> dict[Connection, bytes]:
+    """What each node of the chain is told: where its files come from, and where which of them go on to."""
+    lines = {}
+    for at, member in enumerate(chain):
+        after = chain[at + 1] if at + 1 < len(chain) else None
+        lines[member.connection] = request_line(
+            "receive",
+            identity=identity,
+            first=at == 0,
+            following=[str(after.connection.host), after.address, after.port] if after else None,
+            forward=to_ranges(needs[at + 1]) if after else [],
+        )
+    return lines
+
+
+async def _pump(
+    stream: SourceStream, connection: Connection, progress: Progress, *, until: "asyncio.Task[Answer]"
+) -> None:
+    """Send the stream, as fast as the first node takes it and no longer than it does."""
+    while not until.done() and (block := await asyncio.to_thread(stream.next_block)):
+        sending = asyncio.create_task(connection.send(data_piece(block)))
+        try:
+            await asyncio.wait({sending, until}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not sending.done():
+                sending.cancel()
+        if until.done():
+            await asyncio.gather(sending, return_exceptions=True)
+            return
+        await sending
+        progress.advance(len(block))

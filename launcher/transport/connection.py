@@ -1,0 +1,233 @@
+"""One node as the launcher sees it: a runner behind ssh, its frames, its end."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from launcher.errors import LaunchError
+from launcher.hosts.hostfile import Host
+from launcher.job.gpus import GpusInUse
+from launcher.job.spec import NodeSpec
+from launcher.transport.process import Process
+from launcher.transport.protocol import (
+    GREETING,
+    HEADER,
+    KINDS,
+    LONGEST_PAYLOAD,
+    SIGN_OF_LIFE,
+    SIGN_OF_LIFE_S,
+    SILENCE_S,
+    VERSION,
+    Frame,
+    Kind,
+)
+from launcher.transport.stderr_tail import Complaints, last_line
+
+READ_LIMIT = 1 << 20
+CALL_DEADLINE_S = 1.0
+"""For the first answer of an idle runner; a new connection takes less."""
+LAST_WORDS_S = 5.0
+
+
+class Connection:
+    """A runner that answers. Closing it ends the ranks of its node."""
+
+    def __init__(self, host: Host, process: Process) -> None:
+        self.host = host
+        self.free_port = 0
+        self.is_here = False
+        """Whether it is this machine, reached without ssh."""
+        self.address: str | None = None
+        """Where the node's sshd took the connection."""
+        self.gpus = GpusInUse()
+        self.is_idle = False
+        """Whether the runner waits for another job, and nothing of the last one is left."""
+        self._process = process
+        self._reading: asyncio.BaseTransport | None = None
+        self._complaints = Complaints(process.stderr)
+        self._waiting_since: float | None = None
+        self._silent = False
+        self._watching: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        host: Host,
+        command: Sequence[str],
+        *,
+        deadline_s: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> "Connection":
+        """Start a runner and wait until it says that it is ready; `environment` replaces the launcher's own."""
+        try:
+            process = Process.start(command, environment=environment)
+        except OSError as error:
+            raise LaunchError(f"{host}: cannot run {command[0]}: {error.strerror}") from error
+        connection = cls(host, process)
+        await connection._answered(connection._become_ready, deadline_s=deadline_s)
+        return connection
+
+    @classmethod
+    async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "Connection":
+        """Hear a runner that an earlier launch left idle and this one has called (launcher.transport.protocol.CALL).
+
+        Raises LaunchError when it is not there, or no longer right.
+        """
+        connection = cls(host, process)
+        await connection._answered(connection._become_ready_again, deadline_s=deadline_s)
+        return connection
+
+    async def _answered(self, greet: Callable[[], Awaitable[None]], *, deadline_s: float) -> None:
+        try:
+            await self._attach()
+            await asyncio.wait_for(greet(), deadline_s)
+        except asyncio.TimeoutError as error:
+            await self.kill()
+            raise LaunchError(f"{self.host}: no answer within {deadline_s:g} s") from error
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def _attach(self) -> None:
+        """Have the event loop read and write the runner's pipes."""
+        loop = asyncio.get_running_loop()
+        outgoing = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+        writing, _ = await loop.connect_write_pipe(lambda: outgoing, self._process.stdin)
+        self._stdin = asyncio.StreamWriter(writing, outgoing, None, loop)
+        self._stdout = asyncio.StreamReader(READ_LIMIT)
+        incoming = asyncio.StreamReaderProtocol(self._stdout)
+        self._reading, _ = await loop.connect_read_pipe(lambda: incoming, self._process.stdout)
+
+    async def _become_ready(self) -> None:
+        try:
+            await self._greeted()
+            version = (await self._stdout.readline()).decode(errors="replace").strip()
+            if version != VERSION:
+                # Nodes that came before and after a deploy of new code may have different releases.
+                raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
+            self._take_ready(await self._read_frame())
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+
+    async def _greeted(self) -> None:
+        try:
+            await self._stdout.readuntil(GREETING)
+        except asyncio.IncompleteReadError as error:
+            # Something else than a runner has spoken, as AWS's images do to who logs in as root.
+            raise LaunchError(f"{self.host}: {await self.complaint(said=error.partial)}") from error
+
+    async def _become_ready_again(self) -> None:
+        try:
+            # That it is still right it says at once, also where what it then finds out takes a while.
+            frame = await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
+            self._take_ready(await self._read_frame() if frame.kind == Kind.ALIVE else frame)
+        except asyncio.IncompleteReadError as error:
+            raise LaunchError(f"{self.host}: waits no longer") from error
+
+    def _take_ready(self, frame: Frame) -> None:
+        values = json.loads(frame.payload)
+        self.free_port, self.address = int(values["port"]), values["address"]
+        self.gpus = GpusInUse.from_json(values.get("gpus", {}))
+        self._watching = asyncio.create_task(self._keep_alive())
+
+    async def start(self, spec: NodeSpec) -> None:
+        """Tell the runner what to run."""
+        await self.send(spec.to_line())
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`, no sign of life in between."""
+        try:
+            self._stdin.write(data)
+            await self._stdin.drain()
+        except ConnectionError as error:
+            raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+
+    async def frames(self) -> AsyncIterator[Frame]:
+        """What the runner reports, until it or the connection ends, or it waits for another job."""
+        try:
+            while (frame := await self._read_frame()).kind != Kind.IDLE:
+                yield frame
+            self.is_idle = True
+        except asyncio.IncompleteReadError:
+            return
+
+    async def receive(self, kind: int) -> bytes:
+        """The payload of the next frame of a kind, passing over others; LaunchError when the runner ends instead."""
+        try:
+            while (frame := await self._read_frame()).kind != kind:
+                pass
+        except asyncio.IncompleteReadError as error:
+            raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+        return frame.payload
+
+    async def _keep_alive(self) -> None:
+        """Give signs of life, and end the connection when the runner gives none while it is waited for."""
+        while True:
+            # First of all: that the runner has just been reached is the first sign.
+            await asyncio.sleep(SIGN_OF_LIFE_S)
+            if self._process.has_ended():
+                return
+            if not self._stdin.is_closing():
+                self._stdin.write(SIGN_OF_LIFE)
+            since = self._waiting_since
+            if since is not None and asyncio.get_running_loop().time() - since > SILENCE_S:
+                self._silent = True
+                self._process.kill()
+
+    async def _read_frame(self) -> Frame:
+        # Not counted is the time in which a slow reader of our own output keeps us from reading.
+        self._waiting_since = asyncio.get_running_loop().time()
+        try:
+            return await self._receive_frame()
+        finally:
+            self._waiting_since = None
+
+    async def _receive_frame(self) -> Frame:
+        kind, process, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))
+        if kind not in KINDS or size > LONGEST_PAYLOAD:
+            raise LaunchError(f"{self.host}: sent what is not a runner's frame (kind {kind}, {size} bytes)")
+        payload = await self._stdout.readexactly(size)
+        return Frame(kind=kind, process=process, payload=payload)
+
+    def close(self) -> None:
+        """Tell the runner to end its ranks. Its frames go on until they have ended."""
+        self._stdin.close()
+
+    async def kill(self) -> None:
+        """Give up waiting: end the connection itself, which also tells the runner."""
+        self._process.kill()
+        if not self._process.has_ended():
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close our ends of the pipes, and do no more; who else has them, has the runner."""
+        if self._watching is not None:
+            self._watching.cancel()
+        self._complaints.stop()
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+            writing = self._stdin.transport
+            if writing.get_write_buffer_size() or not writing.is_closing():
+                writing.abort()
+        self._process.close()
+
+    def kept(self) -> Process | None:
+        """The idle runner's process, for a later launch to take; None when it has not ended its job in order."""
+        in_order = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
+        return self._process if in_order and not self._stdout.at_eof() else None
+
+    async def complaint(self, *, said: bytes = b"") -> str:
+        """Why the connection ended, in ssh's or the runner's own last words, or in those of who `said` this instead."""
+        if self._silent:
+            return f"silent for {SILENCE_S:g} s"
+        # A program that ssh has started may hold its standard error open.
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(self._process.wait(), self._complaints.over.wait()), LAST_WORDS_S)
+        if last := self._complaints.last() or last_line(said):
+            return last
+        code = self._process.returncode
+        return "connection ended" if code is None else f"connection ended with code {code}"

@@ -1,0 +1,164 @@
+"""Idle connections on their way from one launch to the next, by a process that keeps them in between.
+
+Each launch that has some to leave starts a keeper of its own (launcher.transport.pool.daemon), which listens on a socket in the
+user's runtime directory; the next launch takes from all of them what leads to its hosts. Where anything of this fails,
+there is nothing to take, and nothing is left: a connection is opened in some tens of milliseconds.
+"""
+
+import os
+import socket
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.transport.pool.daemon import FDS, LONGEST, Entry, Errand, is_ours, peer
+from launcher.transport.process import Process
+
+SUFFIX = ".sock"
+DIRECTORY = "deeplearning-launch"
+"""In the user's runtime directory (pam_systemd(8))."""
+ANSWER_S = 0.5
+"""For one keeper's answer; it has nothing else to do."""
+PROGRAM = Path(__file__).parent / "daemon.py"
+MOST_KEPT = 200
+"""Connections, of four descriptors each: most systems let a process have 1024."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """An idle runner's process, and what it was connected by."""
+
+    host: str
+    situation: str
+    process: Process
+
+
+def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[Kept]:
+    """All kept connections to these hosts, or to any; nobody else gets them then."""
+    directory = _directory(environ)
+    if directory is None:
+        return []
+    taken: list[Kept] = []
+    for place in sorted(directory.glob(f"*{SUFFIX}")):
+        with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
+            taken += _ask(place, hosts)
+    return taken
+
+
+def leave(environ: Mapping[str, str], kept: Sequence[Kept], *, seconds: float) -> None:
+    """Have a new keeper hold the connections for so long; the caller closes its own ends. Raises OSError."""
+    directory = _directory(environ)
+    if directory is None or not 0 < len(kept) <= MOST_KEPT:
+        return
+    directory.mkdir(mode=0o700, exist_ok=True)
+    place = directory / f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
+    fresh = place.with_suffix(".new")
+    entries = [Entry(one.host, one.situation, one.process.fds) for one in kept]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        try:
+            listener.bind(str(fresh))
+            listener.listen()
+            # Not before: who finds it refused takes it for what a keeper that was killed has left.
+            fresh.rename(place)
+            _start_keeper(Errand(listener.fileno(), seconds, str(place), entries))
+        except OSError:
+            for name in (fresh, place):
+                name.unlink(missing_ok=True)
+            raise
+
+
+def _start_keeper(errand: Errand) -> None:
+    fds = [errand.listener, *(fd for one in errand.entries for fd in one.fds)]
+    program = sys.executable or "/usr/bin/python3"
+    with os.fdopen(os.memfd_create("errand"), "w+b", 0) as told, Path(os.devnull).open("r+b") as nothing:
+        told.write(errand.to_text().encode(errors="surrogateescape"))
+        told.seek(0)
+        for fd in fds:
+            os.set_inheritable(fd, True)
+        try:
+            os.posix_spawn(
+                program,
+                [program, "-I", "-S", "-X", "utf8", str(PROGRAM)],
+                {},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, fd, number)
+                    for number, fd in enumerate((told.fileno(), *[nothing.fileno()] * 2))
+                ],
+                setsid=True,
+            )
+        finally:
+            for fd in fds:
+                os.set_inheritable(fd, False)
+
+
+def _directory(environ: Mapping[str, str]) -> Path | None:
+    """Where keepers listen: ours alone, in memory. None where this user has no runtime directory."""
+    runtime = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
+    directory = runtime / DIRECTORY
+    if not _is_private(runtime) or (directory.exists() and not _is_private(directory)):
+        return None
+    return directory
+
+
+def _is_private(directory: Path) -> bool:
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def _ask(place: Path, hosts: Sequence[str]) -> list[Kept]:
+    """What one keeper has. Raises OSError when it cannot be asked."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
+        channel.settimeout(ANSWER_S)
+        try:
+            channel.connect(str(place))
+        except ConnectionRefusedError:
+            # It was killed.
+            place.unlink(missing_ok=True)
+            return []
+        if not is_ours(channel):
+            return []
+        channel.send("".join(f"{host}\n" for host in hosts or [""]).encode(errors="surrogateescape"))
+        taken: list[Kept] = []
+        try:
+            while message := _receive(channel):
+                taken.append(message)
+        except TimeoutError:
+            # What has come until then is ours; the rest it lets go of when its time is up.
+            if _is_stopped(peer(channel)):
+                place.unlink(missing_ok=True)
+        except OSError:
+            pass
+        return taken
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process will not answer before somebody wakes it (proc_pid_stat(5)); a slow one will."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+    except OSError:
+        return False
+
+
+def _receive(channel: socket.socket) -> Kept | None:
+    said, fds, _, _ = socket.recv_fds(channel, LONGEST, FDS)
+    if not said:
+        return None
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    if len(fds) != FDS:
+        for fd in fds:
+            os.close(fd)
+        raise OSError("more descriptors than this process may have")
+    process = Process(fds)
+    try:
+        host, situation = said.decode(errors="surrogateescape").split()
+    except ValueError:
+        process.discard()
+        raise
+    return Kept(host=host, situation=situation, process=process)

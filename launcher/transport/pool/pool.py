@@ -1,0 +1,83 @@
+"""The connections that earlier launches have left for this one, and those that it leaves for the next."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from launcher.hosts.hostfile import Host
+from launcher.transport.pool.client import Kept, leave, take
+from launcher.transport.pool.conditions import AGENT_VARIABLE, fixed_names, situation, situation_of
+from launcher.transport.process import Process
+from launcher.transport.protocol import CALL
+from launcher.transport.ssh import ssh_command
+
+if TYPE_CHECKING:
+    # The runners are called before asyncio and all that needs it is imported (launcher.main).
+    from launcher.transport.connection import Connection
+
+
+class Reserve:
+    """Of one launch, for its hosts."""
+
+    def __init__(self, hosts: Sequence[Host], *, seconds: float, general: str) -> None:
+        self._seconds = seconds
+        self._names = [str(host) for host in hosts]
+        fixed, agent = fixed_names(), os.environ.get(AGENT_VARIABLE)
+        self._situations = {
+            str(host): situation_of(host, ssh_command(host), general, names=fixed, agent=agent) for host in hosts
+        }
+        self._called: dict[str, Process] = {}
+
+    def call(self) -> None:
+        """Call the idle runners to which a new connection would lead now; what else is kept for the hosts, is ended."""
+        for one in take(os.environ, self._names):
+            is_right = one.situation == self._situations.get(one.host) and one.host not in self._called
+            if is_right and _call(one.process):
+                self._called[one.host] = one.process
+            else:
+                one.process.discard()
+
+    def claim(self, host: Host) -> Process | None:
+        """The runner on `host` that has been called, if there was one."""
+        return self._called.pop(str(host), None)
+
+    def leave(self, connections: "Sequence[Connection]") -> None:
+        """Keep those whose runners are idle open, and let go of them."""
+        # The runner on this machine has the launching shell's limits and all else that no list names.
+        away = (one for one in connections if not one.is_here)
+        idle = [(one, process) for one in away if (process := one.kept()) is not None]
+        kept = [
+            Kept(host=str(one.host), situation=known, process=process)
+            for one, process in idle
+            if (known := self._situations.get(str(one.host))) is not None
+        ]
+        with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
+            # Of two launches at once both have some to leave; one connection a node is enough.
+            for other in take(os.environ, self._names):
+                other.process.discard()
+            leave(os.environ, kept, seconds=self._seconds)
+        for one, _ in idle:
+            one.let_go()
+
+
+def _call(process: Process) -> bool:
+    """Whether somebody is there to hear it: a runner's own answer comes later."""
+    try:
+        process.stdin.write(CALL)
+    except OSError:
+        return False
+    return True
+
+
+def open_reserve(hosts: Sequence[Host], *, seconds: float) -> Reserve | None:
+    """What waits for these hosts, and is called; None where nothing is to be kept, or for a user without an account."""
+    if not seconds:
+        return None
+    try:
+        general = situation(os.environ)
+    except KeyError:
+        return None
+    reserve = Reserve(hosts, seconds=seconds, general=general)
+    reserve.call()
+    return reserve
