@@ -15,7 +15,7 @@ from launcher.cli.options import parse_options
 from launcher.errors import LaunchError
 from launcher.job.exit_hints import VERBS
 from launcher.job.spec import Job
-from launcher.transport.pool.pool import open_reserve
+from launcher.transport.pool.pool import open_pool
 
 STANDARD_FDS = (0, 1, 2)
 
@@ -58,12 +58,12 @@ def detach(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
 
 def run_here(job: Job, *, cwd: str) -> int:
     """Run a job for this terminal."""
-    reserve = open_reserve(job.hosts, seconds=job.keep_s)
+    pool = open_pool(job.hosts, seconds=job.keep_s)
     import_asyncio()
     from launcher.job.session import run
 
     all_is_imported()
-    return run(job, cwd=cwd, reserve=reserve)
+    return run(job, cwd=cwd, pool=pool)
 
 
 def import_asyncio() -> None:

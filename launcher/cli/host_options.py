@@ -8,15 +8,15 @@ from pathlib import Path
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
 from launcher.cli.torchrun_options import COUNTED, Nodes, nodes_asked, ranks_counted
 from launcher.errors import UsageError
-from launcher.frameworks import ENGINES, LAUNCHED_BY_MPI
+from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import MOST_SLOTS, Host
-from launcher.hosts.source import Roster
+from launcher.hosts.source import HostSource
 from launcher.validate import whole_number
 
 LOCAL_HOST = "localhost"
 
 
-def roster_asked(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> Roster:
+def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> HostSource:
     """Where the job's hosts are from."""
     path = Path(options.hostfile or environ.get(WORKERS_PATH_VARIABLE) or WORKERS_FILE)
     if options.hostfile is None and not path.exists():
@@ -25,15 +25,15 @@ def roster_asked(options: argparse.Namespace, environ: Mapping[str, str], *, eng
             "-H names a file of other hosts, --launcher local takes this machine alone"
         )
     asked = _ranks_asked(options, environ)
-    if ENGINES[engine].has_servers:
-        return Roster(path=path, slots=_one_worker(asked), otherwise=1)
-    return Roster(path=path, slots=asked, otherwise=max(1, _gpus(environ)))
+    if FRAMEWORKS[framework].has_servers:
+        return HostSource(path=path, slots=_one_worker(asked), otherwise=1)
+    return HostSource(path=path, slots=asked, otherwise=max(1, _gpus(environ)))
 
 
-def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, engine: str) -> tuple[Host, ...]:
+def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, framework: str) -> tuple[Host, ...]:
     """Those of the hosts that the job begins on."""
     taken = _filled(options, hosts) if options.num_proc is not None else hosts[: _nodes_to_take(options, len(hosts))]
-    if engine == LAUNCHED_BY_MPI and (ports := [str(host) for host in taken if host.port is not None]):
+    if framework == LAUNCHED_BY_MPI and (ports := [str(host) for host in taken if host.port is not None]):
         raise UsageError(f"--launcher mpi takes ports from ssh's configuration alone, got {ports[0]}")
     return taken
 
@@ -61,7 +61,7 @@ def _filled(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[Host,
     return hosts[: together.index(wanted) + 1]
 
 
-def this_machine(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> Host:
+def this_machine(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> Host:
     """The one host of a local job."""
     if options.hostfile is not None:
         raise UsageError(f"-H names machines, of which --launcher local uses none, got {options.hostfile!r}")
@@ -74,7 +74,7 @@ def this_machine(options: argparse.Namespace, environ: Mapping[str, str], *, eng
     if names and names[0] != "--nproc-per-node":
         return Host(name=LOCAL_HOST, slots=whole_number(given[names[0]], name=names[0], most=MOST_SLOTS))
     asked = _ranks_asked(options, environ)
-    slots = _one_worker(asked) if ENGINES[engine].has_servers else asked or max(1, _gpus(environ))
+    slots = _one_worker(asked) if FRAMEWORKS[framework].has_servers else asked or max(1, _gpus(environ))
     return Host(name=LOCAL_HOST, slots=slots)
 
 

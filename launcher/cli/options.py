@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, WORKERS_PATH_VARIABLE
-from launcher.cli.host_options import first_hosts, roster_asked, this_machine
+from launcher.cli.host_options import first_hosts, host_source_from, this_machine
 from launcher.cli.starters import Started, find_starter, refuse_starter
 from launcher.cli.sync_options import add_sync_options, sync_request
 from launcher.cli.torchrun_options import (
@@ -21,13 +21,13 @@ from launcher.cli.torchrun_options import (
     ranks_shown,
 )
 from launcher.errors import UsageError
-from launcher.frameworks import ENGINES, LAUNCHED_BY_MPI
+from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import FORMS
 from launcher.job.spec import GRACE_S, Job, Restarts
 from launcher.validate import whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
-ASKED_ENGINES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
+ASKED_ENGINES = tuple(name for name in FRAMEWORKS if name != LAUNCHED_BY_MPI)
 REJOIN_S = 600
 """Time for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
 KEEP_S = 60
@@ -118,34 +118,36 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     options = _known_options(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
-    engine = _engine(options)
+    framework = _engine(options)
     local = options.launcher == "local"
-    roster = None if local else roster_asked(options, environ, engine=engine)
+    host_source = None if local else host_source_from(options, environ, framework=framework)
     hosts = (
-        (this_machine(options, environ, engine=engine),)
-        if roster is None
-        else first_hosts(options, roster.read(), engine=engine)
+        (this_machine(options, environ, framework=framework),)
+        if host_source is None
+        else first_hosts(options, host_source.read(), framework=framework)
     )
-    passed_on = {name: environ[name] for name in ENGINES[engine].passed_on if name in environ}
-    asked = dict(_variable(item, environ, engine=engine) for item in options.env)
+    passed_on = {name: environ[name] for name in FRAMEWORKS[framework].passed_on if name in environ}
+    asked = dict(_variable(item, environ, framework=framework) for item in options.env)
     if (starter := find_starter(_words(options))) is not None:
         refuse_starter(starter, options=_own(arguments, options), hosts=hosts)
     return Job(
         hosts=hosts,
         local=local,
-        engine=engine,
-        servers=_servers(options, workers=sum(host.slots for host in hosts)) if ENGINES[engine].has_servers else 0,
+        framework=framework,
+        servers=_servers(options, workers=sum(host.slots for host in hosts))
+        if FRAMEWORKS[framework].has_servers
+        else 0,
         environment=passed_on | asked,
         command=_command(options),
-        roster=roster,
-        servers_follow=options.num_servers is None and ENGINES[engine].has_servers,
+        host_source=host_source,
+        servers_follow=options.num_servers is None and FRAMEWORKS[framework].has_servers,
         restarts=_restarts(options, nodes=len(hosts)),
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_S),
         detach=options.detach,
         force=options.force,
         keep_s=0 if local or options.detach else _keep_seconds(environ),
         sync=sync_request(options),
-        shown=ranks_shown(options, engine=engine),
+        shown=ranks_shown(options, framework=framework),
         notes=notes(options),
     )
 
@@ -185,11 +187,11 @@ def _engine(options: argparse.Namespace) -> str:
     asked = options.engine
     if asked is not None and asked not in ASKED_ENGINES:
         raise UsageError(f"--engine must be one of {', '.join(ASKED_ENGINES)}, got {asked!r}")
-    engine: str = asked or ("torch" if options.num_servers is None else "mxnet")
-    if options.num_servers is not None and not ENGINES[engine].has_servers:
-        raise UsageError(f"-s is for --engine mxnet, which has parameter servers, got --engine {engine}")
+    framework: str = asked or ("torch" if options.num_servers is None else "mxnet")
+    if options.num_servers is not None and not FRAMEWORKS[framework].has_servers:
+        raise UsageError(f"-s is for --engine mxnet, which has parameter servers, got --engine {framework}")
     if options.launcher != "mpi":
-        return engine
+        return framework
     if asked is not None or options.num_servers is not None:
         raise UsageError("--engine and -s need --launcher ssh or local: mpirun sets variables of its own")
     return LAUNCHED_BY_MPI
@@ -228,14 +230,14 @@ def _keep_seconds(environ: Mapping[str, str]) -> int:
     return whole_number(asked, name=f"${KEEP_VARIABLE}", least=0, most=KEEP_S)
 
 
-def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[str, str]:
+def _variable(item: str, environ: Mapping[str, str], *, framework: str) -> tuple[str, str]:
     key, colon, value = item.partition(":")
     if not key or "=" in key:
         raise UsageError(f"--env must be KEY:VALUE or KEY, got {item!r}")
     if not NAME.fullmatch(key):
         raise UsageError(f"--env must name a variable of letters, digits and _, the first no digit, got {key!r}")
-    if key in ENGINES[engine].own_variables:
-        raise UsageError(f"--env must not set {key}, which the launcher sets for --engine {engine}")
+    if key in FRAMEWORKS[framework].own_variables:
+        raise UsageError(f"--env must not set {key}, which the launcher sets for --engine {framework}")
     if not colon and key not in environ:
         raise UsageError(f"--env {key} passes on a variable that is not set here")
     return key, value if colon else environ[key]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.cli.options import parse_options
-from launcher.detached.request import Request
+from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory, user_name
 from launcher.history.record_upload import UPLOADS_S
@@ -38,7 +38,7 @@ def detach(arguments: Sequence[str], *, cwd: str) -> int:
     runtime = runtime_directory()
     job_id = new_job_id()
     handed_over = runtime / f"deeplearning-job-{job_id}.json"
-    Request.of_this_process(arguments, job_id=job_id, cwd=cwd).write(handed_over)
+    DetachedJob.of_this_process(arguments, job_id=job_id, cwd=cwd).write(handed_over)
     try:
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
         said = _run_unit(job_id, handed_over, stop_s=_stop_seconds(arguments), environment=environment)

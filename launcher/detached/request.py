@@ -15,7 +15,7 @@ LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class DetachedJob:
     """The job as the shell asked for it."""
 
     job_id: str
@@ -28,7 +28,7 @@ class Request:
     """The shell's soft limits (ulimit)."""
 
     @classmethod
-    def of_this_process(cls, arguments: Sequence[str], *, job_id: str, cwd: str) -> "Request":
+    def of_this_process(cls, arguments: Sequence[str], *, job_id: str, cwd: str) -> "DetachedJob":
         """What this process was asked, with all that it has from its shell."""
         umask = os.umask(0o077)
         os.umask(umask)
@@ -49,7 +49,7 @@ class Request:
             json.dump(asdict(self), file)
 
     @classmethod
-    def take(cls, path: Path) -> "Request":
+    def take(cls, path: Path) -> "DetachedJob":
         """Read it, once."""
         values = json.loads(path.read_text())
         path.unlink()

@@ -8,11 +8,11 @@ from pathlib import Path
 from launcher.cli.options import parse_options
 from launcher.detached.detach import runtime_directory
 from launcher.detached.log import LogSink
-from launcher.detached.request import Request
+from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
 from launcher.history.journal import Journal, jobs_directory
 from launcher.job.session import carry_out
-from launcher.transport.protocol import Kind
+from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 SYSTEMD_S = 10.0
@@ -22,7 +22,7 @@ SYSTEMD_S = 10.0
 def main(handed_over: Path) -> int:
     """Run the job that the file asks for; returns the exit code of ``launch``."""
     systemd = os.environ.get(NOTIFY_VARIABLE)
-    request = Request.take(handed_over)
+    request = DetachedJob.take(handed_over)
     request.enter()
     # The shell's launch has tried the same command line already.
     job = parse_options(request.arguments, environ=os.environ)
@@ -40,7 +40,7 @@ def main(handed_over: Path) -> int:
             goes_down=goes_down,
         ),
         cwd=request.cwd,
-        streams={Kind.STDOUT: log, Kind.STDERR: log},
+        streams={FrameType.STDOUT: log, FrameType.STDERR: log},
     )
 
 

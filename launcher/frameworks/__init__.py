@@ -1,15 +1,15 @@
 """What each engine's processes find in their environment, one engine a file."""
 
 from launcher.frameworks import horovod, mpi, mxnet, torch
-from launcher.frameworks.framework import Engine, Site
+from launcher.frameworks.framework import Framework, JobTopology
 
-__all__ = ["ENGINES", "LAUNCHED_BY_MPI", "Engine", "Site"]
+__all__ = ["FRAMEWORKS", "LAUNCHED_BY_MPI", "Framework", "JobTopology"]
 
-ENGINES: dict[str, Engine] = {
-    "torch": torch.ENGINE,
-    "mxnet": mxnet.ENGINE,
-    "horovod": horovod.ENGINE,
-    "mpi": mpi.ENGINE,
+FRAMEWORKS: dict[str, Framework] = {
+    "torch": torch.FRAMEWORK,
+    "mxnet": mxnet.FRAMEWORK,
+    "horovod": horovod.FRAMEWORK,
+    "mpi": mpi.FRAMEWORK,
 }
 LAUNCHED_BY_MPI = "mpi"
 """Not asked for as an engine, but by ``--launcher mpi``."""

@@ -13,7 +13,7 @@ RUN_ID = "TORCHELASTIC_RUN_ID"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Site:
+class JobTopology:
     """What is known of the nodes once all of them have answered."""
 
     job_id: str
@@ -33,11 +33,11 @@ class Site:
         return all(address.startswith("127.") for address in self.addresses)
 
 
-Plan: TypeAlias = Callable[[Job, Site], Sequence[tuple[ProcessSpec, ...]]]
+Plan: TypeAlias = Callable[[Job, JobTopology], Sequence[tuple[ProcessSpec, ...]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Engine:
+class Framework:
     """How a job's processes are made out, and what they get besides."""
 
     plan: Plan

@@ -6,15 +6,15 @@ See horovod/runner/gloo_run.py (create_slot_env_vars, create_run_envs) of Horovo
 from collections.abc import Sequence
 from itertools import accumulate
 
-from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Engine, Site
+from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
 from launcher.job.spec import Job, ProcessSpec
 
 
-def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
+def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """As many ranks on each node as it has slots."""
-    if site.rendezvous is None:
+    if topology.rendezvous is None:
         raise ValueError("Horovod's ranks meet at a store")
-    address, port = site.rendezvous
+    address, port = topology.rendezvous
     slots = [host.slots for host in job.hosts]
     offsets = [0, *accumulate(slots)]
 
@@ -35,8 +35,8 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
             "PYTHONUNBUFFERED": "1",
-            RESTART_COUNT: str(site.restart),
-            RUN_ID: site.job_id,
+            RESTART_COUNT: str(topology.restart),
+            RUN_ID: topology.job_id,
         }
         return ProcessSpec(name=f"rank {rank}", label=str(local_rank), command=job.command, environment=environment)
 
@@ -51,7 +51,7 @@ def scopes(job: Job) -> dict[str, int]:
     return {"global": sum(slots), **local, **cross}
 
 
-ENGINE = Engine(
+FRAMEWORK = Framework(
     plan=plan,
     own_variables=(
         *(f"HOROVOD_{name}" for name in ("HOSTNAME", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),

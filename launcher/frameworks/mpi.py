@@ -7,7 +7,7 @@ wants there are started by the nodes' runners (launcher.frameworks.orted), which
 
 from collections.abc import Sequence
 
-from launcher.frameworks.framework import Engine, Site
+from launcher.frameworks.framework import Framework, JobTopology
 from launcher.frameworks.orted.names import MEET_S, agent_command, place_of, program
 from launcher.job.spec import Job, ProcessSpec
 from launcher.transport.ssh import client_command
@@ -29,9 +29,9 @@ def mpirun_command(job: Job) -> tuple[str, ...]:
     return ("mpirun", "-np", str(sum(host.slots for host in job.hosts)), "-H", places, *OPTIONS, *exports, *job.command)
 
 
-def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
+def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Mpirun on the first node; on each other one what waits for its daemon's command."""
-    attempt = f"{site.job_id}-{site.restart}"
+    attempt = f"{topology.job_id}-{topology.restart}"
     seconds = MEET_S + job.grace_s
     agent = agent_command(attempt, client_command(job.hosts[0]), seconds=seconds)
     mpirun = ProcessSpec(
@@ -50,7 +50,7 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
     return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]
 
 
-ENGINE = Engine(
+FRAMEWORK = Framework(
     plan=plan,
     own_variables=(REMOTE_SHELL, *RUNNERS_OWN),
     passed_on=("OMP_NUM_THREADS",),

@@ -10,7 +10,7 @@ workers as they come; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker'
 from collections.abc import Sequence
 
 from launcher.errors import UsageError
-from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Engine, Site
+from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
 from launcher.job.spec import Job, ProcessSpec
 
 INTERFACE = "DMLC_INTERFACE"
@@ -18,24 +18,24 @@ ADDRESS = "DMLC_NODE_HOST"
 LOOPBACK = "lo"
 
 
-def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
+def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """On each node its workers and servers; on the first the scheduler too."""
     own_interface = job.environment.get(INTERFACE)
-    if own_interface == LOOPBACK and not site.one_machine:
+    if own_interface == LOOPBACK and not topology.one_machine:
         # ps-lite waits for ever for nodes that cannot reach each other.
         raise UsageError(f"{INTERFACE} must be the interface that leads to the other nodes, got {LOOPBACK!r}")
     everybody = {
         "DMLC_NUM_WORKER": str(sum(host.slots for host in job.hosts)),
         "DMLC_NUM_SERVER": str(job.servers),
-        "DMLC_PS_ROOT_URI": site.addresses[0],
-        "DMLC_PS_ROOT_PORT": str(site.port),
-        RESTART_COUNT: str(site.restart),
-        RUN_ID: site.job_id,
+        "DMLC_PS_ROOT_URI": topology.addresses[0],
+        "DMLC_PS_ROOT_PORT": str(topology.port),
+        RESTART_COUNT: str(topology.restart),
+        RUN_ID: topology.job_id,
     }
 
     def process(role: str, name: str, node: int, **more: str) -> ProcessSpec:
         # Where both are set, ps-lite takes the address and not the interface that the user chose.
-        place = {} if own_interface else {ADDRESS: site.addresses[node]}
+        place = {} if own_interface else {ADDRESS: topology.addresses[node]}
         return ProcessSpec(
             name=name,
             label=name,
@@ -55,7 +55,7 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
     return [tuple(processes) for processes in nodes]
 
 
-ENGINE = Engine(
+FRAMEWORK = Framework(
     plan=plan,
     own_variables=(
         *("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_ROLE", "DMLC_TASK_ID"),

@@ -6,7 +6,7 @@ See "Environment Variables" of torchrun: https://docs.pytorch.org/docs/stable/el
 from collections.abc import Sequence
 from itertools import accumulate
 
-from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Engine, Site
+from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
 from launcher.job.spec import Job, ProcessSpec
 
 
@@ -39,15 +39,15 @@ def rank_variables(
     return tuple(tuple(variables(node, local) for local in range(count)) for node, count in enumerate(slots))
 
 
-def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
+def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """As many ranks on each node as it has slots."""
     nodes = rank_variables(
         [host.slots for host in job.hosts],
-        master_addr=site.addresses[0],
-        master_port=site.port,
-        run_id=site.job_id,
-        restart=site.restart,
-        max_restarts=site.max_restarts,
+        master_addr=topology.addresses[0],
+        master_port=topology.port,
+        run_id=topology.job_id,
+        restart=topology.restart,
+        max_restarts=topology.max_restarts,
     )
     return [
         tuple(
@@ -63,7 +63,7 @@ def plan(job: Job, site: Site) -> Sequence[tuple[ProcessSpec, ...]]:
     ]
 
 
-ENGINE = Engine(
+FRAMEWORK = Framework(
     plan=plan,
     own_variables=tuple(rank_variables([1], master_addr="", master_port=0, run_id="")[0][0]),
     passed_on=("OMP_NUM_THREADS",),

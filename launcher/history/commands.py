@@ -17,7 +17,7 @@ from launcher.history import log_command as logs
 from launcher.history import store
 from launcher.history.lock import is_held, signal_launcher
 from launcher.history.record_upload import UPLOADS_S
-from launcher.history.records import Record, State, now, read_record, write_record
+from launcher.history.records import JobRecord, State, now, read_record, write_record
 from launcher.job.attempt import AFTER_GRACE_S
 from launcher.transport.pool.client import take
 
@@ -88,7 +88,7 @@ def show_status(options: argparse.Namespace) -> int:
         "revision": f"{revision.commit}{dirty}" if revision.commit else None,
         "folder": revision.digest,
         "hosts": ", ".join(job.hosts),
-        "engine": job.engine,
+        "engine": job.framework,
         "user": job.user,
         "machine": job.machine,
         "start": job.start,
@@ -129,7 +129,7 @@ def close(_: argparse.Namespace) -> int:
     return 0
 
 
-def _kill(job: Record) -> None:
+def _kill(job: JobRecord) -> None:
     """End a launcher that does not end; the nodes end their processes when it is gone."""
     directory = store.directory_of(job.id)
     signal_launcher(directory, job, signal.SIGKILL)
@@ -144,12 +144,12 @@ def _kill(job: Record) -> None:
         raise LaunchError(f"job {job.id} is killed, but its record cannot say so: {error.strerror}") from error
 
 
-def _latest(job: Record) -> Record:
+def _latest(job: JobRecord) -> JobRecord:
     """What the launcher has written since."""
     return read_record(store.directory_of(job.id)) or job
 
 
-def _wait_for_end(job: Record, seconds: float) -> bool:
+def _wait_for_end(job: JobRecord, seconds: float) -> bool:
     until = time.monotonic() + seconds
     while is_held(store.directory_of(job.id)):
         if time.monotonic() >= until:
@@ -158,7 +158,7 @@ def _wait_for_end(job: Record, seconds: float) -> bool:
     return True
 
 
-def duration(job: Record) -> str:
+def duration(job: JobRecord) -> str:
     """How long a job took, or has taken until now; nothing when nobody saw its end."""
     if job.end is None and job.state.is_terminal:
         return "-"
@@ -170,7 +170,7 @@ def _seconds(moment: str) -> float:
     return timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
 
 
-def _short(job: Record) -> str:
+def _short(job: JobRecord) -> str:
     command = job.command[2] if job.command[:2] == ("/bin/bash", "-c") else shlex.join(job.command)
     line = _printable(command)
     return line if len(line) <= LONGEST_COMMAND else f"{line[: LONGEST_COMMAND - 3]}..."

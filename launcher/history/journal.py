@@ -14,7 +14,7 @@ from pathlib import Path
 from launcher.history.git import RevisionQuestion
 from launcher.history.lock import BEAT_S, beat, boot_id, end_beats, hold
 from launcher.history.record_upload import Upload, start_upload, upload
-from launcher.history.records import Record, Revision, State, now, without_values, write_record
+from launcher.history.records import JobRecord, Revision, State, now, without_values, write_record
 from launcher.job.node import Failure
 from launcher.job.spec import JOBS_DIR, Job
 from launcher.runner.logs import KEPT_JOBS, clear_away
@@ -41,12 +41,12 @@ class Journal:
         on_running: Callable[[], None] = lambda: None,
         goes_down: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._record = Record(
+        self._record = JobRecord(
             id=job_id,
             state=State.PENDING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            engine=job.engine,
+            framework=job.framework,
             grace_s=job.grace_s,
             cwd=cwd,
             user=user_name(),

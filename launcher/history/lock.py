@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from launcher.errors import LaunchError
-from launcher.history.records import Record
+from launcher.history.records import JobRecord
 from launcher.paths import LOCK_FILE
 from launcher.runner.logs import is_fresh
 
@@ -54,12 +54,12 @@ def end_beats(directory: Path) -> None:
     os.utime(directory / LOCK_FILE, (0, 0))
 
 
-def is_alive(directory: Path, record: Record) -> bool:
+def is_alive(directory: Path, record: JobRecord) -> bool:
     """Whether the job's launcher lives, here or on another machine; LaunchError where nobody can say."""
     return is_held(directory) or (is_elsewhere(record) and is_fresh(directory))
 
 
-def is_elsewhere(record: Record) -> bool:
+def is_elsewhere(record: JobRecord) -> bool:
     """Whether the job's launcher is another machine's process."""
     return record.machine not in (None, os.uname().nodename) and record.boot_id not in (None, boot_id())
 
@@ -72,7 +72,7 @@ def boot_id() -> str | None:
         return None
 
 
-def signal_launcher(directory: Path, record: Record, number: signal.Signals) -> None:
+def signal_launcher(directory: Path, record: JobRecord, number: signal.Signals) -> None:
     """Send a signal to the job's launcher, if it lives, and to no other process that has its number."""
     if is_elsewhere(record) and is_alive(directory, record):
         raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")

@@ -12,7 +12,7 @@ from launcher.cli.host_options import LOCAL_HOST
 from launcher.detached.log import LOG_FILE
 from launcher.errors import LaunchError, UsageError
 from launcher.history import store
-from launcher.history.records import Record
+from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import is_this_machine
 from launcher.transport.ssh import client_command
@@ -52,7 +52,7 @@ def show(options: argparse.Namespace) -> int:
     return min(code, 1) if code >= 0 else 128 - code
 
 
-def _place(job: Record, options: argparse.Namespace) -> tuple[Host | None, Sequence[str]]:
+def _place(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None, Sequence[str]]:
     """Where the logs are (None: here), and their names."""
     if options.rank is None and options.node is None:
         if not job.detached:
@@ -74,7 +74,7 @@ def _place(job: Record, options: argparse.Namespace) -> tuple[Host | None, Seque
     raise UsageError(f"--rank must name a process of job {job.id}, which has {kept}, got {options.rank!r}")
 
 
-def _host(text: str, job: Record) -> Host | None:
+def _host(text: str, job: JobRecord) -> Host | None:
     """The host whose logs are asked for; None for this machine, which the launcher reached without ssh."""
     name, colon, port = text.partition(":")
     host = Host(name=name, port=int(port) if colon else None)

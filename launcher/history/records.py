@@ -63,7 +63,7 @@ class Revision:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class JobRecord:
     """One job."""
 
     id: str
@@ -71,7 +71,7 @@ class Record:
     command: tuple[str, ...]
     hosts: tuple[str, ...]
     """In rank order, as the hosts file names them."""
-    engine: str
+    framework: str
     cwd: str
     user: str
     pid: int
@@ -101,7 +101,7 @@ class Record:
         return (json.dumps(values, indent=2) + "\n").encode("ascii")
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Record":
+    def from_bytes(cls, data: bytes) -> "JobRecord":
         """The record that `to_bytes` wrote, of this release or a later one. Raises ValueError."""
         try:
             values: dict[str, Any] = json.loads(data)
@@ -115,7 +115,7 @@ class Record:
             raise ValueError(f"not a job's record: {error}") from error
 
 
-def _names(record: type[Record | Revision]) -> set[str]:
+def _names(record: type[JobRecord | Revision]) -> set[str]:
     return {one.name for one in fields(record)}
 
 
@@ -147,7 +147,7 @@ def without_values(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def write_record(directory: Path, record: Record) -> None:
+def write_record(directory: Path, record: JobRecord) -> None:
     """Keep the record, whole or not at all."""
     path = directory / RECORD_FILE
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -164,9 +164,9 @@ def write_record(directory: Path, record: Record) -> None:
         raise
 
 
-def read_record(directory: Path) -> Record | None:
+def read_record(directory: Path) -> JobRecord | None:
     """The record in a job's directory; None where there is none that can be read."""
     try:
-        return Record.from_bytes((directory / RECORD_FILE).read_bytes())
+        return JobRecord.from_bytes((directory / RECORD_FILE).read_bytes())
     except (OSError, ValueError):
         return None

@@ -8,7 +8,7 @@ from launcher.errors import LaunchError, UsageError
 from launcher.history.journal import jobs_directory
 from launcher.history.lock import is_alive
 from launcher.history.record_upload import upload
-from launcher.history.records import Record, State, read_record, write_record
+from launcher.history.records import JobRecord, State, read_record, write_record
 
 NO_JOB = "there is no job yet"
 MOST_NAMED = 3
@@ -21,7 +21,7 @@ def directory_of(job_id: str) -> Path:
     return jobs_directory() / job_id
 
 
-def all_jobs() -> list[Record]:
+def all_jobs() -> list[JobRecord]:
     """All jobs that are known, the oldest first."""
     try:
         names = sorted(entry.name for entry in jobs_directory().iterdir())
@@ -30,7 +30,7 @@ def all_jobs() -> list[Record]:
     return [record for name in names if (record := current(directory_of(name))) is not None]
 
 
-def current(directory: Path) -> Record | None:
+def current(directory: Path) -> JobRecord | None:
     """A job's record; one whose launcher died without a word is closed first, on disk too where that can be written."""
     record = read_record(directory)
     try:
@@ -50,7 +50,7 @@ def current(directory: Path) -> Record | None:
     return closed
 
 
-def find(job_id: str | None) -> Record:
+def find(job_id: str | None) -> JobRecord:
     """The job of that id; left out: the one that runs, else the latest."""
     jobs = all_jobs()
     if not jobs:
@@ -61,7 +61,7 @@ def find(job_id: str | None) -> Record:
     return _named(job_id, jobs)
 
 
-def find_going(job_id: str | None) -> Record:
+def find_going(job_id: str | None) -> JobRecord:
     """The job of that id; left out: the only one that runs."""
     jobs = all_jobs()
     if job_id is not None:
@@ -74,7 +74,7 @@ def find_going(job_id: str | None) -> Record:
     return going[0]
 
 
-def _named(start: str, jobs: list[Record]) -> Record:
+def _named(start: str, jobs: list[JobRecord]) -> JobRecord:
     """The job whose id is, or alone begins with, `start`."""
     if not jobs:
         raise UsageError(NO_JOB)

@@ -7,7 +7,7 @@ from launcher.hosts.hostfile import Host, read_hosts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Roster:
+class HostSource:
     """The machines that a job may use."""
 
     path: Path

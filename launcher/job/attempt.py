@@ -12,23 +12,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from bootstrap.contract import ENGINES as CLUSTER_ENGINES
+from bootstrap.contract import ENGINES as CLUSTER_FRAMEWORKS
 from bootstrap.contract import PYTORCH_PYTHON, WORKER_HOST_PREFIX
 from launcher.errors import UsageError
-from launcher.frameworks import ENGINES, LAUNCHED_BY_MPI, Engine, Site
+from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, Framework, JobTopology
 from launcher.frameworks.horovod_store import RendezvousStore, serve
 from launcher.hosts.addresses import own_address_towards
-from launcher.job.connect import dismiss, peer_addresses
-from launcher.job.framework_check import check_installed
+from launcher.job.connect import close_connections, peer_addresses
+from launcher.job.framework_check import check_framework
 from launcher.job.gpus import check_gpus, gpus_of
-from launcher.job.missing_cwd import Whereabouts
+from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Failure, Node, settle
-from launcher.job.preemption import watch_leavers
+from launcher.job.preemption import watch_for_preemption
 from launcher.job.spec import Job, NodeSpec
 from launcher.output.prefixes import Sink, Streams
 from launcher.transport.connection import Connection
-from launcher.transport.pool.pool import Reserve
-from launcher.transport.protocol import Kind
+from launcher.transport.pool.pool import ConnectionPool
+from launcher.transport.protocol import FrameType
 
 AFTER_GRACE_S = 10.0
 """What a node may take beyond the grace, before its connection is cut."""
@@ -63,22 +63,22 @@ class Attempt:
 
 
 async def run_attempt(
-    job: Job, connections: Sequence[Connection], attempt: Attempt, reserve: Reserve | None = None
+    job: Job, connections: Sequence[Connection], attempt: Attempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job` to its end; None when every process ended with 0. Cancelling it ends the processes.
 
-    The connections of a good one go to `reserve`.
+    The connections of a good one go to `pool`.
     """
-    engine = ENGINES[job.engine]
+    framework = FRAMEWORKS[job.framework]
     try:
-        await check_installed(job, connections)
+        await check_framework(job, connections)
         check_first_host(job, connections)
         if not (job.force or attempt.restart):
             check_gpus(job, [one.gpus for one in connections])
         addresses = peer_addresses(connections)
         cwd = await bring_files(job, connections, addresses, attempt)
-        async with rendezvous(engine, job, towards=addresses[0]) as place:
-            site = Site(
+        async with rendezvous(framework, job, towards=addresses[0]) as place:
+            topology = JobTopology(
                 job_id=attempt.job_id,
                 addresses=addresses,
                 port=connections[0].free_port,
@@ -86,8 +86,8 @@ async def run_attempt(
                 restart=attempt.restart,
                 max_restarts=job.restarts.most,
             )
-            keep = [reserve is not None and not one.is_here for one in connections]
-            specs = node_specs(engine, job, site, cwd=cwd, keep=keep)
+            keep = [pool is not None and not one.is_here for one in connections]
+            specs = node_specs(framework, job, topology, cwd=cwd, keep=keep)
             attempt.observer.running(
                 {
                     str(one.host): [process.log for process in spec.processes]
@@ -95,19 +95,22 @@ async def run_attempt(
                 },
                 restart=attempt.restart,
             )
-            whereabouts = Whereabouts(job.hosts, wanted=cwd, notes=attempt.streams[Kind.STDERR])
+            missing_cwd = MissingCwd(job.hosts, wanted=cwd, notes=attempt.streams[FrameType.STDERR])
             pairs = zip(connections, specs, strict=True)
-            nodes = [Node(*pair, attempt.streams, whereabouts, shown=job.shown) for pair in pairs]
+            nodes = [Node(*pair, attempt.streams, missing_cwd, shown=job.shown) for pair in pairs]
             failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-            watches = (watch_reader(attempt.streams[Kind.STDOUT], failure), watch_leavers(job.hosts, failure))
+            watches = (
+                watch_reader(attempt.streams[FrameType.STDOUT], failure),
+                watch_for_preemption(job.hosts, failure),
+            )
             outcome = await supervise(nodes, failure, watches, grace_s=job.grace_s)
-        outcome = outcome or output_lost(attempt.streams[Kind.STDOUT])
-        if outcome is None and reserve is not None:
-            reserve.leave(connections)
-        await dismiss(connections)
+        outcome = outcome or output_lost(attempt.streams[FrameType.STDOUT])
+        if outcome is None and pool is not None:
+            pool.leave(connections)
+        await close_connections(connections)
         return outcome
     except BaseException:  # a signal too
-        await dismiss(connections)
+        await close_connections(connections)
         raise
 
 
@@ -115,7 +118,7 @@ def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
     """UsageError when mpirun would run where it has no key for the other nodes."""
     first = connections[0]
     is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_here
-    if job.engine == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
+    if job.framework == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
         raise UsageError(
             f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
             f"got {first.host}"
@@ -129,7 +132,7 @@ async def bring_files(job: Job, connections: Sequence[Connection], addresses: Se
     # Most jobs bring no files, and need not wait for this.
     from launcher.sync.sender import sync
 
-    notes = attempt.streams[Kind.STDERR]
+    notes = attempt.streams[FrameType.STDERR]
     digest = await sync(
         connections, addresses, job.sync, source=Path(attempt.cwd), here=connections[0].is_here, notes=notes
     )
@@ -139,41 +142,43 @@ async def bring_files(job: Job, connections: Sequence[Connection], addresses: Se
 
 
 @asynccontextmanager
-async def rendezvous(engine: Engine, job: Job, *, towards: str) -> AsyncIterator[tuple[str, int] | None]:
+async def rendezvous(framework: Framework, job: Job, *, towards: str) -> AsyncIterator[tuple[str, int] | None]:
     """Where the processes meet, if they meet at a store of ours; it is there until the job is over."""
-    if engine.scopes is None:
+    if framework.scopes is None:
         yield None
         return
     address = own_address_towards(towards)
-    async with await serve(RendezvousStore(engine.scopes(job)), address=address) as server:
+    async with await serve(RendezvousStore(framework.scopes(job)), address=address) as server:
         yield address, int(server.sockets[0].getsockname()[1])
 
 
-def node_specs(engine: Engine, job: Job, site: Site, *, cwd: str, keep: Sequence[bool]) -> list[NodeSpec]:
+def node_specs(
+    framework: Framework, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
+) -> list[NodeSpec]:
     """What each node has to run."""
-    first, other = site.addresses[0], site.addresses[min(1, len(site.addresses) - 1)]
+    first, other = topology.addresses[0], topology.addresses[min(1, len(topology.addresses) - 1)]
     return [
         NodeSpec(
-            job_id=site.job_id,
+            job_id=topology.job_id,
             host=str(job.hosts[node_rank]),
             processes=processes,
             environment=dict(job.environment),
-            defaults=dict(engine.shared_defaults) if len(processes) > 1 else {},
-            interface_variables=engine.interface_variables,
-            bins=bins(engine),
+            defaults=dict(framework.shared_defaults) if len(processes) > 1 else {},
+            interface_variables=framework.interface_variables,
+            bins=bins(framework),
             peer=first if node_rank else other,
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
             keep=keep[node_rank],
         )
-        for node_rank, processes in enumerate(engine.plan(job, site))
+        for node_rank, processes in enumerate(framework.plan(job, topology))
     ]
 
 
-def bins(engine: Engine) -> list[str]:
+def bins(framework: Framework) -> list[str]:
     """Directories whose python is meant by a command that only says python."""
-    return [*([f"{CLUSTER_ENGINES}/bin"] if engine.takes is not None else []), str(Path(PYTORCH_PYTHON).parent)]
+    return [*([f"{CLUSTER_FRAMEWORKS}/bin"] if framework.takes is not None else []), str(Path(PYTORCH_PYTHON).parent)]
 
 
 async def supervise(
@@ -210,7 +215,7 @@ def unless_crashed(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | 
     own fault.
     """
     crashed = [node.connection.host for node in nodes if node.is_lost]
-    return replace(outcome, reclaimed=False) if outcome is not None and outcome.leaver in crashed else outcome
+    return replace(outcome, preempted=False) if outcome is not None and outcome.preempted_host in crashed else outcome
 
 
 async def _until_decided(nodes: Sequence[Node]) -> None:
@@ -244,4 +249,4 @@ async def end(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *,
     for task in late:
         with suppress(asyncio.CancelledError):
             await task
-    await dismiss([node.connection for node in nodes if not node.connection.is_idle])
+    await close_connections([node.connection for node in nodes if not node.connection.is_idle])

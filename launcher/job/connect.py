@@ -12,7 +12,7 @@ from launcher.hosts.addresses import address_for_peers, address_of, check_reacha
 from launcher.hosts.hostfile import Host, each_once
 from launcher.job.login_environment import session_environment
 from launcher.transport.connection import Connection
-from launcher.transport.pool.pool import Reserve
+from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.ssh import louder, runner_command, ssh_command
 
 CONNECTIONS_AT_ONCE = 32
@@ -62,23 +62,23 @@ def with_advice(reason: str) -> str:
     return reason + TAKE_ANOTHER if NO_KEY_EXCHANGE in reason and reason.startswith(WORKER_HOST_PREFIX) else reason
 
 
-async def connect(hosts: Sequence[Host], *, local: bool, reserve: Reserve | None = None) -> list[Connection]:
+async def connect(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None) -> list[Connection]:
     """A runner on each host; or an error that names every host without one."""
-    found, errors = await reach(hosts, local=local, reserve=reserve)
+    found, errors = await reach(hosts, local=local, pool=pool)
     if not errors:
         return found
-    await dismiss(found)
+    await close_connections(found)
     reasons = [with_advice(str(error)) for error in errors]
     final = any(map(is_for_good, reasons))
     raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {each_once(reasons)}", final=final)
 
 
 async def reach(
-    hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S, reserve: Reserve | None = None
+    hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
 ) -> Answers:
     """A runner on each host that answers; the first host's without ssh if it is this machine.
 
-    Those in `reserve` need not be started.
+    Those in `pool` need not be started.
     """
     at_once = asyncio.Semaphore(CONNECTIONS_AT_ONCE)
     here = hosts[0] if local or is_this_machine(hosts[0]) else None
@@ -88,7 +88,7 @@ async def reach(
         command = runner_command() if host is here else ssh_command(host)
         environment = session_environment(ours) if host is here and not local else ours
         async with at_once:
-            resumed = None if host is here else await _resume(host, reserve)
+            resumed = None if host is here else await _resume(host, pool)
             connection = resumed or await _open(host, command, deadline_s=deadline_s, environment=environment)
         if host is here:
             connection.is_here = True
@@ -116,9 +116,9 @@ async def _open(host: Host, command: Sequence[str], *, deadline_s: float, enviro
     return await Connection.open(host, louder(command), deadline_s=deadline_s, environment=environment)
 
 
-async def _resume(host: Host, reserve: Reserve | None) -> Connection | None:
+async def _resume(host: Host, pool: ConnectionPool | None) -> Connection | None:
     """The runner that an earlier launch has left on `host`, if it is still there and still right."""
-    process = None if reserve is None else reserve.claim(host)
+    process = None if pool is None else pool.claim(host)
     if process is None:
         return None
     try:
@@ -131,10 +131,10 @@ async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:
     for task in tasks:
         task.cancel()
     opened = await asyncio.gather(*tasks, return_exceptions=True)
-    await dismiss([one for one in opened if isinstance(one, Connection)])
+    await close_connections([one for one in opened if isinstance(one, Connection)])
 
 
-async def dismiss(connections: Sequence[Connection]) -> None:
+async def close_connections(connections: Sequence[Connection]) -> None:
     """End runners, and with them whatever they run."""
     await asyncio.gather(*(connection.kill() for connection in connections))
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 
 from launcher.errors import LaunchError
-from launcher.frameworks import ENGINES, LAUNCHED_BY_MPI
+from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import first_and_others
 from launcher.job.spec import Job
 from launcher.transport.connection import Connection
@@ -17,9 +17,9 @@ from launcher.transport.connection import Connection
 PYTHONS = ("python", "python3")
 
 
-async def check_installed(job: Job, connections: Sequence[Connection]) -> None:
+async def check_framework(job: Job, connections: Sequence[Connection]) -> None:
     """LaunchError when a node of a cluster lacks what the job would look for there."""
-    takes, lacking = await lacking_engine(job, connections)
+    takes, lacking = await nodes_lacking_framework(job, connections)
     if lacking:
         where = first_and_others([one.host for one in lacking])
         raise LaunchError(
@@ -28,9 +28,9 @@ async def check_installed(job: Job, connections: Sequence[Connection]) -> None:
         )
 
 
-async def lacking_engine(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
+async def nodes_lacking_framework(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
     """What the job takes of the cluster's engines, and the nodes that do not have it."""
-    takes = ENGINES[job.engine].takes
+    takes = FRAMEWORKS[job.framework].takes
     if takes is None or "PATH" in job.environment or not _uses_the_clusters(job):
         return takes, []
     # Jobs of PyTorch need not wait for this.
@@ -42,7 +42,7 @@ async def lacking_engine(job: Job, connections: Sequence[Connection]) -> tuple[s
 
 
 def _uses_the_clusters(job: Job) -> bool:
-    return job.engine == LAUNCHED_BY_MPI or any(word in PYTHONS for word in _words(job.command))
+    return job.framework == LAUNCHED_BY_MPI or any(word in PYTHONS for word in _words(job.command))
 
 
 def _words(command: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from launcher.errors import LaunchError
-from launcher.frameworks import ENGINES
+from launcher.frameworks import FRAMEWORKS
 from launcher.hosts.hostfile import Host
 from launcher.job.spec import Job
 
@@ -40,7 +40,7 @@ def gpus_of(job: Job, host: Host) -> Gpus:
     if visible is not None:
         return tuple(one.strip() for one in visible.split(",") if one.strip())
     # One process a GPU, from the first. One process alone sees all of them: it may spawn one a GPU, or use all itself.
-    return None if host.slots == 1 or ENGINES[job.engine].has_servers else tuple(map(str, range(host.slots)))
+    return None if host.slots == 1 or FRAMEWORKS[job.framework].has_servers else tuple(map(str, range(host.slots)))
 
 
 def _visible(job: Job) -> str | None:

@@ -6,7 +6,7 @@ from launcher.hosts.hostfile import Host, first_and_others
 from launcher.output.prefixes import Sink
 
 
-class Whereabouts:
+class MissingCwd:
     """Hears every node once, and speaks when it has heard the last."""
 
     def __init__(self, hosts: Sequence[Host], *, wanted: str, notes: Sink) -> None:
@@ -16,12 +16,12 @@ class Whereabouts:
         self._awaited = set(hosts)
         self._lacking: set[Host] = set()
 
-    async def heard(self, host: Host, *, at_home: bool) -> None:
+    async def heard(self, host: Host, *, cwd_missing: bool) -> None:
         """Take a node's word; a node that ends without one counts as having the directory."""
         if host not in self._awaited:
             return
         self._awaited.remove(host)
-        if at_home:
+        if cwd_missing:
             self._lacking.add(host)
         if self._lacking and not self._awaited:
             await self._notes.send(f"launch: {self._line()}\n".encode(errors="surrogateescape"))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.exit_hints import CANNOT_RUN, NOT_FOUND, advice
-from launcher.job.missing_cwd import Whereabouts
+from launcher.job.missing_cwd import MissingCwd
 from launcher.job.spec import JOBS_DIR, NodeSpec
 from launcher.output.prefixes import ProcessOutput, Streams
 from launcher.transport.connection import Connection
-from launcher.transport.protocol import Frame, Kind
+from launcher.transport.protocol import Frame, FrameType
 
 LOST = 1
 """Exit code of a job that lost a node."""
@@ -27,9 +27,9 @@ class Failure:
     """Where all of it is."""
     final: bool = False
     """Whether no restart can mend it."""
-    reclaimed: bool = False
+    preempted: bool = False
     """Whether it is a node's end that somebody had given notice of (launcher.job.preemption), and no fault of the job's."""
-    leaver: Host | None = None
+    preempted_host: Host | None = None
     """The node that leaves."""
     cancelled: bool = False
     """Whether somebody ended the job on purpose."""
@@ -49,19 +49,19 @@ class Node:
         connection: Connection,
         spec: NodeSpec,
         streams: Streams,
-        whereabouts: Whereabouts,
+        missing_cwd: MissingCwd,
         *,
         shown: frozenset[int] | None = None,
     ) -> None:
         self.connection = connection
         self._spec = spec
-        self._whereabouts = whereabouts
+        self._missing_cwd = missing_cwd
         # A process's index is its local rank where ranks are filtered by it.
         self._outputs = [
             ProcessOutput(f"{connection.host} [{one.label}] ", streams, is_shown=shown is None or index in shown)
             for index, one in enumerate(spec.processes)
         ]
-        self._notes = streams[Kind.STDERR]
+        self._notes = streams[FrameType.STDERR]
         self._running = set(range(len(spec.processes)))
         self.decided = asyncio.Event()
         """Set when every process that the job waits for has ended."""
@@ -82,11 +82,11 @@ class Node:
                 await self._take(frame, failure)
         except LaunchError as error:
             settle(failure, Failure(exit_code=error.exit_code, reason=str(error)))
-        await self._whereabouts.heard(self.connection.host, at_home=False)
+        await self._missing_cwd.heard(self.connection.host, cwd_missing=False)
         for output in self._outputs:
             await output.finish()
         if self._running:
-            reason = f"{self.connection.host}: lost: {await self.connection.complaint()}"
+            reason = f"{self.connection.host}: lost: {await self.connection.end_reason()}"
             settle(failure, Failure(exit_code=LOST, reason=reason))
 
     def stop(self) -> None:
@@ -100,20 +100,20 @@ class Node:
         return bool(self._running) and not self._heard_since
 
     async def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
-        if self._told and frame.kind in (Kind.ALIVE, Kind.EXIT):  # output may have been on its way for long
+        if self._told and frame.kind in (FrameType.ALIVE, FrameType.EXIT):  # output may have been on its way for long
             self._heard_since = True
-        if frame.kind == Kind.ALIVE:
+        if frame.kind == FrameType.ALIVE:
             return
-        if frame.kind == Kind.NOTE:
+        if frame.kind == FrameType.NOTE:
             await self._notes.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
             return
-        if frame.kind == Kind.HOME:
-            await self._whereabouts.heard(self.connection.host, at_home=bool(frame.payload))
+        if frame.kind == FrameType.HOME:
+            await self._missing_cwd.heard(self.connection.host, cwd_missing=bool(frame.payload))
             return
         output = self._outputs[frame.process]
-        if frame.kind in (Kind.STDOUT, Kind.STDERR):
+        if frame.kind in (FrameType.STDOUT, FrameType.STDERR):
             await output.write(frame.kind, frame.payload)
-        elif frame.kind == Kind.EXIT:
+        elif frame.kind == FrameType.EXIT:
             await output.finish()
             self._ended(frame.process, int(frame.payload), failure)
 

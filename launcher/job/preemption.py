@@ -18,7 +18,7 @@ LOOK_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Present:
+class ClusterView:
     """Who is in the cluster, and has no notice of its end."""
 
     own: str
@@ -36,7 +36,7 @@ class Present:
         return instance in self.instances.values()
 
 
-def parse_present(text: str) -> Present:
+def parse_cluster_view(text: str) -> ClusterView:
     """What the agent has written."""
     state = json.loads(text)
     instances: dict[str, str] = {}
@@ -45,7 +45,7 @@ def parse_present(text: str) -> Present:
         if not member.get("away"):
             names = (worker_host(member["slot"]), *([MASTER_HOST] if member["slot"] == 1 else []), member["address"])
             instances |= dict.fromkeys(names, member["instance_id"])
-    return Present(own=state["instance_id"], instances=instances, noticed=noticed)
+    return ClusterView(own=state["instance_id"], instances=instances, noticed=noticed)
 
 
 class Membership:
@@ -54,14 +54,14 @@ class Membership:
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
-        self._present: Present | None = None
+        self._present: ClusterView | None = None
 
-    def look(self) -> Present | None:
+    def look(self) -> ClusterView | None:
         """What it says; what it said last while it cannot be read; None where there never was one."""
         try:
             found = self._path.stat()
             if (found.st_ino, found.st_mtime_ns) != self._seen:
-                self._present = parse_present(self._path.read_text())
+                self._present = parse_cluster_view(self._path.read_text())
                 self._seen = (found.st_ino, found.st_mtime_ns)
         except (OSError, ValueError, KeyError, TypeError):
             # Of another release, or none: nodes that go are then found by their silence.
@@ -69,7 +69,7 @@ class Membership:
         return self._present
 
 
-def find_leaver(hosts: Mapping[Host, str | None], present: Present) -> Failure | None:
+def find_preempted(hosts: Mapping[Host, str | None], present: ClusterView) -> Failure | None:
     """The end of a job on `hosts`, each with the instance that it was when the job started."""
     if not present.has(present.own):
         return Failure(exit_code=LOST, reason="this node leaves the cluster, and the launcher with it", final=True)
@@ -77,12 +77,14 @@ def find_leaver(hosts: Mapping[Host, str | None], present: Present) -> Failure |
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine of the user's own
         if not present.has(instance):
-            reclaimed = instance in present.noticed
-            return Failure(exit_code=LOST, reason=f"{host}: leaves the cluster", reclaimed=reclaimed, leaver=host)
+            preempted = instance in present.noticed
+            return Failure(
+                exit_code=LOST, reason=f"{host}: leaves the cluster", preempted=preempted, preempted_host=host
+            )
     return None
 
 
-async def watch_leavers(
+async def watch_for_preemption(
     hosts: Sequence[Host], failure: "asyncio.Future[Failure]", *, membership: Membership | None = None
 ) -> None:
     """Fail the job as soon as a node of it, or this one, has notice of its end or is gone."""
@@ -91,7 +93,7 @@ async def watch_leavers(
     if present is None:
         return
     started_on = {host: present.instances.get(host.name) for host in hosts}
-    while (leaver := find_leaver(started_on, present)) is None:
+    while (preempted_host := find_preempted(started_on, present)) is None:
         await asyncio.sleep(LOOK_S)
         present = membership.look() or present
-    settle(failure, leaver)
+    settle(failure, preempted_host)

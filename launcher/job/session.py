@@ -9,45 +9,45 @@ from launcher.history.journal import Journal
 from launcher.job.node import Failure
 from launcher.job.restarts import new_job_id, run_job
 from launcher.job.spec import Job
-from launcher.output.output_stream import Channel
+from launcher.output.output_stream import OutputStream
 from launcher.output.prefixes import Sink, Streams
-from launcher.transport.pool.pool import Reserve
-from launcher.transport.protocol import Kind
+from launcher.transport.pool.pool import ConnectionPool
+from launcher.transport.protocol import FrameType
 
 STDOUT_FD, STDERR_FD = 1, 2
 LAST_WORDS_DEADLINE_S = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(job: Job, *, cwd: str, reserve: Reserve | None) -> int:
+def run(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
     """Run a job for the terminal that asks for it; returns its exit code."""
     tell(job.notes)
-    streams = {Kind.STDOUT: Channel(STDOUT_FD), Kind.STDERR: Channel(STDERR_FD)}
-    return carry_out(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams, reserve=reserve)
+    streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
+    return carry_out(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams, pool=pool)
 
 
 def tell(notes: Sequence[str]) -> None:
     """Say what the user should know of the options before the job begins."""
     for line in notes:
-        note(line, Channel(STDERR_FD))
+        note(line, OutputStream(STDERR_FD))
 
 
 def refuse(error: LaunchError) -> int:
     """Say why there is no job; returns the exit code."""
-    return last_words(Failure(exit_code=error.exit_code, reason=str(error)), Channel(STDERR_FD))
+    return last_words(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
-def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams, reserve: Reserve | None = None) -> int:
+def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None) -> int:
     """Run a job to its end; returns the exit code of the first rank that failed, or 0."""
     journal.begin()
     try:
-        failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, reserve=reserve))
+        failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure(exit_code=error.exit_code, reason=str(error))
     except KeyboardInterrupt:  # before it was heeded otherwise
         failure = stopped_by(signal.SIGINT)
     journal.ended(failure)
-    stderr = streams[Kind.STDERR]
+    stderr = streams[FrameType.STDERR]
     if journal.trouble is not None:
         note(f"no record of the job is kept: {journal.trouble}", stderr)
     code = 0 if failure is None else last_words(failure, stderr)
@@ -71,11 +71,11 @@ def last_words(failure: Failure, stderr: Sink) -> int:
 
 
 async def run_until_signal(
-    job: Job, *, journal: Journal, cwd: str, streams: Streams, reserve: Reserve | None = None
+    job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks everywhere and is the job's failure."""
     running = asyncio.ensure_future(
-        run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, observer=journal, reserve=reserve)
+        run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, observer=journal, pool=pool)
     )
     beating = asyncio.ensure_future(journal.beat())
     received: list[signal.Signals] = []

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from launcher.hosts.hostfile import Host
-from launcher.hosts.source import Roster
+from launcher.hosts.source import HostSource
 from launcher.paths import JOBS_DIR as JOBS_DIR  # for those who speak of specs too
 from launcher.paths import log_name
 from launcher.sync.request import SyncRequest
@@ -33,15 +33,15 @@ class Job:
     """The nodes of the job, in rank order, each with its slots filled in."""
     local: bool
     """Whether the one node is this machine, reached without ssh."""
-    engine: str
-    """A name of launcher.frameworks.ENGINES."""
+    framework: str
+    """A name of launcher.frameworks.FRAMEWORKS."""
     servers: int
     """Parameter servers, for the engine that has them."""
     environment: Mapping[str, str]
     """Variables that every process gets on top of its node's."""
     command: tuple[str, ...]
     """The argument list that each process runs."""
-    roster: Roster | None = None
+    host_source: HostSource | None = None
     """Where the hosts are from. Left out: they are given."""
     servers_follow: bool = False
     """Whether there are as many servers as workers, however many these are."""

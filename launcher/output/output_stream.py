@@ -13,7 +13,7 @@ GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
 """A terminal that was hung up answers EIO."""
 
 
-class Channel:
+class OutputStream:
     """Writes whole pieces to a file descriptor; swallows all once it cannot be written any more."""
 
     def __init__(self, fd: int) -> None:

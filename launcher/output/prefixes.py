@@ -30,7 +30,7 @@ class Sink(Protocol):
 
 
 Streams = Mapping[int, Sink]
-"""Where standard output and standard error go, by launcher.transport.protocol.Kind."""
+"""Where standard output and standard error go, by launcher.transport.protocol.FrameType."""
 
 
 class ProcessOutput:

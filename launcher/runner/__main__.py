@@ -17,15 +17,15 @@ def start() -> int:
     """Import the runner and run it; the less it imports, the sooner every node of every job starts."""
     # There is no garbage to look for yet.
     gc.disable()
-    from launcher.runner.idle import say_idle, situation
+    from launcher.runner.idle import login_fingerprint, say_idle
     from launcher.runner.main import main
-    from launcher.runner.reaper import guarded
+    from launcher.runner.reaper import run_under_reaper
 
-    at_login = situation()
+    at_login = login_fingerprint()
     # What the guard's child will never change it need not copy.
     gc.freeze()
     gc.enable()
-    return guarded(lambda is_further: main(at_login, is_further=is_further), say_idle)
+    return run_under_reaper(lambda is_further: main(at_login, is_further=is_further), say_idle)
 
 
 if __name__ == "__main__":

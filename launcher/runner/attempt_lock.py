@@ -9,7 +9,7 @@ import select
 import time
 
 from launcher.paths import JOBS_DIR
-from launcher.runner.runner_channel import Link
+from launcher.runner.runner_channel import RunnerChannel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,17 +19,17 @@ AFTER_GRACE_S = 10.0
 POLL_S = 0.1
 
 
-def await_turn(spec: "NodeSpec", link: Link, *, home: str) -> bool:
+def acquire_attempt_lock(spec: "NodeSpec", channel: RunnerChannel, *, home: str) -> bool:
     """Return when this process alone runs the job on this host, until it ends; False when that takes too long."""
     try:
         lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
     except OSError:
         return True  # that nothing can be kept here is said elsewhere
     until = time.monotonic() + spec.grace_s + AFTER_GRACE_S
-    while not _take(lock) and not link.over:
+    while not _take(lock) and not channel.over:
         if time.monotonic() > until:
             return False
-        _listen(link)
+        _listen(channel)
     return True
 
 
@@ -48,9 +48,9 @@ def _take(lock: int) -> bool:
     return True
 
 
-def _listen(link: Link) -> None:
+def _listen(channel: RunnerChannel) -> None:
     """Give and take signs of life for a moment."""
-    timeout = min(link.keep_alive(), POLL_S)
-    select.select([link.source], [link.sink] if link.pending else [], [], timeout)
-    link.flush()
-    link.receive()
+    timeout = min(channel.keep_alive(), POLL_S)
+    select.select([channel.source], [channel.sink] if channel.pending else [], [], timeout)
+    channel.flush()
+    channel.receive()

@@ -9,8 +9,8 @@ import select
 import time
 from _collections_abc import Callable  # collections takes long to import
 
-from launcher.runner.runner_channel import Link
-from launcher.transport.protocol import CALL, SILENCE_S, Kind, encode
+from launcher.runner.runner_channel import RunnerChannel
+from launcher.transport.protocol import CALL, HEARTBEAT_TIMEOUT_S, FrameType, encode
 
 IDLE_S = 75.0
 """More than the launcher's machine keeps a connection (launcher.keep): it is the one to end it."""
@@ -46,10 +46,10 @@ DIRECTORIES = (
 )
 """All that is in them counts."""
 
-Situation = list[object]
+LoginFingerprint = list[object]
 
 
-def situation() -> Situation:
+def login_fingerprint() -> LoginFingerprint:
     """What this session was made from, as it is now: the release, the home directory, and the state of the files."""
     home = os.path.expanduser("~")
     files, directories = ([home + name[1:] if name[0] == "~" else name for name in one] for one in (FILES, DIRECTORIES))
@@ -60,20 +60,23 @@ def situation() -> Situation:
 def say_idle(*, sink: int = 1) -> bool:
     """Say that nothing of the last job is left, and that a call will be heard; False when nobody reads it in time."""
     try:
-        return bool(select.select([], [sink], [], SILENCE_S)[1]) and os.write(sink, encode(Kind.IDLE, b"")) > 0
+        return (
+            bool(select.select([], [sink], [], HEARTBEAT_TIMEOUT_S)[1])
+            and os.write(sink, encode(FrameType.IDLE, b"")) > 0
+        )
     except OSError:
         return False
 
 
-def await_call(link: Link, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
+def await_call(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
     """Wait for a call; False when none comes in time."""
     received, until = b"", clock() + seconds
-    while not link.over and (left := until - clock()) > 0:
-        select.select([link.source], [link.sink] if link.pending else [], [], left)
-        link.flush()
+    while not channel.over and (left := until - clock()) > 0:
+        select.select([channel.source], [channel.sink] if channel.pending else [], [], left)
+        channel.flush()
         # The last signs of life are from before.
-        received = (received + link.receive()).lstrip(b"\n")
-        if received or link.over:
+        received = (received + channel.receive()).lstrip(b"\n")
+        if received or channel.over:
             return received == CALL
     return False
 

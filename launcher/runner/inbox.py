@@ -3,7 +3,7 @@
 from _collections_abc import Iterator  # collections takes long to import
 
 from launcher.runner.fast_imports import parse_json
-from launcher.transport.protocol import DATA, REQUEST, SIGN_OF_LIFE
+from launcher.transport.protocol import DATA, HEARTBEAT, REQUEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Inbox:
             yield from self._line(line)
 
     def _line(self, line: bytes) -> "Iterator[NodeSpec | Request]":
-        if line == SIGN_OF_LIFE:
+        if line == HEARTBEAT:
             return
         if line.startswith(DATA):
             self._data_left = int(line.removeprefix(DATA))

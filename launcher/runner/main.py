@@ -7,19 +7,19 @@ import sys
 from _collections_abc import Mapping  # collections takes long to import
 
 from launcher.errors import LaunchError
-from launcher.runner.attempt_lock import await_turn
+from launcher.runner.attempt_lock import acquire_attempt_lock
 from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.fast_imports import quoted
-from launcher.runner.idle import Situation, await_call, situation
+from launcher.runner.idle import LoginFingerprint, await_call, login_fingerprint
 from launcher.runner.inbox import Inbox
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.port import claim_port
 from launcher.runner.processes import adopt_orphans, rename
 from launcher.runner.reaper import AGAIN
 from launcher.runner.route import interface_to
-from launcher.runner.runner_channel import Link
+from launcher.runner.runner_channel import RunnerChannel
 from launcher.runner.supervisor import Supervisor
-from launcher.transport.protocol import PREAMBLE, Kind
+from launcher.transport.protocol import PREAMBLE, FrameType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,34 +29,34 @@ BUSY_NAME = "launch-runner"
 """What the part of a job is called, where its guard is named after its wait."""
 
 
-def main(at_login: Situation, *, is_further: bool) -> int:
+def main(at_login: LoginFingerprint, *, is_further: bool) -> int:
     """Run this node's part of a job; AGAIN where a further one may follow, else 0, whatever the processes' exit codes.
 
     `at_login` is what the session was made from, `is_further` says that it has had a job before.
     """
-    link = Link(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
+    channel = RunnerChannel(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
     if not is_further:
-        link.send_bytes(PREAMBLE)
-    elif not is_called(link, at_login):
+        channel.send_bytes(PREAMBLE)
+    elif not is_called(channel, at_login):
         return 0
     claim = claim_port()  # until this process ends, and the job with it
-    link.send(Kind.READY, readiness(claim.port))
-    spec = receive_spec(link)
+    channel.send(FrameType.READY, readiness(claim.port))
+    spec = receive_spec(channel)
     if spec is None:
         return 0
     adopt_orphans()
-    in_order = run(spec, link)
+    in_order = run(spec, channel)
     return AGAIN if spec.keep and in_order else 0
 
 
-def is_called(link: Link, at_login: Situation) -> bool:
+def is_called(channel: RunnerChannel, at_login: LoginFingerprint) -> bool:
     """Wait for a further job; False when there is none, or this session is no longer what a new one would be."""
-    if not await_call(link) or situation() != at_login:
+    if not await_call(channel) or login_fingerprint() != at_login:
         return False
     rename(BUSY_NAME)
     if has_gpus():
         # The answer to who uses them may take a while, and the launcher waits for this one only a moment.
-        link.send(Kind.ALIVE)
+        channel.send(FrameType.ALIVE)
     return True
 
 
@@ -85,38 +85,38 @@ def gpus_in_use() -> str:
     return json.dumps(GpuQuestion(os.path.expanduser("~")).answer())
 
 
-def receive_spec(link: Link) -> "NodeSpec | None":
+def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
     """What the launcher wants to be run; None when it is gone instead."""
     inbox = Inbox()
-    while not link.over:
-        timeout = link.keep_alive()
-        select.select([link.source], [link.sink] if link.pending else [], [], timeout)
-        link.flush()
-        for message in inbox.take(link.receive()):
+    while not channel.over:
+        timeout = channel.keep_alive()
+        select.select([channel.source], [channel.sink] if channel.pending else [], [], timeout)
+        channel.flush()
+        for message in inbox.take(channel.receive()):
             if not isinstance(message, (bytes, dict)):
                 return message
             # Not before: what it takes is slow to import, and most jobs send no files.
             from launcher.runner.sync.service import sync_before_spec
 
-            return sync_before_spec(link, inbox, first=message)
+            return sync_before_spec(channel, inbox, first=message)
     return None
 
 
-def run(spec: "NodeSpec", link: Link) -> bool:
+def run(spec: "NodeSpec", channel: RunnerChannel) -> bool:
     """Start the processes that `spec` names and see them to their end; whether all came to a good one by themselves."""
-    link.grace_s = spec.grace_s
-    is_alone = await_turn(spec, link, home=os.path.expanduser("~"))
-    if link.over:
+    channel.grace_s = spec.grace_s
+    is_alone = acquire_attempt_lock(spec, channel, home=os.path.expanduser("~"))
+    if channel.over:
         return False
-    supervisor = Supervisor(link, grace_s=spec.grace_s)
+    supervisor = Supervisor(channel, grace_s=spec.grace_s)
     if not is_alone:
         for index in range(len(spec.processes)):
             supervisor.refuse(index, reason="processes of the attempt before this one do not end", code=1)
         return supervisor.run()
-    logs = open_logs(spec, link)
+    logs = open_logs(spec, channel)
     interface = interface_to(spec.peer)
     cwd, is_home = working_directory(spec.cwd, home=os.path.expanduser("~"))
-    link.send(Kind.HOME, b"home" if is_home else b"")
+    channel.send(FrameType.HOME, b"home" if is_home else b"")
     for index, process in enumerate(spec.processes):
         log = logs[index] if logs else None
         environment = process_environment(spec, process, base=os.environ, cwd=cwd, interface=interface)
@@ -129,7 +129,7 @@ def run(spec: "NodeSpec", link: Link) -> bool:
     return supervisor.run()
 
 
-def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:
+def open_logs(spec: "NodeSpec", channel: RunnerChannel) -> list[ProcessLog]:
     """A log for each process; none, and a note, where they cannot be written."""
     try:
         logs = JobLogs(os.path.expanduser("~"), spec.job_id)
@@ -139,7 +139,7 @@ def open_logs(spec: "NodeSpec", link: Link) -> list[ProcessLog]:
             claim(logs.directory, spec.gpus)
         return [logs.open(process) for process in spec.processes]
     except OSError as error:
-        link.send(Kind.NOTE, f"no logs are kept: {error.filename}: {error.strerror}".encode())
+        channel.send(FrameType.NOTE, f"no logs are kept: {error.filename}: {error.strerror}".encode())
         return []
 
 

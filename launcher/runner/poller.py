@@ -6,7 +6,7 @@ import select
 from _collections_abc import Callable  # collections takes long to import
 
 
-class Watch:
+class Poller:
     """The descriptors that are waited for."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ AGAIN = 75
 """Exit code of a child whose job has ended in order, and who wants a next one (EX_TEMPFAIL of sysexits(3))."""
 
 
-def guarded(work: Callable[[bool], int], say_idle: Callable[[], bool]) -> int:
+def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) -> int:
     """Do `work` in a child, and in a further one, which is told so, as long as it ends with AGAIN.
 
     In between nothing of the last one is left, which `say_idle` tells; it returns whether anybody hears that. Returns

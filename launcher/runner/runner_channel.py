@@ -5,14 +5,14 @@ import select
 import time
 from _collections_abc import Callable  # collections takes long to import
 
-from launcher.transport.protocol import SIGN_OF_LIFE_S, SILENCE_S, Kind, encode
+from launcher.transport.protocol import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, FrameType, encode
 
 READ_SIZE = 1 << 16
 MOST_PENDING = 1 << 20
 """Bytes that may wait for a slow launcher before the ranks must wait too."""
 
 
-class Link:
+class RunnerChannel:
     """Knows whether the launcher is still there."""
 
     def __init__(self, *, source: int, sink: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -81,14 +81,14 @@ class Link:
     def keep_alive(self) -> float:
         """Give a sign of life if it is time to, and judge the launcher's; returns the seconds until the next time."""
         now = self._clock()
-        patience = SILENCE_S + (self.grace_s if self.over else 0.0)
+        patience = HEARTBEAT_TIMEOUT_S + (self.grace_s if self.over else 0.0)
         if now - self._heard >= patience:
             self._give_up()
         if self.gone:
-            return SIGN_OF_LIFE_S
-        if now - self._said >= SIGN_OF_LIFE_S:
-            self.send(Kind.ALIVE)
-        return max(0.0, min(self._said + SIGN_OF_LIFE_S, self._heard + patience) - now)
+            return HEARTBEAT_INTERVAL_S
+        if now - self._said >= HEARTBEAT_INTERVAL_S:
+            self.send(FrameType.ALIVE)
+        return max(0.0, min(self._said + HEARTBEAT_INTERVAL_S, self._heard + patience) - now)
 
     def _give_up(self) -> None:
         self.over = self.gone = True

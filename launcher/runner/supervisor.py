@@ -12,9 +12,9 @@ from _collections_abc import Callable, Mapping, Sequence  # collections takes lo
 from launcher.runner import processes
 from launcher.runner.fast_imports import signal
 from launcher.runner.logs import ProcessLog
-from launcher.runner.poller import Watch
-from launcher.runner.runner_channel import Link
-from launcher.transport.protocol import Kind
+from launcher.runner.poller import Poller
+from launcher.runner.runner_channel import RunnerChannel
+from launcher.transport.protocol import FrameType
 
 READ_SIZE = 1 << 16
 """What a pipe holds: one read empties it."""
@@ -30,7 +30,7 @@ class _Process:
         self.group = started.pid
         self.index = index
         self.log = log
-        self.streams: dict[int, int] = {started.stdout: Kind.STDOUT, started.stderr: Kind.STDERR}
+        self.streams: dict[int, int] = {started.stdout: FrameType.STDOUT, started.stderr: FrameType.STDERR}
         self.code: int | None = None
         self.drain_until = 0.0
         self.kill_at: float | None = None
@@ -40,15 +40,15 @@ class _Process:
 class Supervisor:
     """The processes of one node."""
 
-    def __init__(self, link: Link, *, grace_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._link = link
+    def __init__(self, channel: RunnerChannel, *, grace_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._channel = channel
         self._grace_s = grace_s
         self._clock = clock
         self._alive: list[_Process] = []
         self._paused = False
         self._in_order = True
-        self._watch = Watch()
-        self._watch.add(link.source, self._hear)
+        self._poller = Poller()
+        self._poller.add(channel.source, self._hear)
         self._watch_signals()
 
     def start(
@@ -75,23 +75,23 @@ class Supervisor:
     def refuse(self, index: int, *, reason: str, code: int) -> None:
         """Report a process that was not started."""
         self._in_order = False
-        self._link.send(Kind.STDERR, f"{reason}\n".encode(errors="surrogateescape"), process=index)
-        self._link.send(Kind.EXIT, str(code).encode("ascii"), process=index)
+        self._channel.send(FrameType.STDERR, f"{reason}\n".encode(errors="surrogateescape"), process=index)
+        self._channel.send(FrameType.EXIT, str(code).encode("ascii"), process=index)
 
     def run(self) -> bool:
         """Return when every process has ended, nobody is left in its group, and all is told that can be.
 
         Whether all ended well, and by themselves.
         """
-        while self._alive or self._link.pending:
-            timeout = self._link.keep_alive()
-            if self._link.over:
+        while self._alive or self._channel.pending:
+            timeout = self._channel.keep_alive()
+            if self._channel.over:
                 self._stop()
             self._throttle()
-            self._watch.wait(min(timeout, self._poll_s()))
-            self._link.flush()
+            self._poller.wait(min(timeout, self._poll_s()))
+            self._channel.flush()
             self._settle()
-        return self._in_order and not self._link.over
+        return self._in_order and not self._channel.over
 
     def _poll_s(self) -> float:
         # The kernel tells when a leader ends, but not when its group is empty.
@@ -136,66 +136,66 @@ class Supervisor:
             if set(os.read(reader, 64)) & set(STOP_SIGNALS):
                 self._stop()
 
-        self._watch.add(reader, woken)
+        self._poller.add(reader, woken)
 
     def _watch_process(self, process: _Process) -> None:
         if not self._paused:
             self._watch_streams(process)
         ended = os.pidfd_open(process.group)
-        self._watch.add(ended, lambda: self._leader_ended(process, ended))
+        self._poller.add(ended, lambda: self._leader_ended(process, ended))
 
     def _watch_streams(self, process: _Process) -> None:
         for fd, kind in process.streams.items():
-            self._watch.add(fd, self._forwarding(process, fd, kind))
+            self._poller.add(fd, self._forwarding(process, fd, kind))
 
     def _forwarding(self, process: _Process, fd: int, kind: int) -> Callable[[], None]:
         return lambda: self._forward(process, fd, kind)
 
     def _throttle(self) -> None:
         """While the launcher reads slowly the processes wait, and nothing else does."""
-        if self._link.pending:
+        if self._channel.pending:
             self._watch_sink()
-        elif self._link.sink in self._watch:
-            self._watch.remove(self._link.sink)
-        if self._link.full == self._paused:
+        elif self._channel.sink in self._poller:
+            self._poller.remove(self._channel.sink)
+        if self._channel.full == self._paused:
             return
-        self._paused = self._link.full
+        self._paused = self._channel.full
         for process in self._alive:
             # It could say nothing in the meantime.
             process.drain_until = self._clock() + DRAIN_S
             if self._paused:
                 for fd in process.streams:
-                    self._watch.remove(fd)
+                    self._poller.remove(fd)
             else:
                 self._watch_streams(process)
 
     def _watch_sink(self) -> None:
-        if self._link.sink not in self._watch:
-            self._watch.add(self._link.sink, self._link.flush, events=select.POLLOUT)
+        if self._channel.sink not in self._poller:
+            self._poller.add(self._channel.sink, self._channel.flush, events=select.POLLOUT)
 
     # ---- what happens ----
 
     def _hear(self) -> None:
-        self._link.receive()
-        if self._link.over:
-            self._watch.remove(self._link.source)
+        self._channel.receive()
+        if self._channel.over:
+            self._poller.remove(self._channel.source)
 
     def _forward(self, process: _Process, fd: int, kind: int) -> None:
         data = os.read(fd, READ_SIZE)
         if data:
             if process.log is not None:
                 process.log.write(data)
-            self._link.send(kind, data, process=process.index)
+            self._channel.send(kind, data, process=process.index)
             process.drain_until = self._clock() + DRAIN_S
         else:
             self._close_stream(process, fd)
 
     def _close_stream(self, process: _Process, fd: int) -> None:
-        if process.streams.pop(fd, None) is not None and fd in self._watch:
-            self._watch.remove(fd)
+        if process.streams.pop(fd, None) is not None and fd in self._poller:
+            self._poller.remove(fd)
 
     def _leader_ended(self, process: _Process, pidfd: int) -> None:
-        self._watch.remove(pidfd)
+        self._poller.remove(pidfd)
         os.close(pidfd)
         process.code = processes.exit_code(process.started.wait())
         self._in_order = self._in_order and process.code == 0
@@ -206,7 +206,7 @@ class Supervisor:
     def _report_if_ended(self, process: _Process) -> None:
         if not process.reported and process.code is not None and self._is_drained(process):
             process.reported = True
-            self._link.send(Kind.EXIT, str(process.code).encode("ascii"), process=process.index)
+            self._channel.send(FrameType.EXIT, str(process.code).encode("ascii"), process=process.index)
 
     def _stop(self) -> None:
         self._in_order = False
@@ -219,4 +219,4 @@ class Supervisor:
             processes.signal_group(process.group, signal.SIGTERM)
             if processes.is_anothers(process.group):
                 note = f"process {process.group} runs as another user, and cannot be ended as this one"
-                self._link.send(Kind.NOTE, note.encode("ascii"))
+                self._channel.send(FrameType.NOTE, note.encode("ascii"))

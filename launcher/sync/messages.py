@@ -1,6 +1,6 @@
 """What the launcher sends to a runner about files, between the greeting and the spec.
 
-A request is a line, ``sync`` and a JSON object; the runner answers each with one frame (launcher.transport.protocol.Kind.SYNC).
+A request is a line, ``sync`` and a JSON object; the runner answers each with one frame (launcher.transport.protocol.FrameType.SYNC).
 The bytes of files follow the request for them in pieces: a line, ``data`` and their number, and the bytes.
 """
 

@@ -9,7 +9,7 @@ from launcher.errors import LaunchError
 from launcher.hosts.hostfile import each_once
 from launcher.sync.messages import Answer, request_line, unpack_answer
 from launcher.transport.connection import Connection
-from launcher.transport.protocol import Kind
+from launcher.transport.protocol import FrameType
 
 CAUSE_S = 3.0
 """How long to wait after the first error for those of other nodes: one that has lost its neighbour may be the first."""
@@ -49,7 +49,7 @@ async def ask(connection: Connection, operation: str, **values: Any) -> Answer:
 
 async def receive_answer(connection: Connection) -> Answer:
     """The next answer; AnswerError when it says what went wrong."""
-    answer = unpack_answer(await connection.receive(Kind.SYNC))
+    answer = unpack_answer(await connection.receive(FrameType.SYNC))
     if "error" in answer:
         raise AnswerError(f"{connection.host}: {answer['error']}", neighbour=answer["neighbour"])
     return answer

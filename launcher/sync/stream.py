@@ -26,7 +26,7 @@ NO_FILE_ANY_MORE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errn
 """What reading comes to when the path has become something else since it was looked at."""
 
 
-class Kind(enum.IntEnum):
+class RecordType(enum.IntEnum):
     """What a record is; its number means something else for each."""
 
     FILE = 1
@@ -44,10 +44,10 @@ class Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StreamRecord:
     """One piece of the stream."""
 
-    kind: Kind
+    kind: RecordType
     number: int = 0
     data: bytes = b""
 
@@ -83,11 +83,11 @@ class SourceStream:
                 if len(pending) >= BLOCK:
                     yield bytes(pending)
                     pending.clear()
-        yield bytes(pending) + Record(Kind.DONE).encode()
+        yield bytes(pending) + StreamRecord(RecordType.DONE).encode()
 
-    def _file(self, number: int, entry: Entry) -> Iterator[Record]:
+    def _file(self, number: int, entry: Entry) -> Iterator[StreamRecord]:
         path = self._source / entry.path
-        yield Record(Kind.FILE, number)
+        yield StreamRecord(RecordType.FILE, number)
         digest, size = new_digest(), 0
         try:
             with _open_file(path) as file:
@@ -95,17 +95,17 @@ class SourceStream:
                 while size <= entry.size and (data := file.read(CHUNK)):
                     size += len(data)
                     digest.update(data)
-                    yield Record(Kind.DATA, len(data), data)
+                    yield StreamRecord(RecordType.DATA, len(data), data)
                 unchanged = is_unchanged(os.fstat(file.fileno()), entry)
         except OSError as error:
             if error.errno not in NO_FILE_ANY_MORE:
                 raise LaunchError(f"cannot read {path}: {error.strerror}") from error
             unchanged = False
         if unchanged:
-            yield Record(Kind.END, digest.digest_size, digest.digest())
+            yield StreamRecord(RecordType.END, digest.digest_size, digest.digest())
         else:
             self.changed.append(entry.path)
-            yield Record(Kind.CALLED_OFF)
+            yield StreamRecord(RecordType.CALLED_OFF)
 
 
 def _open_file(path: Path) -> BinaryIO:
@@ -113,15 +113,15 @@ def _open_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0)
 
 
-def read_records(stream: BinaryIO) -> Iterator[Record]:
+def read_records(stream: BinaryIO) -> Iterator[StreamRecord]:
     """The records of a stream up to the last; EOFError when it ends before."""
     while True:
         kind, number = RECORD.unpack(_read_exactly(stream, RECORD.size))
-        carries = kind in (Kind.DATA, Kind.END)
-        if kind not in set(Kind) or (carries and number > LONGEST_CHUNK):
+        carries = kind in (RecordType.DATA, RecordType.END)
+        if kind not in set(RecordType) or (carries and number > LONGEST_CHUNK):
             raise LaunchError(f"received what is no part of a file (kind {kind}, {number} bytes)")
-        yield Record(Kind(kind), number, _read_exactly(stream, number) if carries else b"")
-        if kind == Kind.DONE:
+        yield StreamRecord(RecordType(kind), number, _read_exactly(stream, number) if carries else b"")
+        if kind == RecordType.DONE:
             return
 
 

@@ -13,16 +13,16 @@ from launcher.transport.process import Process
 from launcher.transport.protocol import (
     GREETING,
     HEADER,
+    HEARTBEAT,
+    HEARTBEAT_INTERVAL_S,
+    HEARTBEAT_TIMEOUT_S,
     KINDS,
     LONGEST_PAYLOAD,
-    SIGN_OF_LIFE,
-    SIGN_OF_LIFE_S,
-    SILENCE_S,
     VERSION,
     Frame,
-    Kind,
+    FrameType,
 )
-from launcher.transport.stderr_tail import Complaints, last_line
+from launcher.transport.stderr_tail import StderrTail, last_line
 
 READ_LIMIT = 1 << 20
 CALL_DEADLINE_S = 1.0
@@ -45,7 +45,7 @@ class Connection:
         """Whether the runner waits for another job, and nothing of the last one is left."""
         self._process = process
         self._reading: asyncio.BaseTransport | None = None
-        self._complaints = Complaints(process.stderr)
+        self._stderr_tail = StderrTail(process.stderr)
         self._waiting_since: float | None = None
         self._silent = False
         self._watching: asyncio.Task[None] | None = None
@@ -108,20 +108,20 @@ class Connection:
                 raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
             self._take_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+            raise LaunchError(f"{self.host}: {await self.end_reason()}") from error
 
     async def _greeted(self) -> None:
         try:
             await self._stdout.readuntil(GREETING)
         except asyncio.IncompleteReadError as error:
             # Something else than a runner has spoken, as AWS's images do to who logs in as root.
-            raise LaunchError(f"{self.host}: {await self.complaint(said=error.partial)}") from error
+            raise LaunchError(f"{self.host}: {await self.end_reason(said=error.partial)}") from error
 
     async def _become_ready_again(self) -> None:
         try:
             # That it is still right it says at once, also where what it then finds out takes a while.
             frame = await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
-            self._take_ready(await self._read_frame() if frame.kind == Kind.ALIVE else frame)
+            self._take_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
             raise LaunchError(f"{self.host}: waits no longer") from error
 
@@ -141,12 +141,12 @@ class Connection:
             self._stdin.write(data)
             await self._stdin.drain()
         except ConnectionError as error:
-            raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+            raise LaunchError(f"{self.host}: {await self.end_reason()}") from error
 
     async def frames(self) -> AsyncIterator[Frame]:
         """What the runner reports, until it or the connection ends, or it waits for another job."""
         try:
-            while (frame := await self._read_frame()).kind != Kind.IDLE:
+            while (frame := await self._read_frame()).kind != FrameType.IDLE:
                 yield frame
             self.is_idle = True
         except asyncio.IncompleteReadError:
@@ -158,20 +158,20 @@ class Connection:
             while (frame := await self._read_frame()).kind != kind:
                 pass
         except asyncio.IncompleteReadError as error:
-            raise LaunchError(f"{self.host}: {await self.complaint()}") from error
+            raise LaunchError(f"{self.host}: {await self.end_reason()}") from error
         return frame.payload
 
     async def _keep_alive(self) -> None:
         """Give signs of life, and end the connection when the runner gives none while it is waited for."""
         while True:
             # First of all: that the runner has just been reached is the first sign.
-            await asyncio.sleep(SIGN_OF_LIFE_S)
+            await asyncio.sleep(HEARTBEAT_INTERVAL_S)
             if self._process.has_ended():
                 return
             if not self._stdin.is_closing():
-                self._stdin.write(SIGN_OF_LIFE)
+                self._stdin.write(HEARTBEAT)
             since = self._waiting_since
-            if since is not None and asyncio.get_running_loop().time() - since > SILENCE_S:
+            if since is not None and asyncio.get_running_loop().time() - since > HEARTBEAT_TIMEOUT_S:
                 self._silent = True
                 self._process.kill()
 
@@ -206,7 +206,7 @@ class Connection:
         """Close our ends of the pipes, and do no more; who else has them, has the runner."""
         if self._watching is not None:
             self._watching.cancel()
-        self._complaints.stop()
+        self._stderr_tail.stop()
         if self._reading is not None:
             self._reading.close()
             self._reading = None
@@ -220,14 +220,14 @@ class Connection:
         in_order = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
         return self._process if in_order and not self._stdout.at_eof() else None
 
-    async def complaint(self, *, said: bytes = b"") -> str:
+    async def end_reason(self, *, said: bytes = b"") -> str:
         """Why the connection ended, in ssh's or the runner's own last words, or in those of who `said` this instead."""
         if self._silent:
-            return f"silent for {SILENCE_S:g} s"
+            return f"silent for {HEARTBEAT_TIMEOUT_S:g} s"
         # A program that ssh has started may hold its standard error open.
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.gather(self._process.wait(), self._complaints.over.wait()), LAST_WORDS_S)
-        if last := self._complaints.last() or last_line(said):
+            await asyncio.wait_for(asyncio.gather(self._process.wait(), self._stderr_tail.over.wait()), LAST_WORDS_S)
+        if last := self._stderr_tail.last() or last_line(said):
             return last
         code = self._process.returncode
         return "connection ended" if code is None else f"connection ended with code {code}"

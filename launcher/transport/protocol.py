@@ -17,12 +17,12 @@ LONGEST_PAYLOAD = 1 << 20
 """A runner sends what one read gave it; a longer frame is none of a runner's."""
 
 
-SIGN_OF_LIFE_S = 5.0
+HEARTBEAT_INTERVAL_S = 5.0
 """How often each side says something when it has nothing to say."""
-SILENCE_S = 20.0
+HEARTBEAT_TIMEOUT_S = 20.0
 """Who has said nothing for so long is hung, or the network between is cut: each side then ends its part.
 Four signs of life: a machine under full load may miss some."""
-SIGN_OF_LIFE = b"\n"
+HEARTBEAT = b"\n"
 REQUEST = b"sync "
 DATA = b"data "
 """What lines about files begin with; see launcher.sync.messages."""
@@ -30,7 +30,7 @@ CALL = b"again\n"
 """Calls a runner that is idle: it says that it is alive and then ready, or ends when it is no longer right."""
 
 
-class Kind:
+class FrameType:
     """What a frame's payload is. No enumeration: enum takes long to import."""
 
     READY = 0
@@ -53,7 +53,7 @@ class Kind:
     """The answer to a request about files (launcher.sync.messages)."""
 
 
-KINDS = frozenset(value for name, value in vars(Kind).items() if name.isupper())
+KINDS = frozenset(value for name, value in vars(FrameType).items() if name.isupper())
 
 
 class Frame:

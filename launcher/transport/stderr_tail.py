@@ -8,7 +8,7 @@ KEPT = 1 << 12
 """Bytes: a line or two are shown, of whoever says how much."""
 
 
-class Complaints:
+class StderrTail:
     """Reads a descriptor, which does not block, to its end."""
 
     def __init__(self, fd: int) -> None:

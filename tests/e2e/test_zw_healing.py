@@ -98,13 +98,13 @@ def test_a_node_that_has_notice_leaves_the_lists_before_it_ends(
     observer: Observer, before: Observation, slot: int
 ) -> None:
     """Told that an interruption is likely, it asks for its replacement, and its group waits for it to leave."""
-    leaver, witness = before.slots[slot], before.slots[2]
+    preempted_host, witness = before.slots[slot], before.slots[2]
     boto3.client("ec2")  # the control plane answers before the clock starts
-    Faults.here().rebalance_recommendation(leaver)
+    Faults.here().rebalance_recommendation(preempted_host)
     await_true(lambda: f"deeplearning-worker{slot}\n" not in workers_file(witness), "the leaver to be in no list")
-    assert state(leaver) == "running"
+    assert state(preempted_host) == "running"
     replaced(observer, before, slot)
-    assert state(leaver) == "terminated"
+    assert state(preempted_host) == "terminated"
 
 
 def workers_file(instance_id: str) -> str:

@@ -156,8 +156,8 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the launcher whose deadlines pass in a tenth of the time."""
     copy = copy_launcher(tmp_path_factory.mktemp("impatient"))
     for file, constant in (
-        ("transport/protocol", "SIGN_OF_LIFE_S"),
-        ("transport/protocol", "SILENCE_S"),
+        ("transport/protocol", "HEARTBEAT_INTERVAL_S"),
+        ("transport/protocol", "HEARTBEAT_TIMEOUT_S"),
         ("job/spec", "GRACE_S"),
     ):
         change_constant(copy / f"{file}.py", constant, lambda seconds: seconds / 10)

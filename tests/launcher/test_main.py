@@ -13,9 +13,9 @@ from launcher import main
 from launcher.history.journal import Journal, jobs_directory
 from launcher.history.records import State, read_record
 from launcher.job import session as running
-from launcher.output.output_stream import Channel
-from launcher.transport.protocol import Kind
-from tests.launcher.records import JOB
+from launcher.output.output_stream import OutputStream
+from launcher.transport.protocol import FrameType
+from tests.launcher.job_records import JOB
 
 LAUNCHER = Path(main.__file__).with_name("__main__.py")
 INTERRUPTED = "import signal\nsignal.raise_signal(signal.SIGINT)\nwhile True: pass\n"
@@ -44,7 +44,7 @@ def test_idle_runners_are_called_before_what_takes_long_is_imported() -> None:
     program = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from launcher.main import open_reserve, parse_options
+from launcher.main import open_pool, parse_options
 parse_options(["--launcher", "local", "x"], environ={})
 print(sorted({"asyncio", "shutil", "ssl", "launcher.job.session"} & set(sys.modules)))
 """
@@ -63,7 +63,7 @@ def test_before_the_job_begins_it_is_its_end(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr(asyncio, "run", interrupted)
-    streams = {Kind.STDOUT: Channel(1), Kind.STDERR: Channel(2)}
+    streams = {FrameType.STDOUT: OutputStream(1), FrameType.STDERR: OutputStream(2)}
     assert running.carry_out(JOB, journal=Journal(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")

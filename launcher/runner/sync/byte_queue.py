@@ -17,7 +17,7 @@ class NeighbourLostError(LaunchError):
     """The node before or after this one has gone; why, it will say itself."""
 
 
-class Inlet(io.RawIOBase):
+class ByteQueue(io.RawIOBase):
     """The stream as the launcher sends it: filled by the thread that has the link, read by the one that works."""
 
     def __init__(self, *, on_room: Callable[[], None]) -> None:

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 from launcher.runner.sync.part_file import part_of
-from launcher.runner.sync.sync_state import Record
+from launcher.runner.sync.sync_state import SyncState
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import DIRECTORY, FILE, LINK, Entry, Manifest, is_unchanged, link_target
 
 
-class Copy:
+class Destination:
     """The directory, its record, and what is to be there."""
 
     def __init__(self, directory: Path, manifest: Manifest, *, ignore: Ignore, home: Path) -> None:
         self.directory = directory
         self.manifest = manifest
         self._ignore = ignore
-        self._record = Record(home, directory.resolve())
+        self._record = SyncState(home, directory.resolve())
 
     def prepare(self) -> set[int]:
         """Do all that needs no file's content; returns the numbers of the files that have to be sent."""

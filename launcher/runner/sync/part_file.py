@@ -11,7 +11,7 @@ from launcher.sync.manifest import Entry
 from launcher.sync.stream import new_digest
 
 
-class Arrival:
+class PartFile:
     """One file, from its first byte to its place."""
 
     def __init__(self, directory: Path, entry: Entry) -> None:

@@ -12,10 +12,10 @@ from typing import BinaryIO, cast
 
 from launcher.errors import LaunchError
 from launcher.runner.sync.byte_queue import BUFFER, STALL_S, NeighbourLostError
-from launcher.runner.sync.destination import Copy
-from launcher.runner.sync.part_file import Arrival
+from launcher.runner.sync.destination import Destination
+from launcher.runner.sync.part_file import PartFile
 from launcher.sync.certificate import client_context, server_context
-from launcher.sync.stream import Kind, Record, read_records
+from launcher.sync.stream import RecordType, StreamRecord, read_records
 
 CONNECT_DEADLINE_S = 30.0
 HANDSHAKE_DEADLINE_S = 10.0
@@ -71,17 +71,17 @@ class Onward:
         self._passing = False
         self._spoke_at = time.monotonic()
 
-    def take(self, record: Record) -> None:
+    def take(self, record: StreamRecord) -> None:
         """Pass a record on if somebody further on needs its file."""
-        if record.kind is Kind.FILE:
+        if record.kind is RecordType.FILE:
             self._passing = record.number in self._forward
-        done = record.kind is Kind.DONE
-        skipped = record.kind is Kind.ALIVE or not (self._passing or done)
+        done = record.kind is RecordType.DONE
+        skipped = record.kind is RecordType.ALIVE or not (self._passing or done)
         if skipped and time.monotonic() < self._spoke_at + ALIVE_EVERY_S:
             return
         self._spoke_at = time.monotonic()
         try:
-            self._file.write((Record(Kind.ALIVE) if skipped else record).encode())
+            self._file.write((StreamRecord(RecordType.ALIVE) if skipped else record).encode())
             if skipped or done:
                 self._file.flush()
             if done:
@@ -91,7 +91,7 @@ class Onward:
             raise NeighbourLostError(f"the node after it takes no more files: {error.strerror or error}") from error
 
 
-def incoming(stream: BinaryIO) -> Iterator[Record]:
+def incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
     """The records from the node before this one."""
     try:
         yield from read_records(stream)
@@ -99,30 +99,30 @@ def incoming(stream: BinaryIO) -> Iterator[Record]:
         raise NeighbourLostError(f"the node before it sends no more files: {error}") from error
 
 
-def relay(stream: BinaryIO, onward: Onward | None, *, copy: Copy, needed: set[int]) -> None:
+def relay(stream: BinaryIO, onward: Onward | None, *, copy: Destination, needed: set[int]) -> None:
     """Keep what this node needs, pass on what others do."""
-    arrival: Arrival | None = None
+    part_file: PartFile | None = None
     try:
         for record in incoming(stream):
             if onward is not None:
                 onward.take(record)
-            if record.kind is Kind.ALIVE:
+            if record.kind is RecordType.ALIVE:
                 continue
-            if record.kind is Kind.FILE and record.number in needed:
-                arrival = Arrival(copy.directory, copy.manifest.entries[record.number])
-            elif arrival is not None:
-                arrival = _put(arrival, record)
+            if record.kind is RecordType.FILE and record.number in needed:
+                part_file = PartFile(copy.directory, copy.manifest.entries[record.number])
+            elif part_file is not None:
+                part_file = _put(part_file, record)
     finally:
-        if arrival is not None:
-            arrival.drop()
+        if part_file is not None:
+            part_file.drop()
 
 
-def _put(arrival: Arrival, record: Record) -> Arrival | None:
-    if record.kind is Kind.DATA:
-        arrival.write(record.data)
-        return arrival
-    if record.kind is Kind.END:
-        arrival.finish(record.data)
+def _put(part_file: PartFile, record: StreamRecord) -> PartFile | None:
+    if record.kind is RecordType.DATA:
+        part_file.write(record.data)
+        return part_file
+    if record.kind is RecordType.END:
+        part_file.finish(record.data)
     else:
-        arrival.drop()
+        part_file.drop()
     return None

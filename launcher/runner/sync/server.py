@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from launcher.errors import LaunchError
-from launcher.runner.frameworks import installed_engines
-from launcher.runner.sync.byte_queue import BUFFER, Inlet, NeighbourLostError
-from launcher.runner.sync.destination import Copy
+from launcher.runner.frameworks import installed_frameworks
+from launcher.runner.sync.byte_queue import BUFFER, ByteQueue, NeighbourLostError
+from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.s3_fetch import fetch
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest
@@ -19,13 +19,13 @@ from launcher.sync.ranges import Ranges, from_ranges, to_ranges
 from launcher.sync.request import place
 
 
-class Site:
+class SyncServer:
     """What this node knows from one request to the next."""
 
-    def __init__(self, inlet: Inlet) -> None:
-        self._from_launcher = cast(BinaryIO, io.BufferedReader(inlet, BUFFER))
+    def __init__(self, byte_queue: ByteQueue) -> None:
+        self._from_launcher = cast(BinaryIO, io.BufferedReader(byte_queue, BUFFER))
         self._resources = ExitStack()
-        self._copy: Copy | None = None
+        self._copy: Destination | None = None
         self._needed: set[int] = set()
         self._listener: socket.socket | None = None
         self._operations: dict[str, Callable[..., Answer]] = {
@@ -36,7 +36,7 @@ class Site:
         }
 
     def _engines(self) -> Answer:
-        return {"engines": installed_engines()}
+        return {"engines": installed_frameworks()}
 
     def answer(self, request: Request) -> Answer:
         """Carry a request out; what goes wrong is an answer too."""
@@ -55,7 +55,7 @@ class Site:
         path = place(directory, home=Path.home())
         if source is not None and path.is_dir() and path.samefile(source):
             return {"needed": [], "port": 0}
-        copy = Copy(path, Manifest.unpack(manifest), ignore=Ignore(patterns), home=Path.home())
+        copy = Destination(path, Manifest.unpack(manifest), ignore=Ignore(patterns), home=Path.home())
         self._resources.callback(copy.release)
         self._copy, self._needed = copy, copy.prepare()
         if not self._needed:

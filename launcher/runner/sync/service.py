@@ -11,43 +11,43 @@ from contextlib import suppress
 
 from launcher.job.spec import NodeSpec
 from launcher.runner.inbox import Inbox
-from launcher.runner.runner_channel import Link
-from launcher.runner.sync.byte_queue import Inlet
-from launcher.runner.sync.server import Site
+from launcher.runner.runner_channel import RunnerChannel
+from launcher.runner.sync.byte_queue import ByteQueue
+from launcher.runner.sync.server import SyncServer
 from launcher.sync.messages import Answer, Request, pack_answer
-from launcher.transport.protocol import Kind
+from launcher.transport.protocol import FrameType
 
 
-def sync_before_spec(link: Link, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
+def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
     """Carry out requests, beginning with the `first`, until the spec comes; None when the launcher is gone instead."""
-    service = SyncService(link)
+    service = SyncService(channel)
     service.take(first)
     received = b""
-    while not link.over:
+    while not channel.over:
         for message in inbox.take(received):
             if not isinstance(message, (bytes, dict)):
                 return message
             service.take(message)
         # What has no room stays where it is, and makes the launcher wait.
-        sources = [service.wakeup] if service.full else [service.wakeup, link.source]
-        timeout = link.keep_alive()
-        readable, _, _ = select.select(sources, [link.sink] if link.pending else [], [], timeout)
-        link.flush()
+        sources = [service.wakeup] if service.full else [service.wakeup, channel.source]
+        timeout = channel.keep_alive()
+        readable, _, _ = select.select(sources, [channel.sink] if channel.pending else [], [], timeout)
+        channel.flush()
         service.report()
         if service.full:
-            link.excuse()
-        received = link.receive() if link.source in readable else b""
+            channel.excuse()
+        received = channel.receive() if channel.source in readable else b""
     return None
 
 
 class SyncService:
     """The requests' way to the thread and the answers' way back; the thread starts with the first of them."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, channel: RunnerChannel) -> None:
+        self._channel = channel
         self.wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         """Readable when there is something to report, or room again."""
-        self._inlet = Inlet(on_room=self._wake)
+        self._byte_queue = ByteQueue(on_room=self._wake)
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
         self._started = False
@@ -55,12 +55,12 @@ class SyncService:
     @property
     def full(self) -> bool:
         """Whether no more should be taken for now."""
-        return self._inlet.full
+        return self._byte_queue.full
 
     def take(self, message: Request | bytes) -> None:
         """Pass a request, or a piece of the files, on to the thread."""
         if isinstance(message, bytes):
-            self._inlet.put(message)
+            self._byte_queue.put(message)
             return
         self._requests.put(message)
         if not self._started:
@@ -76,10 +76,10 @@ class SyncService:
                 answer = self._answers.get_nowait()
                 if isinstance(answer, BaseException):
                     raise answer
-                self._link.send(Kind.SYNC, pack_answer(answer))
+                self._channel.send(FrameType.SYNC, pack_answer(answer))
 
     def _work(self) -> None:
-        site = Site(self._inlet)
+        site = SyncServer(self._byte_queue)
         while True:
             try:
                 self._answers.put(site.answer(self._requests.get()))

@@ -16,7 +16,7 @@ from launcher.sync.manifest import Manifest
 RECORDS_DIR = ".local/state/deeplearning/sync"
 
 
-class Record:
+class SyncState:
     """The record of one directory, and the sole right to work on it."""
 
     def __init__(self, home: Path, directory: Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.transport.pool.daemon import FDS, LONGEST, Entry, Errand, is_ours, peer
+from launcher.transport.pool.daemon import FDS, LONGEST, DaemonConfig, Entry, is_ours, peer
 from launcher.transport.process import Process
 
 SUFFIX = ".sock"
@@ -28,27 +28,27 @@ MOST_KEPT = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kept:
+class IdleConnection:
     """An idle runner's process, and what it was connected by."""
 
     host: str
-    situation: str
+    fingerprint: str
     process: Process
 
 
-def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[Kept]:
+def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConnection]:
     """All kept connections to these hosts, or to any; nobody else gets them then."""
     directory = _directory(environ)
     if directory is None:
         return []
-    taken: list[Kept] = []
+    taken: list[IdleConnection] = []
     for place in sorted(directory.glob(f"*{SUFFIX}")):
         with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
             taken += _ask(place, hosts)
     return taken
 
 
-def leave(environ: Mapping[str, str], kept: Sequence[Kept], *, seconds: float) -> None:
+def leave(environ: Mapping[str, str], kept: Sequence[IdleConnection], *, seconds: float) -> None:
     """Have a new keeper hold the connections for so long; the caller closes its own ends. Raises OSError."""
     directory = _directory(environ)
     if directory is None or not 0 < len(kept) <= MOST_KEPT:
@@ -56,25 +56,25 @@ def leave(environ: Mapping[str, str], kept: Sequence[Kept], *, seconds: float) -
     directory.mkdir(mode=0o700, exist_ok=True)
     place = directory / f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
     fresh = place.with_suffix(".new")
-    entries = [Entry(one.host, one.situation, one.process.fds) for one in kept]
+    entries = [Entry(one.host, one.fingerprint, one.process.fds) for one in kept]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             listener.bind(str(fresh))
             listener.listen()
             # Not before: who finds it refused takes it for what a keeper that was killed has left.
             fresh.rename(place)
-            _start_keeper(Errand(listener.fileno(), seconds, str(place), entries))
+            _start_keeper(DaemonConfig(listener.fileno(), seconds, str(place), entries))
         except OSError:
             for name in (fresh, place):
                 name.unlink(missing_ok=True)
             raise
 
 
-def _start_keeper(errand: Errand) -> None:
-    fds = [errand.listener, *(fd for one in errand.entries for fd in one.fds)]
+def _start_keeper(config: DaemonConfig) -> None:
+    fds = [config.listener, *(fd for one in config.entries for fd in one.fds)]
     program = sys.executable or "/usr/bin/python3"
     with os.fdopen(os.memfd_create("errand"), "w+b", 0) as told, Path(os.devnull).open("r+b") as nothing:
-        told.write(errand.to_text().encode(errors="surrogateescape"))
+        told.write(config.to_text().encode(errors="surrogateescape"))
         told.seek(0)
         for fd in fds:
             os.set_inheritable(fd, True)
@@ -111,7 +111,7 @@ def _is_private(directory: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
-def _ask(place: Path, hosts: Sequence[str]) -> list[Kept]:
+def _ask(place: Path, hosts: Sequence[str]) -> list[IdleConnection]:
     """What one keeper has. Raises OSError when it cannot be asked."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.settimeout(ANSWER_S)
@@ -124,7 +124,7 @@ def _ask(place: Path, hosts: Sequence[str]) -> list[Kept]:
         if not is_ours(channel):
             return []
         channel.send("".join(f"{host}\n" for host in hosts or [""]).encode(errors="surrogateescape"))
-        taken: list[Kept] = []
+        taken: list[IdleConnection] = []
         try:
             while message := _receive(channel):
                 taken.append(message)
@@ -145,7 +145,7 @@ def _is_stopped(pid: int) -> bool:
         return False
 
 
-def _receive(channel: socket.socket) -> Kept | None:
+def _receive(channel: socket.socket) -> IdleConnection | None:
     said, fds, _, _ = socket.recv_fds(channel, LONGEST, FDS)
     if not said:
         return None
@@ -157,8 +157,8 @@ def _receive(channel: socket.socket) -> Kept | None:
         raise OSError("more descriptors than this process may have")
     process = Process(fds)
     try:
-        host, situation = said.decode(errors="surrogateescape").split()
+        host, fingerprint = said.decode(errors="surrogateescape").split()
     except ValueError:
         process.discard()
         raise
-    return Kept(host=host, situation=situation, process=process)
+    return IdleConnection(host=host, fingerprint=fingerprint, process=process)

@@ -39,7 +39,7 @@ FILES = (
 )
 
 
-def situation(environ: Mapping[str, str], *, home: str | None = None) -> str:
+def login_fingerprint(environ: Mapping[str, str], *, home: str | None = None) -> str:
     """Name the state of everything that all connections depend on; `home` is the account's unless it is given.
 
     Raises KeyError for a user without an account, for whom ssh does nothing.
@@ -57,10 +57,12 @@ def situation(environ: Mapping[str, str], *, home: str | None = None) -> str:
     return _name(state)
 
 
-def situation_of(host: Host, command: Sequence[str], general: str, *, names: set[str], agent: str | None) -> str | None:
+def connection_fingerprint(
+    host: Host, command: Sequence[str], general: str, *, names: set[str], agent: str | None
+) -> str | None:
     """Name the state of what a connection to `host` by `command` depends on; None where that cannot be known at once.
 
-    `general` is what `situation` has said, `names` what `fixed_names` has: where they lead, the former knows. `agent`
+    `general` is what `login_fingerprint` has said, `names` what `fixed_names` has: where they lead, the former knows. `agent`
     is where the user's SSH agent listens.
     """
     # Another name may lead elsewhere now: a question of DNS takes seconds where it fails, an alias only ssh knows.

@@ -3,7 +3,7 @@
 It gives them to the first launch of the same user that asks, each once, and closes what nobody has asked for in time.
 When it is gone, however, so are they: a runner ends with its connection. It reads nothing of them and writes nothing.
 
-Its standard input says what it has (`Errand`). A launch asks with the names of hosts, one a line, or with an empty line
+Its standard input says what it has (`DaemonConfig`). A launch asks with the names of hosts, one a line, or with an empty line
 for all of them; it gets for each a message, host and situation, with the connection's descriptors.
 """
 
@@ -27,15 +27,15 @@ CREDENTIALS = struct.Struct("3i")
 class Entry:
     """One connection."""
 
-    __slots__ = ("fds", "host", "situation")
+    __slots__ = ("fds", "host", "fingerprint")
 
-    def __init__(self, host: str, situation: str, fds: tuple[int, ...]) -> None:
+    def __init__(self, host: str, fingerprint: str, fds: tuple[int, ...]) -> None:
         self.host = host
-        self.situation = situation
+        self.fingerprint = fingerprint
         self.fds = fds
 
 
-class Errand:
+class DaemonConfig:
     """What a keeper is told, in lines: socket's descriptor and seconds; its path; host, situation and descriptors."""
 
     def __init__(self, listener: int, seconds: float, place: str, entries: list[Entry]) -> None:
@@ -46,20 +46,20 @@ class Errand:
 
     def to_text(self) -> str:
         """For its standard input."""
-        lines = (" ".join([one.host, one.situation, *map(str, one.fds)]) for one in self.entries)
+        lines = (" ".join([one.host, one.fingerprint, *map(str, one.fds)]) for one in self.entries)
         return "\n".join([f"{self.listener} {self.seconds}", self.place, *lines])
 
     @classmethod
-    def from_text(cls, text: str) -> "Errand":
+    def from_text(cls, text: str) -> "DaemonConfig":
         """What `to_text` has written."""
         first, place, *lines = text.split("\n")
         listener, seconds = first.split()
         words = (line.split() for line in lines)
-        entries = [Entry(host, situation, tuple(map(int, fds))) for host, situation, *fds in words]
+        entries = [Entry(host, fingerprint, tuple(map(int, fds))) for host, fingerprint, *fds in words]
         return cls(int(listener), float(seconds), place, entries)
 
 
-class Keeper:
+class PoolDaemon:
     """The connections that are left."""
 
     def __init__(self, listener: "socket.socket", entries: list[Entry]) -> None:
@@ -100,7 +100,7 @@ class Keeper:
             rights = struct.pack(f"{FDS}i", *entry.fds)
             try:
                 client.sendmsg(
-                    [f"{entry.host} {entry.situation}".encode(errors="surrogateescape")],
+                    [f"{entry.host} {entry.fingerprint}".encode(errors="surrogateescape")],
                     [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)],
                 )
             finally:
@@ -128,17 +128,17 @@ def peer(channel: "socket.socket") -> int:
 
 def main() -> int:
     """Keep what standard input names."""
-    errand = Errand.from_text(sys.stdin.buffer.read().decode(errors="surrogateescape"))
+    config = DaemonConfig.from_text(sys.stdin.buffer.read().decode(errors="surrogateescape"))
     os.chdir("/")
-    listener = socket.socket(fileno=errand.listener)
+    listener = socket.socket(fileno=config.listener)
     # It does already; SO_PEERCRED, however, names who was the last to say so.
     listener.listen()
-    keeper = Keeper(listener, errand.entries)
+    keeper = PoolDaemon(listener, config.entries)
     try:
-        keeper.serve(until=time.monotonic() + errand.seconds)
+        keeper.serve(until=time.monotonic() + config.seconds)
     finally:
         try:
-            os.unlink(errand.place)
+            os.unlink(config.place)
         except FileNotFoundError:  # the user's last session has ended, and the directory with it
             pass
     return 0

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from launcher.hosts.hostfile import Host
-from launcher.transport.pool.client import Kept, leave, take
-from launcher.transport.pool.conditions import AGENT_VARIABLE, fixed_names, situation, situation_of
+from launcher.transport.pool.client import IdleConnection, leave, take
+from launcher.transport.pool.conditions import AGENT_VARIABLE, connection_fingerprint, fixed_names, login_fingerprint
 from launcher.transport.process import Process
 from launcher.transport.protocol import CALL
 from launcher.transport.ssh import ssh_command
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
     from launcher.transport.connection import Connection
 
 
-class Reserve:
+class ConnectionPool:
     """Of one launch, for its hosts."""
 
     def __init__(self, hosts: Sequence[Host], *, seconds: float, general: str) -> None:
         self._seconds = seconds
         self._names = [str(host) for host in hosts]
         fixed, agent = fixed_names(), os.environ.get(AGENT_VARIABLE)
-        self._situations = {
-            str(host): situation_of(host, ssh_command(host), general, names=fixed, agent=agent) for host in hosts
+        self._fingerprints = {
+            str(host): connection_fingerprint(host, ssh_command(host), general, names=fixed, agent=agent)
+            for host in hosts
         }
         self._called: dict[str, Process] = {}
 
     def call(self) -> None:
         """Call the idle runners to which a new connection would lead now; what else is kept for the hosts, is ended."""
         for one in take(os.environ, self._names):
-            is_right = one.situation == self._situations.get(one.host) and one.host not in self._called
+            is_right = one.fingerprint == self._fingerprints.get(one.host) and one.host not in self._called
             if is_right and _call(one.process):
                 self._called[one.host] = one.process
             else:
@@ -48,9 +49,9 @@ class Reserve:
         away = (one for one in connections if not one.is_here)
         idle = [(one, process) for one in away if (process := one.kept()) is not None]
         kept = [
-            Kept(host=str(one.host), situation=known, process=process)
+            IdleConnection(host=str(one.host), fingerprint=known, process=process)
             for one, process in idle
-            if (known := self._situations.get(str(one.host))) is not None
+            if (known := self._fingerprints.get(str(one.host))) is not None
         ]
         with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
             # Of two launches at once both have some to leave; one connection a node is enough.
@@ -70,14 +71,14 @@ def _call(process: Process) -> bool:
     return True
 
 
-def open_reserve(hosts: Sequence[Host], *, seconds: float) -> Reserve | None:
+def open_pool(hosts: Sequence[Host], *, seconds: float) -> ConnectionPool | None:
     """What waits for these hosts, and is called; None where nothing is to be kept, or for a user without an account."""
     if not seconds:
         return None
     try:
-        general = situation(os.environ)
+        general = login_fingerprint(os.environ)
     except KeyError:
         return None
-    reserve = Reserve(hosts, seconds=seconds, general=general)
-    reserve.call()
-    return reserve
+    pool = ConnectionPool(hosts, seconds=seconds, general=general)
+    pool.call()
+    return pool

@@ -7,7 +7,7 @@ import select
 
 import pytest
 
-from launcher.output.output_stream import Channel
+from launcher.output.output_stream import OutputStream
 from launcher.sync import progress
 from launcher.sync.progress import Progress, shown
 
@@ -17,7 +17,7 @@ def show(fd: int) -> None:
 
     async def send() -> None:
         half = Progress(400_000_000, nodes=8)
-        async with shown(half, Channel(fd)):
+        async with shown(half, OutputStream(fd)):
             half.advance(200_000_000)
             await asyncio.sleep(0.1)
 

@@ -15,7 +15,7 @@ from launcher.detached.log import LogSink
 from launcher.errors import LaunchError
 from launcher.runner.sync import relay as relaying
 from launcher.runner.sync.byte_queue import NeighbourLostError
-from launcher.runner.sync.destination import Copy
+from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.relay import Onward, relay
 from launcher.sync import sender as distribute
 from launcher.sync.certificate import client_context, new_identity, server_context
@@ -23,7 +23,7 @@ from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest, scan
 from launcher.sync.request import SyncRequest
 from launcher.sync.sender import sync
-from launcher.sync.stream import Kind, Record, SourceStream, read_records
+from launcher.sync.stream import RecordType, SourceStream, StreamRecord, read_records
 
 NOTHING = Ignore([])
 
@@ -42,8 +42,8 @@ def stream_of(source: Path, manifest: Manifest) -> bytes:
     return b"".join(iter(stream.next_block, b""))
 
 
-def copy_of(manifest: Manifest, tmp_path: Path) -> tuple[Copy, set[int]]:
-    copy = Copy(tmp_path / "copy", manifest, ignore=NOTHING, home=tmp_path)
+def copy_of(manifest: Manifest, tmp_path: Path) -> tuple[Destination, set[int]]:
+    copy = Destination(tmp_path / "copy", manifest, ignore=NOTHING, home=tmp_path)
     return copy, copy.prepare()
 
 
@@ -101,7 +101,7 @@ def test_a_node_that_needs_nothing_for_long_hears_that_it_goes_on(
     manifest, identity = scan(source, ignore=NOTHING), new_identity()
     copy, _ = copy_of(manifest, tmp_path)
     ours, theirs = socket.socketpair()
-    heard: list[Record] = []
+    heard: list[StreamRecord] = []
 
     def listen() -> None:
         with server_context(identity).wrap_socket(theirs, server_side=True) as after, after.makefile("rb") as stream:
@@ -114,9 +114,9 @@ def test_a_node_that_needs_nothing_for_long_hears_that_it_goes_on(
         relay(io.BytesIO(stream_of(source, manifest)), onward, copy=copy, needed=set())
     thread.join(10)
     kinds = [record.kind for record in heard]
-    first = kinds.index(Kind.FILE)
-    assert set(kinds[:first]) == {Kind.ALIVE}
-    assert kinds[first:] == [Kind.FILE, Kind.DATA, Kind.END, Kind.DONE]
+    first = kinds.index(RecordType.FILE)
+    assert set(kinds[:first]) == {RecordType.ALIVE}
+    assert kinds[first:] == [RecordType.FILE, RecordType.DATA, RecordType.END, RecordType.DONE]
     # It is no part of any file.
     relay(io.BytesIO(b"".join(record.encode() for record in heard)), None, copy=copy, needed={1})
     assert contents(tmp_path) == {"b": b"b"}
@@ -130,7 +130,7 @@ def test_a_file_that_is_no_longer_what_it_was_is_called_off(source: Path) -> Non
     stream = SourceStream(source, manifest, [0, 1])
     records = b"".join(iter(stream.next_block, b""))
     assert stream.changed == ["a", "b"]
-    assert records.endswith(Record(Kind.CALLED_OFF).encode() + Record(Kind.DONE).encode())
+    assert records.endswith(StreamRecord(RecordType.CALLED_OFF).encode() + StreamRecord(RecordType.DONE).encode())
 
 
 def test_a_look_through_a_directory_can_be_called_off(tmp_path: Path) -> None:

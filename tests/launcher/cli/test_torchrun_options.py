@@ -1,0 +1,213 @@
+"""Lines for torchrun mean the same to launch: compared with torchrun's own reading of them, and with a real run."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.cli.options import parse_options
+from launcher.errors import UsageError
+from launcher.job.spec import JOBS_DIR, Job
+from tests.launcher.cli.test_options import GPUS, PATH, parse, slots
+from tests.launcher.conftest import Cluster
+
+NODES = 4
+MEETING = "--rdzv-id=7 --rdzv-backend=c10d --rdzv-endpoint=node1:29400"
+SHOW = "import os, sys; print(*(f'{n}={os.environ[n]}' for n in sys.argv[1:]), file=open(os.environ['RANK'], 'w'))"
+SAME = (
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE"),
+    *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "OMP_NUM_THREADS"),
+)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    workers = tmp_path / "workers"
+    workers.write_text("".join(f"node{number + 1}\n" for number in range(NODES)))
+    return {PATH: str(workers), GPUS: "0"}
+
+
+def torchruns(line: str) -> tuple[Any, list[str]]:
+    """Torchrun's own settings, and the command that it would run."""
+    # Not at the top: it takes a while, and every worker of pytest's collects this file.
+    from torch.distributed.run import config_from_args, get_args_parser
+
+    config, program, words = config_from_args(get_args_parser().parse_args(line.split()))
+    return config, ["python" if program == sys.executable else str(program), *words]
+
+
+def test_a_line_of_torchruns_is_read_as_torchrun_reads_it(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # or else torchrun sets it, in this process
+    for line in (
+        "--nnodes=2 --nproc-per-node=8 train.py --epochs 3 --nnodes 9",
+        "--nnodes=4 --nproc_per_node=1 --max_restarts=3 dir/train.py",
+        f"--nnodes=2:4 --nproc-per-node 2 --max-restarts=1 {MEETING} train.py",
+        "--nnodes=1:8 --nproc-per-node 1 --max-restarts 2 train.py -m x",
+        "--nnodes 1 --nproc-per-node auto -m package.train --lr 0.1",
+        "--nnodes 1 --nproc-per-node cpu --module train",
+        "--nnodes 1:1 --nproc-per-node=2 --no-python ./train.sh x",
+        "--nnodes 1 --nproc_per_node=2 --no_python train.py x",
+        "--nnodes 2 --nproc-per-node 1 --node_rank 0 --master_addr 10.0.0.1 --master_port 29501 train.py",
+        "--nnodes 1 --standalone --nproc-per-node=4 train.py",
+    ):
+        config, command = torchruns(line)
+        job = parse(line, environ)
+        assert list(job.command) == command, line
+        assert {host.slots for host in job.hosts} == {config.nproc_per_node}, line
+        assert len(job.hosts) == min(config.max_nodes, NODES), line
+        assert (job.restarts.most, job.restarts.min_nodes) == (config.max_restarts, config.min_nodes), line
+        assert job.local == ("--standalone" in line), line
+
+
+def test_ranks_find_what_torchrun_sets(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "show.py").write_text(SHOW)
+    line = ["--standalone", "--nproc_per_node=2", "show.py", *SAME]
+    found = {}
+    for name, command in {
+        "launch": [sys.executable, str(cluster.launcher), *line],
+        "torchrun": [sys.executable, "-m", "torch.distributed.run", *line],
+    }.items():
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=cluster.environment, timeout=120, capture_output=True, check=False, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        found[name] = [(tmp_path / rank).read_text() for rank in "01"]
+        for rank in "01":
+            (tmp_path / rank).unlink()
+    assert found["launch"] == found["torchrun"]
+    assert "RANK=1 LOCAL_RANK=1 WORLD_SIZE=2" in found["launch"][1]
+
+
+def test_a_python_file_is_run_by_python_whatever_the_options(environ: dict[str, str]) -> None:
+    def command(line: str) -> tuple[str, ...]:
+        return parse(line, environ).command
+
+    assert command("train.py") == command("-n 2 train.py") == ("python", "-u", "train.py")
+    assert command("A=1 B=2 ./train.py x") == ("env", "A=1", "B=2", "python", "-u", "./train.py", "x")
+    assert command("--launcher mpi train.py") == ("python", "-u", "train.py")
+    assert command("python train.py") == ("python", "train.py")
+    assert command("--nnodes 2 train.sh x") == ("train.sh", "x")
+
+
+@pytest.mark.parametrize("line", ["python x.py", "cd $HOME; ./x.py", "$HOME/x.py", "x.py|y.py"])
+def test_a_line_for_the_shell_stays_one(environ: dict[str, str], line: str) -> None:
+    assert parse_options([line], environ=environ).command == ("/bin/bash", "-c", line)
+
+
+def test_what_makes_no_difference_is_said(environ: dict[str, str]) -> None:
+    def said(line: str) -> tuple[str, ...]:
+        job: Job = parse(line, environ)
+        return job.notes
+
+    assert said("--nnodes 2 --rdzv-backend c10d train.py") == said("--rdzv_backend static x.py") == ()
+    assert said(f"--nnodes 2 {MEETING} --node-rank 0 train.py") == (
+        "not needed: --rdzv-endpoint, --rdzv-id, --node-rank; launch has the ranks meet by itself, "
+        "one line starts every node",
+    )
+
+
+def test_what_is_not_done_is_said(environ: dict[str, str]) -> None:
+    assert parse("--role default x.py", environ).notes == ()
+    assert parse("--role t -r 3 --tee=3 --log_dir logs x.py", environ).notes == (
+        "not done: --role t; every rank has the role default",
+        "not done: --log-dir, --redirects, --tee; all output is shown and kept on its node, see launch logs",
+    )
+
+
+def test_only_the_output_of_the_ranks_asked_for_is_shown_and_all_of_it_is_kept(cluster: Cluster) -> None:
+    say = "echo $LOCAL_RANK; echo x >&2"
+    result = cluster.run("-n", "2", "--nproc-per-node", "3", "--local-ranks-filter", "0,2", say)
+    assert (result.code, [line.split("] ")[1] for line in result.lines]) == (0, ["0", "2"] * 2)
+    assert result.stderr.count(b"x\n") == 4
+    (kept,) = (cluster.directory / JOBS_DIR).glob("*/rank-1.log")
+    assert kept.read_text() == "1\nx\n"
+
+
+def test_a_failing_rank_is_told_of_although_its_output_is_not_shown(cluster: Cluster) -> None:
+    fail = "echo why; exit $((LOCAL_RANK * 3))"
+    result = cluster.run("-n", "1", "--nproc-per-node", "2", "--local-ranks-filter", "0", fail)
+    assert result.code == 3
+    assert b"  | why\n" in result.stderr
+
+
+def test_it_is_said_once_and_the_job_runs(cluster: Cluster) -> None:
+    result = cluster.run("--nnodes=3", "--rdzv-id=7", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
+    assert (result.code, len(result.lines)) == (0, 3)
+    said = "launch: not needed: --rdzv-id; launch has the ranks meet by itself, one line starts every node\n"
+    assert result.stderr.decode() == said
+
+
+@pytest.mark.parametrize("count", [3, 1])
+def test_a_range_takes_what_is_there(tmp_path: Path, count: int) -> None:
+    few = tmp_path / "few"
+    few.write_text("".join(f"node{number}\n" for number in range(count)))
+    assert slots("--nnodes 1:8 train.py", {PATH: str(few)}) == [1] * count
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--nnodes 5 x.py", "--nnodes must be at most 4, the hosts in the hosts file, got 5"),
+        ("--nnodes 5:8 x.py", "--nnodes must be at most 4, the hosts in the hosts file, got 5"),
+        ("--nnodes 3:2 x.py", "--nnodes must be N or MIN:MAX with MIN at most MAX, got 3:2"),
+        ("--nnodes 1: x.py", "--nnodes must be a whole number of at least 1, got ''"),
+        ("--nnodes two x.py", "--nnodes must be a whole number of at least 1, got 'two'"),
+        ("--nnodes 2 -n 2 x.py", "--nnodes and -n are the same: give one of them"),
+        (
+            "--nnodes 1:2 --max-restarts 1 --min-nodes 1 x.py",
+            "--nnodes 1:2 says --min-nodes too: give one of them",
+        ),
+        ("--standalone --nnodes 2 x.py", "--nnodes must be 1 with --launcher local, got 2"),
+        ("--standalone --launcher ssh x.py", "--standalone is --launcher local, got --launcher ssh as well"),
+        ("-m --no-python x", "-m is for python, which --no-python leaves out: give one of them"),
+        ("-m", "no command given, as in: launch python train.py"),
+        ("--rdzv-backend etcd x.py", "--rdzv-backend must be one of c10d, static, or left out, got 'etcd'"),
+        ("--node_rank=1 x.py", "--node-rank 1: launch starts every node by one line, that of --node-rank 0"),
+        ("--rdzv_conf a=1 x.py", "--rdzv_conf is not supported: leave it out: --rejoin-timeout is how long missing"),
+        ("--local-addr=1.2.3.4 x.py", "--local-addr is not supported: leave it out: launch derives addresses and"),
+        ("--local-ranks-filter 0,x a.py", "--local-ranks-filter must be a whole number of at least 0, got 'x'"),
+        (
+            "--engine mxnet --local-ranks-filter 0 a.py",
+            "--local-ranks-filter is for --engine torch or horovod, whose ranks launch starts itself",
+        ),
+        ("--use_env x.py", "--use_env is not supported: leave it out: ranks have LOCAL_RANK in any case"),
+    ],
+)
+def test_fails_when_a_line_of_torchruns_would_mean_another_job(
+    line: str, message: str, environ: dict[str, str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line, environ)
+    assert str(caught.value).startswith(message)
+
+
+def test_every_option_of_torchruns_is_known(environ: dict[str, str]) -> None:
+    from torch.distributed.run import get_args_parser
+
+    def unknown(option: str) -> bool:
+        try:
+            parse(f"{option} 1 x.py", environ)
+        except UsageError as error:
+            return "unknown option" in str(error)
+        return False
+
+    options = [name for action in get_args_parser()._actions for name in action.option_strings]
+    assert len(options) > 40
+    assert [option for option in options if option not in ("-h", "--help") and unknown(option)] == []
+
+
+def test_a_path_to_what_can_be_executed_starts_by_its_own_first_line(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "train.py"
+    script.write_text("#!/opt/venv/bin/python\n")
+    assert parse("./train.py x", environ).command == ("python", "-u", "./train.py", "x")
+    script.chmod(0o755)
+    assert parse("./train.py x", environ).command == ("./train.py", "x")
+    assert parse("train.py x", environ).command == ("python", "-u", "train.py", "x")

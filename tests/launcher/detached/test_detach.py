@@ -1,0 +1,195 @@
+"""Detached jobs, with a stand-in for systemd that does of it what a job needs; tests/e2e has the real one."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.detached import detach
+from launcher.errors import LaunchError
+from launcher.history.journal import user_name
+from launcher.history.records import JobRecord, State
+from launcher.job.spec import JOBS_DIR
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, wait_until_gone
+
+FIRST, SECOND, _ = ADDRESSES
+SYSTEMD_RUN = f"""#!{sys.executable}
+import os, select, socket, subprocess, sys
+arguments, program = sys.argv[: sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
+log = os.path.join(os.environ["XDG_RUNTIME_DIR"], "seen")
+open(log, "w").write(repr(sys.argv))
+here = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+here.bind(os.path.join(os.environ["XDG_RUNTIME_DIR"], "notify"))
+unit = subprocess.Popen(
+    program,
+    env={{"PATH": "/usr/bin:/bin", "NOTIFY_SOCKET": here.getsockname()}},
+    cwd="/",
+    stdin=subprocess.DEVNULL,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+    start_new_session=True,
+)
+ended = os.pidfd_open(unit.pid)
+ready, _, _ = select.select([here, ended], [], [])
+if here in ready:
+    assert here.recv(100) == b"READY=1"
+else:
+    print("Job for the unit failed.", file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+class Shell:
+    """A user's shell on the first node."""
+
+    def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *, runtime: Path) -> None:
+        self.cluster = cluster
+        self.runtime = runtime
+        (self.runtime / "systemd").mkdir()
+        cluster.program("systemd-run", "").write_text(SYSTEMD_RUN)
+        linger = cluster.directory / "linger"
+        linger.mkdir()
+        (linger / user_name()).touch()
+        monkeypatch.setattr(detach, "LINGER", linger)
+        environment = cluster.environment | {
+            "PATH": f"{cluster.directory}/bin:{cluster.environment['PATH']}",
+            "XDG_RUNTIME_DIR": str(self.runtime),
+            "SECRET": "hunter2-of-the-shell",
+            "SSH_AUTH_SOCK": "/run/agent",
+        }
+        for name in tuple(os.environ):
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+    def launch(self, *arguments: str, hosts: tuple[str, ...] = (FIRST, SECOND), cwd: str = "/") -> int:
+        options = ["-H", str(self.cluster.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.cluster.token}"]
+        return detach.detach(["--detach", *options, *arguments], cwd=cwd)
+
+    def verb(self, *words: str) -> bytes:
+        return subprocess.run([sys.executable, str(LAUNCHER), *words], capture_output=True, timeout=60).stdout
+
+    def record(self) -> JobRecord:
+        return JobRecord.from_bytes(self.verb("status", "--json"))
+
+
+@pytest.fixture
+def shell(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    # Short, as /run/user/1000 is: the name of a socket has 108 bytes (unix(7)).
+    with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
+        shell = Shell(cluster, monkeypatch, runtime=Path(runtime))
+        yield shell
+        shell.verb("stop")
+
+
+def test_a_detached_job_goes_on_when_its_launch_has_ended(
+    shell: Shell, tmp_path: Path, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    place = tmp_path / "a place"
+    place.mkdir()
+    before = os.umask(0o027)
+    request.addfinalizer(lambda: os.umask(before))
+    assert shell.launch("echo $RANK in $PWD $(umask) agent=$SSH_AUTH_SOCK; sleep 1000", cwd=str(place)) == 0
+    said = capfd.readouterr()
+    job = shell.record()
+    assert (said.out, said.err) == (f"{job.id}\n", f"launch: follow it with: launch logs -f {job.id}\n")
+    assert (job.state, job.detached, job.cwd) == (State.RUNNING, True, str(place))
+    with subprocess.Popen([sys.executable, str(LAUNCHER), "logs", "-f"], stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        lines = sorted(reader.stdout.readline() for _ in range(2))
+        assert lines == [
+            f"{FIRST} [0] 0 in {place} 0027 agent=\n".encode(),
+            f"{SECOND} [0] 1 in {place} 0022 agent=\n".encode(),
+        ]
+        ranks = shell.cluster.ranks()
+        assert shell.verb("stop") == f"{job.id} CANCELLED\n".encode()
+        wait_until_gone(ranks, seconds=1)
+        assert b"launch: stopped by SIGTERM\n" in reader.stdout.read()
+        assert reader.wait(20) == 0
+
+
+def test_the_shells_variables_reach_the_job_and_no_process_list_or_disk(shell: Shell, tmp_path: Path) -> None:
+    assert shell.launch("-n", "1", "--env", "SECRET", "echo $SECRET; sleep 1000") == 0
+    seen = (shell.runtime / "seen").read_text()
+    assert "deeplearning-job-" in seen
+    assert "hunter2" not in seen
+    assert "STRAY_TOKEN" not in seen
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert b"hunter2" not in path.read_bytes()
+        except OSError:
+            continue
+    until = time.monotonic() + 20
+    log = tmp_path / JOBS_DIR / shell.record().id / "job.log"
+    while not log.read_bytes():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert log.read_text() == f"{FIRST} [0] hunter2-of-the-shell\n"
+    # Handed over and gone; kept nowhere but in what the job itself printed.
+    assert sorted(path.name for path in shell.runtime.iterdir()) == ["notify", "seen", "systemd"]
+    kept = [path for path in (tmp_path / JOBS_DIR).rglob("*") if path.is_file() and path.suffix != ".log"]
+    assert kept
+    assert not any(b"hunter2" in path.read_bytes() for path in kept)
+
+
+def test_systemd_gives_a_job_the_time_that_its_end_may_take(shell: Shell) -> None:
+    assert shell.launch("-n", "1", "--grace", "600", "true") == 0
+    # The grace, two waits for nodes of 10 s each, two uploads of 15 s.
+    assert "'TimeoutStopSec=650'" in (shell.runtime / "seen").read_text()
+
+
+def test_fails_when_a_detached_job_does_not_start(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
+    assert shell.launch("true", hosts=(FIRST, "127.0.0.77")) == 1
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("launch: nothing started, 1 of 2 nodes: 127.0.0.77: ")
+    assert said.err.count("\n") == 1
+    assert shell.record().state is State.FAILED
+
+
+def test_a_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
+    assert shell.launch("exit 3") == 0
+    job_id = capfd.readouterr().out.strip()
+    assert b"ended with exit code 3" in shell.verb("logs", "-f", job_id)
+    job = shell.record()
+    assert (job.id, job.state, job.exit_code) == (job_id, State.FAILED, 3)
+
+
+def test_a_job_that_ends_with_its_machine_was_cancelled_by_nobody(shell: Shell) -> None:
+    shell.cluster.program("systemctl", '[ "$*" = "--user is-system-running" ] && echo stopping\nexit 1')
+    assert shell.launch("sleep 1000") == 0
+    os.kill(shell.record().pid, signal.SIGTERM)
+    shell.verb("logs", "-f")
+    job = shell.record()
+    assert (job.state, job.exit_code) == (State.FAILED, 143)
+    assert job.reason == "stopped by SIGTERM: its user's systemd stops"
+
+
+def test_fails_when_jobs_would_end_with_the_last_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detach, "LINGER", tmp_path)
+    with pytest.raises(LaunchError, match="first run: sudo loginctl enable-linger someone"):
+        detach.check_linger("someone")
+
+
+def test_fails_when_the_users_systemd_does_not_run(shell: Shell) -> None:
+    (shell.runtime / "systemd").rmdir()
+    with pytest.raises(LaunchError, match=r"does not run: .*/systemd is not there"):
+        shell.launch("true")
+
+
+def test_fails_when_systemd_run_is_not_there(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LaunchError, match="--detach: cannot run systemd-run: No such file or directory"):
+        shell.launch("true")
+
+
+def test_fails_when_no_log_can_be_kept(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / ".local").write_text("no directory")
+    with pytest.raises(LaunchError, match=r"--detach: cannot keep the job's log: .*/.local"):
+        shell.launch("true")

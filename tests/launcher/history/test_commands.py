@@ -1,0 +1,248 @@
+"""What is kept of a job, and how the verbs tell of it."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.history import commands as verbs
+from launcher.history.records import JobRecord, Revision, State, read_record, write_record
+from launcher.job.spec import JOBS_DIR
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
+from tests.launcher.job_records import RECORD
+
+FIRST, SECOND, THIRD = ADDRESSES
+
+
+def verb(cluster: Cluster, *words: str, environment: dict[str, str] | None = None) -> Result:
+    """Run a verb, of the user who started the cluster's jobs."""
+    ended = subprocess.run(
+        [sys.executable, str(LAUNCHER), *words],
+        env=cluster.environment | (environment or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return Result(code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
+
+
+def record(cluster: Cluster, *words: str) -> JobRecord:
+    return JobRecord.from_bytes(verb(cluster, "status", "--json", *words).stdout)
+
+
+def directory(cluster: Cluster, job: JobRecord) -> Path:
+    return cluster.directory / JOBS_DIR / job.id
+
+
+# ---- foreground jobs ----
+
+
+def test_a_job_that_ran_is_recorded_with_all_that_is_known_of_it(cluster: Cluster, tmp_path: Path) -> None:
+    place = tmp_path / "code"
+    place.mkdir()
+    git = ["git", "-c", "user.name=u", "-c", "user.email=e", "-C", str(place)]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "m"]):
+        subprocess.run([*git, *command], check=True, timeout=30)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, timeout=30, capture_output=True, text=True).stdout
+    assert cluster.run("-n", "2", "echo", "hello there", cwd=place).code == 0
+    job = record(cluster)
+    assert (job.state, job.exit_code, job.reason, job.restarts) == (State.SUCCEEDED, 0, None, 0)
+    assert (job.command, job.hosts, job.framework) == (("echo", "hello there"), (FIRST, SECOND), "torch")
+    assert (job.cwd, job.revision) == (str(place), Revision(commit=head.strip(), dirty=False))
+    assert job.end is not None
+    assert job.start <= job.end
+    assert job.logs == {FIRST: ["rank-0.log"], SECOND: ["rank-1.log"]}
+    assert directory(cluster, job).joinpath("job.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_failed_job_is_recorded_with_its_exit_code_and_reason(cluster: Cluster) -> None:
+    cluster.run("[ $RANK != 1 ] || exit 3; sleep 1000")
+    job = record(cluster)
+    reason = f"{SECOND}: rank 1 ended with exit code 3"
+    assert (job.state, job.exit_code, job.reason) == (State.FAILED, 3, reason)
+
+
+def test_a_job_that_did_not_start_is_recorded_as_failed(cluster: Cluster) -> None:
+    cluster.run("true", hosts=[FIRST, "127.0.0.77"])
+    job = record(cluster)
+    assert (job.state, job.exit_code, job.logs) == (State.FAILED, 1, {})
+    assert job.reason is not None
+    assert job.reason.startswith("nothing started, 1 of 2 nodes: 127.0.0.77: ")
+
+
+def test_fails_when_the_command_line_is_wrong_and_leaves_no_record(cluster: Cluster) -> None:
+    assert cluster.run("--bogus", "true").code == 2
+    assert verb(cluster, "list", "--json").stdout == b"[]\n"
+
+
+def test_ctrl_c_cancels_a_job(cluster: Cluster) -> None:
+    with cluster.start("echo up; sleep 1000") as launcher:
+        read_lines(launcher.stdout, 3)
+        assert record(cluster).state is State.RUNNING
+        launcher.send_signal(signal.SIGINT)
+        launcher.communicate(timeout=20)
+    job = record(cluster)
+    assert (job.state, job.exit_code, job.reason) == (State.CANCELLED, 130, "stopped by SIGINT")
+
+
+def test_stop_ends_a_foreground_job_everywhere(cluster: Cluster) -> None:
+    with cluster.start("echo up; sleep 1000") as launcher:
+        read_lines(launcher.stdout, 3)
+        ranks = cluster.ranks()
+        stopped = verb(cluster, "stop")
+        # It has ended when stop says so.
+        assert cluster.ranks() == []
+        wait_until_gone(ranks, seconds=1)
+        assert launcher.wait(5) == 143
+    job = record(cluster)
+    assert (stopped.code, stopped.lines) == (0, [f"{job.id} CANCELLED"])
+    assert (job.state, job.reason) == (State.CANCELLED, "stopped by SIGTERM")
+
+
+def test_a_job_whose_launcher_was_killed_does_not_go_on_for_ever(cluster: Cluster) -> None:
+    with cluster.start("echo up; sleep 1000") as launcher:
+        read_lines(launcher.stdout, 3)
+        ranks = cluster.ranks()
+        launcher.kill()
+        launcher.wait()
+        job = record(cluster)
+        wait_until_gone(ranks, seconds=15)
+    assert (job.state, job.end) == (State.FAILED, None)
+    assert job.reason == ("its record has no end: its launcher was killed, its machine restarted, or its disk was full")
+    assert read_record(directory(cluster, job)) == job
+    refused = verb(cluster, "stop", job.id)
+    assert (refused.code, refused.reason) == (2, f"launch: job {job.id} has ended already: FAILED")
+
+
+def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs, "AFTER_GRACE_S", 0.0)
+    monkeypatch.setenv("HOME", str(cluster.directory))
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    with cluster.start("-n", "1", "--grace", "1", "echo up; sleep 1000") as launcher:
+        read_lines(launcher.stdout, 1)
+        ranks = cluster.ranks()
+        launcher.send_signal(signal.SIGSTOP)
+        assert verbs.main(["stop"]) == 0
+        assert launcher.wait(5) == -signal.SIGKILL
+        wait_until_gone(ranks, seconds=15)
+    job = record(cluster)
+    assert (job.state, job.reason) == (State.CANCELLED, "killed by launch stop")
+
+
+def test_stop_signals_no_other_process_that_got_the_launchers_number(cluster: Cluster) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as bystander:
+        job = replace(RECORD, pid=bystander.pid)
+        directory(cluster, job).mkdir(parents=True)
+        write_record(directory(cluster, job), job)
+        assert verb(cluster, "stop").code == 2
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_jobs_are_listed_with_the_latest_last(cluster: Cluster) -> None:
+    cluster.run("-n", "1", "true", "one")
+    cluster.run("-n", "1", "echo 'a\x1b[31m\nb'; exit 1")
+    head, first, second = verb(cluster, "list").stdout.decode().splitlines()
+    assert head.split() == ["JOB", "STATE", "START", "TIME", "NODES", "COMMAND"]
+    assert first.split()[1] == "SUCCEEDED"
+    assert first.endswith("    1  true one")
+    assert second.split()[1] == "FAILED"
+    # What a terminal would obey does not reach it.
+    assert second.endswith("echo 'a [31m b'; exit 1")
+
+
+def test_two_running_jobs_must_be_told_apart(cluster: Cluster) -> None:
+    line = "echo up; sleep 1000"
+    with cluster.start("-n", "1", line) as first, cluster.start("-n", "1", line) as second:
+        for launcher in (first, second):
+            read_lines(launcher.stdout, 1)
+        refused = verb(cluster, "stop")
+        jobs = [job["id"] for job in json.loads(verb(cluster, "list", "--json").stdout)]
+        assert refused.code == 2
+        assert refused.reason == f"launch: 2 jobs run, say which: {jobs[0]}, {jobs[1]}"
+        # A start that both have names none.
+        shared = jobs[0][: [one == other for one, other in zip(*jobs, strict=True)].index(False)]
+        refused = verb(cluster, "stop", shared)
+        assert refused.code == 2
+        assert refused.reason.endswith(f", such as {jobs[1]}, {jobs[0]}; {shared!r} begins several")
+        assert verb(cluster, "stop", jobs[0][: len(shared) + 1]).code == 0
+        assert verb(cluster, "stop").lines == [f"{jobs[1]} CANCELLED"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["stop"], "launch: no job is running"),
+        (["status"], "launch: there is no job yet"),
+        (["logs"], "launch: there is no job yet"),
+        (["stop", "x"], "launch: there is no job yet"),
+        (["list", "x"], "launch: unrecognized arguments: x; the form is: launch list [-h] [--json]"),
+        (["status", "--jsn"], "launch: unrecognized arguments: --jsn; the form is: launch status [-h] [--json] [JOB]"),
+        (["logs", "--rank", "1", "--node", "a"], "launch: argument --node: not allowed with argument "),
+    ],
+)
+def test_fails_when_a_verb_is_wrong(cluster: Cluster, words: list[str], reason: str) -> None:
+    result = verb(cluster, *words)
+    assert (result.code, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
+    assert result.reason.startswith(reason)
+
+
+def test_a_command_with_a_verbs_name_can_be_run(cluster: Cluster) -> None:
+    cluster.program("list", "echo a program of mine")
+    path = f"{cluster.directory}/bin:{cluster.environment['PATH']}"
+    result = cluster.run("-n", "1", "--", "list", "all", environment={"PATH": path})
+    assert result.lines == [f"{FIRST} [0] a program of mine"]
+
+
+def test_the_list_may_be_read_in_part(cluster: Cluster) -> None:
+    for number in range(2000):
+        job = replace(RECORD, id=f"20261122-00000{number:05}")
+        directory(cluster, job).mkdir(parents=True)
+        write_record(directory(cluster, job), replace(job, state=State.FAILED))
+    command = f"{sys.executable} {LAUNCHER} list | head -1"
+    ended = subprocess.run(
+        ["bash", "-c", command], env=cluster.environment, capture_output=True, timeout=60, check=True
+    )
+    assert ended.stderr == b""
+
+
+# ---- logs ----
+
+
+def test_logs_of_a_rank_and_of_a_node_come_from_their_node(cluster: Cluster) -> None:
+    cluster.run("-n", "2", "--nproc-per-node", "2", "echo out $RANK; printf 'no end'")
+    assert verb(cluster, "logs", "--rank", "0").stdout == b"out 0\nno end"
+    assert verb(cluster, "logs", "--rank", "3").stdout == b"out 3\nno end"
+    assert verb(cluster, "logs", "--node", SECOND).lines == [
+        "[rank-2] no end",
+        "[rank-2] out 2",
+        "[rank-3] no end",
+        "[rank-3] out 3",
+    ]
+    job = record(cluster)
+    assert verb(cluster, "logs", "--node", "x").reason == f"launch: --node must be one of {FIRST}, {SECOND}, got 'x'"
+    ranks = "rank-0, rank-1, rank-2, rank-3"
+    refused = verb(cluster, "logs", "--rank", "4").reason
+    assert refused == f"launch: --rank must name a process of job {job.id}, which has {ranks}, got '4'"
+    assert verb(cluster, "logs").reason.startswith(f"launch: job {job.id} said it all to its own terminal: ")
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_logs_are_followed_until_the_job_ends(cluster: Cluster, rank: str) -> None:
+    go = cluster.directory / "go"
+    line = f"echo before; until [ -e {go} ]; do sleep 0.1; done; echo after; sleep 1000"
+    with cluster.start("-n", "2", line) as launcher:
+        read_lines(launcher.stdout, 2)
+        command = [sys.executable, str(LAUNCHER), "logs", "-f", "--rank", rank]
+        with subprocess.Popen(command, env=cluster.environment, stdout=subprocess.PIPE) as reader:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == b"before\n"
+            go.touch()
+            assert reader.stdout.readline() == b"after\n"
+            verb(cluster, "stop")
+            assert reader.wait(20) == 0

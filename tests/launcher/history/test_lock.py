@@ -1,0 +1,170 @@
+"""Whether a job's launcher lives, where that is hard to say."""
+
+import asyncio
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.history import commands as verbs
+from launcher.history import store
+from launcher.history.journal import Journal
+from launcher.history.lock import boot_id
+from launcher.history.records import JobRecord, State, read_record, write_record
+from launcher.paths import JOBS_DIR, LOCK_FILE
+from launcher.runner.logs import STALE_S, clear_away, is_fresh
+from tests.launcher.job_records import JOB, RECORD
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That of a job that runs, as far as its record says."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    directory = tmp_path / JOBS_DIR / RECORD.id
+    directory.mkdir(parents=True)
+    (directory / LOCK_FILE).touch()
+    write_record(directory, replace(RECORD, pid=os.getpid()))
+    return directory
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system of the network that has none."""
+
+    def refuse(_fd: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_jobs_are_shown_where_nothing_can_be_locked(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert verbs.main(["list"]) == 0
+    assert f"{RECORD.id} RUNNING".split() == capfd.readouterr().out.splitlines()[1].split()[:2]
+    assert read_record(directory) == replace(RECORD, pid=os.getpid())
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_fails_to_stop_a_job_where_nothing_can_be_locked(directory: Path) -> None:
+    with pytest.raises(LaunchError) as caught:
+        verbs.main(["stop"])
+    assert str(caught.value) == f"{directory / LOCK_FILE}: cannot be locked: No locks available"
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_a_record_that_cannot_be_kept_says_where(directory: Path) -> None:
+    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+    journal.begin()
+    assert journal.trouble == f"{directory}: No locks available"
+
+
+def test_fails_to_stop_a_job_of_another_machine_and_signals_nobody_here(directory: Path) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as bystander, (directory / LOCK_FILE).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write_record(directory, replace(RECORD, pid=bystander.pid, machine="elsewhere", boot_id="x"))
+        try:
+            with pytest.raises(LaunchError) as caught:
+                verbs.main(["stop"])
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
+    assert str(caught.value) == f"job {RECORD.id} runs on elsewhere: stop it there"
+
+
+ELSEWHERE = replace(RECORD, machine="elsewhere", boot_id="x")
+
+
+def test_a_job_of_another_machine_that_has_the_same_home_runs_as_long_as_its_launcher_says_so(directory: Path) -> None:
+    write_record(directory, ELSEWHERE)
+    assert store.current(directory) == ELSEWHERE
+    with pytest.raises(LaunchError, match="runs on elsewhere: stop it there"):
+        verbs.main(["stop"])
+    long_ago = time.time() - 2 * STALE_S
+    os.utime(directory / LOCK_FILE, (long_ago, long_ago))
+    closed = store.current(directory)
+    assert closed is not None
+    assert (closed.state, closed.reason) == (State.FAILED, store.DIED)
+
+
+def test_a_running_job_of_another_machine_is_not_cleared_away(directory: Path) -> None:
+    jobs = directory.parent
+    for job in ("1", "2", "3"):
+        (jobs / job).mkdir()
+    (jobs / "1" / LOCK_FILE).touch()
+    clear_away(str(jobs), keep=1)
+    # The newest one stays; of the others the one that lives, and the fixture's, which is fresh too.
+    assert {entry.name for entry in jobs.iterdir()} == {"1", "3", directory.name}
+
+
+def test_a_launcher_gives_signs_of_life_to_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launcher.history.journal.BEAT_S", 0.0)
+    os.utime(directory / LOCK_FILE, (0.0, 0.0))
+    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+
+    async def live() -> None:
+        beating = asyncio.ensure_future(journal.beat())
+        while not is_fresh(directory):
+            await asyncio.sleep(0)
+        beating.cancel()
+
+    asyncio.run(asyncio.wait_for(live(), 20))
+
+
+def test_a_job_that_is_over_is_no_longer_fresh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+    assert is_fresh(directory)
+    journal.ended(None)
+    journal.publish()
+    assert not is_fresh(directory)
+
+
+def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> None:
+    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+    journal.ended(None)
+    kept = read_record(directory)
+    assert kept is not None
+    assert (kept.machine, kept.boot_id) == (os.uname().nodename, boot_id())
+    assert kept.boot_id
+
+
+@pytest.mark.parametrize("uploads_s", [20.0, 0.0], ids=["upload that ends", "upload that hangs"])
+def test_stop_leaves_the_record_of_a_job_that_has_ended(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, uploads_s: float
+) -> None:
+    monkeypatch.setattr(verbs, "AFTER_GRACE_S", 0.0)
+    monkeypatch.setattr(verbs, "UPLOADS_S", uploads_s)
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    # Holds the lock as a launcher does that has ended its job and still uploads.
+    uploading = "import pathlib, signal, sys; from launcher.history.lock import hold; hold(pathlib.Path(sys.argv[1]));"
+    uploading += " print(flush=True); signal.sigwait({signal.SIGUSR1})"
+    blocked = {signal.SIGTERM, signal.SIGUSR1}
+    signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    launcher = subprocess.Popen([sys.executable, "-c", uploading, str(directory)], stdout=subprocess.PIPE)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+    with launcher:
+        assert launcher.stdout is not None
+        launcher.stdout.readline()
+        going = replace(RECORD, pid=launcher.pid, grace_s=0.0)
+        ended = replace(going, state=State.SUCCEEDED, end="2026-11-22T00:00:01Z", exit_code=0)
+        write_record(directory, going)
+        wait = verbs._wait_for_end
+
+        def end_meanwhile(job: JobRecord, seconds: float) -> bool:
+            write_record(directory, ended)
+            if seconds == uploads_s > 0:
+                launcher.send_signal(signal.SIGUSR1)
+            return wait(job, seconds)
+
+        monkeypatch.setattr(verbs, "_wait_for_end", end_meanwhile)
+        assert verbs.main(["stop"]) == 0
+        assert launcher.wait(10) == (0 if uploads_s else -signal.SIGKILL)
+    assert read_record(directory) == ended

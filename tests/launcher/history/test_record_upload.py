@@ -1,0 +1,80 @@
+"""A job's record in the bucket; `aws` is a stand-in that keeps what it was given."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.history import record_upload as bucket
+from launcher.history.records import JobRecord, State
+from tests.launcher.conftest import ADDRESSES, Cluster
+
+FIRST = ADDRESSES[0]
+
+
+def with_aws(cluster: Cluster, script: str) -> dict[str, str]:
+    aws = cluster.program("aws", script)
+    return {"PATH": f"{aws.parent}:{cluster.environment['PATH']}", "DEEPLEARNING_BUCKET": "b"}
+
+
+def test_the_record_of_a_job_is_kept_in_the_bucket(cluster: Cluster, tmp_path: Path) -> None:
+    keep = f'echo "$@" >> {tmp_path}/asked; cat > {tmp_path}/kept'
+    result = cluster.run("-n", "1", "exit 3", environment=with_aws(cluster, keep))
+    assert result.code == 3
+    job = JobRecord.from_bytes((tmp_path / "kept").read_bytes())
+    assert (job.state, job.exit_code) == (State.FAILED, 3)
+    # Once: a short job has nothing to say while it runs.
+    assert (tmp_path / "asked").read_text() == f"s3 cp --only-show-errors - s3://b/jobs/{job.id}.json\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo; echo 'upload failed: AccessDenied' >&2; exit 1", "aws: upload failed: AccessDenied"),
+        ("exit 1", "aws: exit code 1"),
+    ],
+)
+def test_a_bucket_that_takes_nothing_is_a_note_and_no_failure(cluster: Cluster, script: str, reason: str) -> None:
+    result = cluster.run("-n", "1", "true", environment=with_aws(cluster, script))
+    assert result.code == 0
+    assert result.stderr.decode() == f"launch: the job's record is not in the bucket: {reason}\n"
+
+
+def test_a_machine_without_aws_says_so_and_runs_the_job(cluster: Cluster) -> None:
+    programs = cluster.directory / "programs"
+    programs.mkdir()
+    (programs / "python3").symlink_to(sys.executable)
+    (programs / "env").symlink_to("/usr/bin/env")
+    result = cluster.run("-n", "1", ":", environment={"PATH": str(programs), "DEEPLEARNING_BUCKET": "b"})
+    assert result.code == 0
+    assert result.reason == "launch: the job's record is not in the bucket: cannot run aws: No such file or directory"
+
+
+def test_an_upload_that_hangs_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aws = tmp_path / "aws"
+    aws.write_text("#!/bin/sh\nexec sleep 1000\n")
+    aws.chmod(0o755)
+    (tmp_path / "job.json").touch()
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("DEEPLEARNING_BUCKET", "b")
+    monkeypatch.setattr(bucket, "DEADLINE_S", 0.1)
+    assert bucket.upload(tmp_path) == "no answer within 0.1 s"
+
+
+def test_records_lie_under_the_clusters_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = tmp_path / "node.json"
+    node.write_text(json.dumps({"cluster_name": "team", "region": "eu-west-1", "table": "t"}))
+    aws = tmp_path / "aws"
+    aws.write_text(f'#!/bin/sh\necho "$5 $AWS_DEFAULT_REGION" > {tmp_path}/asked\n')
+    aws.chmod(0o755)
+    directory = tmp_path / "j"
+    directory.mkdir()
+    (directory / "job.json").touch()
+    monkeypatch.setattr(bucket, "NODE_CONFIG", str(node))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("DEEPLEARNING_BUCKET", "b")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    assert bucket.upload(directory) is None
+    assert (tmp_path / "asked").read_text() == "s3://b/jobs/team/j.json eu-west-1\n"

@@ -1,0 +1,163 @@
+"""Nodes that leave the cluster while a job runs: every rank has its time to save, and the job goes on without them."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bootstrap.contract import NODE_STATE
+from launcher.hosts.hostfile import Host
+from launcher.job.preemption import Membership, find_preempted, parse_cluster_view
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, read_lines, said
+
+FIRST, SECOND, THIRD = ADDRESSES
+OWN_END = "this node leaves the cluster, and the launcher with it"
+SAVE = "trap 'sleep 0.5; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
+
+
+def state(*, away: Sequence[int] = (), slots: Sequence[int] = (1, 2, 3), own: int = 1, moved: int = 0) -> str:
+    """As bootstrap.node writes it: the instance of slot n is i-n; with `moved` the last is in that slot."""
+    members = [
+        {
+            "slot": moved if moved and slot == slots[-1] else slot,
+            "instance_id": f"i-{slot}",
+            "address": ADDRESSES[slot - 1],
+            "node_type": "master" if slot == 1 else "worker",
+            "host_key": "k",
+            "away": slot in away,
+        }
+        for slot in slots
+    ]
+    return json.dumps({"instance_id": f"i-{own}", "slot": own, "generation": 4, "members": members})
+
+
+HOSTS: dict[Host, str | None] = {Host(name=f"deeplearning-worker{slot}"): f"i-{slot}" for slot in (1, 2, 3)}
+
+
+def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> str | None:
+    found = find_preempted(HOSTS if hosts is None else hosts, parse_cluster_view(text))
+    return None if found is None else found.reason
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    (state(), None),
+    (state(away=[3]), "deeplearning-worker3: leaves the cluster"),
+    (state(slots=[1, 3]), "deeplearning-worker2: leaves the cluster"),
+    (state(away=[1]), OWN_END),
+])  # fmt: skip
+def test_a_node_leaves_when_the_membership_no_longer_counts_on_it(text: str, reason: str | None) -> None:
+    assert preempted_host(text) == reason
+
+
+@pytest.mark.parametrize(("text", "preempted"), [(state(away=[3]), True), (state(slots=[1, 2]), False)])
+def test_a_node_with_notice_is_taken_away_and_one_that_is_gone_has_failed(text: str, preempted: bool) -> None:
+    found = find_preempted(HOSTS, parse_cluster_view(text))
+    assert found is not None
+    assert found.preempted is preempted
+
+
+def test_only_the_launchers_own_end_is_the_end_of_the_job() -> None:
+    own, other = (find_preempted(HOSTS, parse_cluster_view(state(away=[slot]))) for slot in (1, 2))
+    assert own is not None
+    assert own.final
+    assert other is not None
+    assert not other.final
+
+
+def test_a_node_that_joins_or_gets_another_number_disturbs_nobody() -> None:
+    two = {host: instance for host, instance in HOSTS.items() if instance != "i-2"}
+    assert preempted_host(state(slots=[1, 2, 3]), two) is None
+    assert preempted_host(state(slots=[1, 3], moved=2), two) is None
+
+
+def test_a_replacement_under_the_same_name_is_another_node() -> None:
+    assert (
+        preempted_host(state(), {Host(name="deeplearning-worker2"): "i-old"})
+        == "deeplearning-worker2: leaves the cluster"
+    )
+
+
+def test_machines_that_are_no_members_are_not_judged() -> None:
+    assert preempted_host(state(), {Host(name="10.9.9.9"): None}) is None
+    assert (
+        preempted_host(state(), {Host(name="deeplearning-worker9"): None}) == "deeplearning-worker9: leaves the cluster"
+    )
+
+
+def test_what_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "node.json"
+    membership = Membership(file)
+    assert membership.look() is None
+    file.write_text(state())
+    known = membership.look()
+    assert known is not None
+    for broken in ("", "[]", '{"members": [{}]}', "{"):
+        file.write_text(broken)
+        assert membership.look() == known
+    file.unlink()
+    assert membership.look() == known
+
+
+# ---- with real ranks ----
+
+
+@pytest.fixture
+def informed(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, Path]:
+    """A cluster whose launcher reads the agent's state from the file that is returned."""
+    copy = tmp_path / "informed"
+    for room in ("launcher", "bootstrap"):
+        shutil.copytree(LAUNCHER.parent / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
+    file, contract = tmp_path / "node.json", copy / "bootstrap" / "contract.py"
+    text = contract.read_text()
+    assert text.count(f'"{NODE_STATE}"') == 1
+    contract.write_text(text.replace(f'"{NODE_STATE}"', repr(str(file))))
+    file.write_text(state())
+    change_constant(copy / "launcher" / "job" / "restarts.py", "SHORT_S", lambda _: 0.0)
+    return dataclasses.replace(cluster, launcher=copy / "launcher"), file
+
+
+def replace_file(file: Path, text: str) -> None:
+    """As the agent does."""
+    fresh = file.with_name("fresh")
+    fresh.write_text(text)
+    fresh.replace(file)
+
+
+def test_when_a_node_leaves_every_rank_can_save_before_the_job_ends(informed: tuple[Cluster, Path]) -> None:
+    cluster, file = informed
+    with cluster.start(SAVE) as launcher:
+        read_lines(launcher.stdout, 3)
+        replace_file(file, state(away=[3]))
+        stdout, stderr = launcher.communicate(timeout=20)
+    assert sorted(stdout.decode().splitlines()) == [f"{host} [0] saved" for host in ADDRESSES]
+    assert (launcher.returncode, said(stderr)) == (1, [f"launch: {THIRD}: leaves the cluster"])
+
+
+def test_the_job_goes_on_without_the_node_that_leaves(informed: tuple[Cluster, Path]) -> None:
+    cluster, file = informed
+    options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
+    job = f"[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec echo $RANK of $WORLD_SIZE; {SAVE}"
+    with cluster.start(*options, job) as launcher:
+        read_lines(launcher.stdout, 3)
+        hosts = cluster.hosts_file(ADDRESSES)
+        replace_file(hosts, f"{FIRST}\n{THIRD}\n")
+        replace_file(file, state(away=[2]))
+        stdout, stderr = launcher.communicate(timeout=20)
+    assert launcher.returncode == 0
+    # It has answered until its end: that was no crash.
+    assert said(stderr)[1:] == [f"launch: restart (not counted) on 2 of 3 nodes: {FIRST}, {THIRD}"]
+    saved = [f"{host} [0] saved" for host in ADDRESSES]
+    assert sorted(stdout.decode().splitlines()) == sorted([*saved, f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"])
+
+
+def test_the_launchers_own_end_ends_the_job_for_good(informed: tuple[Cluster, Path]) -> None:
+    cluster, file = informed
+    with cluster.start("--max-restarts", "9", SAVE) as launcher:
+        read_lines(launcher.stdout, 3)
+        replace_file(file, state(away=[1]))
+        stdout, stderr = launcher.communicate(timeout=20)
+    assert stdout.count(b"saved") == 3
+    assert (launcher.returncode, said(stderr)) == (1, [f"launch: {OWN_END}"])

@@ -1,0 +1,18 @@
+"""A job, and a record of one, for tests."""
+
+from launcher.history.records import JobRecord, State
+from launcher.hosts.hostfile import Host
+from launcher.job.spec import Job
+
+RECORD = JobRecord(
+    id="20261122-000000-aaaaaa",
+    state=State.RUNNING,
+    command=("python", "x"),
+    hosts=("one", "two"),
+    framework="torch",
+    cwd="/",
+    user="u",
+    pid=1,
+    start="2026-11-22T00:00:00Z",
+)
+JOB = Job(hosts=(Host(name="a"),), local=False, framework="torch", servers=0, environment={}, command=("x",))

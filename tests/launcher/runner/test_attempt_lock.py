@@ -1,0 +1,35 @@
+"""One attempt after the other on a node."""
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from launcher.job.spec import NodeSpec
+from launcher.paths import JOBS_DIR
+from launcher.runner import attempt_lock as turn
+from launcher.runner.attempt_lock import acquire_attempt_lock
+from launcher.runner.runner_channel import RunnerChannel
+
+SPEC = NodeSpec(job_id="j", host="n", processes=(), environment={}, peer="127.0.0.1", cwd="/", grace_s=0)
+
+
+@pytest.fixture
+def channel() -> RunnerChannel:
+    ours, theirs = socket.socketpair()
+    return RunnerChannel(source=ours.detach(), sink=theirs.detach())
+
+
+def test_an_attempt_does_not_start_beside_one_that_does_not_end(
+    tmp_path: Path, channel: RunnerChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "AFTER_GRACE_S", 0.2)
+    lock = tmp_path / JOBS_DIR / "j" / ".n.lock"
+    lock.parent.mkdir(parents=True)
+    held = os.open(lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert not acquire_attempt_lock(SPEC, channel, home=str(tmp_path))
+    os.close(held)
+    assert acquire_attempt_lock(SPEC, channel, home=str(tmp_path))

@@ -1,0 +1,67 @@
+"""A runner between two jobs, with pipes for the launcher."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher.runner.idle import await_call, login_fingerprint, say_idle
+from launcher.runner.runner_channel import RunnerChannel
+from launcher.transport.protocol import CALL, HEARTBEAT, FrameType, encode
+
+
+@pytest.mark.parametrize(
+    ("said", "is_called"),
+    [(CALL, True), (HEARTBEAT * 3 + CALL, True), (b"", False), (b"{}\n", False), (CALL + b"x", False)],
+)
+def test_only_a_call_ends_the_wait_with_a_job(said: bytes, is_called: bool) -> None:
+    (source, sends), (reads, sink) = os.pipe(), os.pipe()
+    os.write(sends, said)
+    if not said:
+        os.close(sends)
+    assert await_call(RunnerChannel(source=source, sink=sink), seconds=20) is is_called
+    os.close(sink)
+    assert os.read(reads, 64) == b""
+
+
+def test_that_nothing_is_left_is_said_as_long_as_somebody_hears_it() -> None:
+    reads, sink = os.pipe()
+    assert say_idle(sink=sink)
+    assert os.read(reads, 64) == encode(FrameType.IDLE, b"")
+    os.close(reads)
+    assert not say_idle(sink=sink)
+
+
+def test_the_wait_has_an_end() -> None:
+    (source, _), (_, sink) = os.pipe(), os.pipe()
+    assert not await_call(RunnerChannel(source=source, sink=sink), seconds=0.01)
+
+
+@pytest.mark.parametrize("name", [".bashrc", ".profile", ".pam_environment", ".ssh/rc", ".ssh/environment"])
+def test_a_changed_file_of_the_login_is_another_situation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = tmp_path / name
+    place.parent.mkdir(exist_ok=True)
+    before = login_fingerprint()
+    (tmp_path / "checkpoint").touch()
+    assert login_fingerprint() == before
+    place.touch()
+    there = login_fingerprint()
+    assert there != before
+    place.write_text("export A=1\n")
+    assert login_fingerprint() != there
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "/etc/environment", "/etc/profile.d", "/etc/security", "/etc/ssh"])
+def test_the_machines_own_files_count_too(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    before = login_fingerprint()
+    stat = os.stat
+
+    def changed(place: str, **options: bool) -> os.stat_result:
+        found = stat(place, **options)
+        return os.stat_result((found.st_mode ^ 0o1, *found[1:])) if str(place).startswith(name) else found
+
+    monkeypatch.setattr(os, "stat", changed)
+    assert login_fingerprint() != before

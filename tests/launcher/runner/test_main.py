@@ -1,0 +1,148 @@
+"""The runner's parts that a job on loopback cannot show."""
+
+import dataclasses
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.job.spec import NodeSpec, ProcessSpec
+from launcher.runner.environment import check_interfaces, process_environment, working_directory
+from launcher.runner.inbox import parse_spec
+from launcher.runner.port import claim_port
+from launcher.runner.route import interface_to
+
+RANK = ProcessSpec(name="rank 1", label="1", command=("python", "x"), environment={"RANK": "1"})
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+SPEC = NodeSpec(
+    job_id="j",
+    host="n",
+    processes=(RANK,),
+    cwd="/",
+    environment={"USER_SET": "1"},
+    defaults={"OMP_NUM_THREADS": "1", "KEPT": "d"},
+    interface_variables=INTERFACES,
+    peer="10.0.0.1",
+)
+
+
+PYTHONS_OWN = {"abc", "codecs", "encodings", "genericpath", "io", "os", "posixpath", "stat", "struct", "zipimport"}
+"""Of the library's modules those that Python itself has imported already, and what takes no time."""
+IN_C = {"errno", "fcntl", "gc", "marshal", "posix", "select", "time"}
+RUNNER = Path(__file__).parents[3] / "launcher/runner/__main__.py"
+
+
+def with_python(directory: Path) -> NodeSpec:
+    """For nodes whose Python is in a directory."""
+    return dataclasses.replace(SPEC, bins=[str(directory)])
+
+
+def test_a_runner_imports_nothing_that_takes_long(tmp_path: Path) -> None:
+    # It starts on every node of every job; json alone takes as long as Python.
+    command = [sys.executable, "-I", "-S", "-X", "importtime", str(RUNNER)]
+    spec = dataclasses.replace(SPEC, processes=(), peer="127.0.0.1").to_line()
+    ended = subprocess.run(
+        command, input=spec, env={"HOME": str(tmp_path)}, capture_output=True, timeout=60, check=True
+    )
+    said = ended.stderr.decode()
+    imported = {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
+    assert "launcher.runner.supervisor" in imported
+    others = {name for name in imported if name.partition(".")[0] not in {"launcher", *PYTHONS_OWN}}
+    assert {name for name in others if name in sys.stdlib_module_names and name[0] != "_"} <= IN_C
+
+
+def routed_interface(address: str) -> str | None:
+    """What iproute2 says."""
+    found = subprocess.run(["ip", "-4", "route", "get", address], capture_output=True, text=True, timeout=10)
+    words = found.stdout.split()
+    return words[words.index("dev") + 1] if found.returncode == 0 else None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.3.2.1", "198.51.100.7", "10.1.2.3"])
+def test_the_interface_is_the_kernels_choice(address: str) -> None:
+    assert interface_to(address) == routed_interface(address)
+
+
+def test_no_route_is_no_interface() -> None:
+    assert interface_to("240.0.0.1") == routed_interface("240.0.0.1")
+
+
+def test_a_spec_survives_its_line() -> None:
+    process = ProcessSpec(name="n", label="l", command=("\udcff\n", "ü"), environment={}, decisive=False)
+    odd = NodeSpec(job_id="j", host="n", processes=(process, RANK), cwd="/a b", environment={"K": ""}, peer="::")
+    for spec in (SPEC, odd):
+        read = parse_spec(spec.to_line())
+        assert {**vars(read), "processes": [vars(one) for one in read.processes]} == json.loads(spec.to_line())
+    assert [*read.processes[0].command] == ["\udcff\n", "ü"]
+    assert odd.to_line().count(b"\n") == 1
+
+
+def test_later_variables_win(tmp_path: Path) -> None:
+    base = {"PATH": "/bin", "RANK": "9", "USER_SET": "0", "GLOO_SOCKET_IFNAME": "docker0", "KEPT": "k"}
+    environment = process_environment(with_python(tmp_path), RANK, base=base, cwd="/work", interface="ens5")
+    assert environment == {
+        "PATH": f"{tmp_path}:/bin",
+        "RANK": "1",
+        "USER_SET": "1",
+        "KEPT": "k",
+        "GLOO_SOCKET_IFNAME": "ens5",
+        "NCCL_SOCKET_IFNAME": "ens5",
+        "OMP_NUM_THREADS": "1",
+        "PWD": "/work",
+    }
+
+
+def test_a_node_without_pytorch_keeps_its_path(tmp_path: Path) -> None:
+    environment = process_environment(
+        with_python(tmp_path / "no"), RANK, base={"PATH": "/bin"}, cwd="/", interface=None
+    )
+    assert environment["PATH"] == "/bin"
+    assert "GLOO_SOCKET_IFNAME" not in environment
+
+
+def test_ranks_fall_back_to_the_home_directory(tmp_path: Path) -> None:
+    assert working_directory(str(tmp_path), home="/home/u") == (str(tmp_path), False)
+    assert working_directory(str(tmp_path / "gone"), home="/home/u") == ("/home/u", True)
+
+
+def test_a_rank_cannot_reach_the_users_ssh_agent() -> None:
+    base = {"PATH": "/bin", "SSH_AUTH_SOCK": "/run/agent"}
+    assert "SSH_AUTH_SOCK" not in process_environment(SPEC, RANK, base=base, cwd="/", interface=None)
+
+
+@pytest.mark.parametrize("value", ["", "ens5", "ens", "^docker0,lo", "=ens5", "eth0,ens5"])
+def test_an_interface_in_one_of_the_engines_forms_is_let_through(value: str) -> None:
+    check_interfaces({"NCCL_SOCKET_IFNAME": value}, INTERFACES, routed="eth9", present=lambda: ["lo", "ens5"])
+
+
+def test_the_interface_of_the_route_need_not_be_looked_for() -> None:
+    check_interfaces({"NCCL_SOCKET_IFNAME": "ens5"}, INTERFACES, routed="ens5", present=lambda: pytest.fail("asked"))
+
+
+def test_fails_when_an_interface_is_not_there() -> None:
+    with pytest.raises(LaunchError) as caught:
+        check_interfaces({"GLOO_SOCKET_IFNAME": "eth0"}, INTERFACES, routed="ens5", present=lambda: ["lo", "ens5"])
+    assert str(caught.value) == "GLOO_SOCKET_IFNAME must name an interface of lo, ens5, got 'eth0'"
+
+
+def test_a_port_is_found_where_all_of_them_may_be_given_away(tmp_path: Path) -> None:
+    given = tmp_path / "ip_local_port_range"
+    given.write_text("1024\t65535\n")
+    claim = claim_port(str(given))
+    claim.close()
+    assert claim.port >= 1024
+
+
+def test_two_launches_never_get_one_port(tmp_path: Path) -> None:
+    given = tmp_path / "ip_local_port_range"
+    given.write_text("1027\t65535\n")  # leaves three ports that are tried first
+    claims = [claim_port(str(given)) for _ in range(8)]
+    assert len({claim.port for claim in claims}) == 8
+    for claim in claims:
+        with socket.socket() as rank:
+            rank.bind(("", claim.port))  # without SO_REUSEADDR, as a rank may
+        claim.close()

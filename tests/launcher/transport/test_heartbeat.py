@@ -1,0 +1,133 @@
+"""Who is hung or cut off is found by a deadline, on both sides; who is only slow is not.
+
+The launcher here is a copy whose deadlines pass in a tenth of the time.
+"""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.launcher.conftest import ADDRESSES, Cluster, parent, read_lines, wait_until_gone
+
+FIRST, SECOND, THIRD = ADDRESSES
+HEARTBEAT_TIMEOUT_S = 2.0
+GRACE_S = 1.0
+
+
+@pytest.fixture
+def hasty(cluster: Cluster, impatient: Path) -> Cluster:
+    return dataclasses.replace(cluster, launcher=impatient)
+
+
+def name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def sshd_above(pid: int) -> int:
+    """The sshd process through which a rank's runner talks."""
+    while not name(pid).startswith("sshd"):
+        pid = parent(pid)
+    return pid
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def ranks_by_host(launcher: "subprocess.Popen[bytes]", hosts: int) -> dict[str, int]:
+    """What jobs that print their process id print first."""
+    lines = [line.split() for line in read_lines(launcher.stdout, hosts)]
+    return {words[0]: int(words[2]) for words in lines}
+
+
+def test_a_node_that_is_cut_off_ends_its_ranks_and_the_job_ends_without_it(hasty: Cluster) -> None:
+    with hasty.start("echo $$; sleep 1000 & wait") as launcher:
+        ranks = ranks_by_host(launcher, 3)
+        everything = hasty.ranks()
+        # Neither side hears of the other any more, and no connection is closed: as with a cut cable.
+        with stopped(sshd_above(ranks[THIRD])):
+            _, stderr = launcher.communicate(timeout=20)
+            assert launcher.returncode == 1
+            # One line: nothing of what asyncio says when a pipe breaks.
+            assert stderr.decode() == f"launch: {THIRD}: lost: silent for {HEARTBEAT_TIMEOUT_S:g} s\n"
+            wait_until_gone(everything, seconds=HEARTBEAT_TIMEOUT_S + GRACE_S + 5)
+
+
+def test_a_runner_that_hangs_is_found(hasty: Cluster) -> None:
+    with hasty.start("echo $$; sleep 1000") as launcher:
+        ranks = ranks_by_host(launcher, 3)
+        with stopped(parent(ranks[SECOND])):
+            _, stderr = launcher.communicate(timeout=20)
+        assert launcher.returncode == 1
+        assert f"{SECOND}: lost: silent for".encode() in stderr
+        wait_until_gone(list(ranks.values()), seconds=10)
+
+
+def test_a_launcher_that_hangs_leaves_no_rank(hasty: Cluster) -> None:
+    with hasty.start("echo $$; sleep 1000") as launcher:
+        ranks = ranks_by_host(launcher, 3)
+        with stopped(launcher.pid):
+            wait_until_gone(list(ranks.values()), seconds=HEARTBEAT_TIMEOUT_S + GRACE_S + 5)
+
+
+def test_a_silent_job_is_left_alone(hasty: Cluster) -> None:
+    result = hasty.run(f"sleep {2 * HEARTBEAT_TIMEOUT_S}; echo done")
+    assert result.lines == [f"{host} [0] done" for host in ADDRESSES]
+
+
+def test_a_reader_that_pauses_holds_the_job_up_and_does_not_end_it(hasty: Cluster) -> None:
+    with hasty.start("seq -f %015.0f 1 655360; echo done") as launcher:
+        assert launcher.stdout is not None
+        assert os.read(launcher.stdout.fileno(), 1) == b"1"
+        # 10 MB a node are more than all buffers on the way take.
+        time.sleep(2 * HEARTBEAT_TIMEOUT_S)
+        assert len(hasty.ranks()) >= 3, "a rank was done before anybody read: something buffers without end"
+        stdout, stderr = launcher.communicate(timeout=60)
+    assert (launcher.returncode, stderr) == (0, b"")
+    assert stdout.count(b"\n") == 3 * 655361
+
+
+def test_ctrl_z_does_not_stop_the_signs_of_life(hasty: Cluster) -> None:
+    with hasty.start(f"echo up; sleep {2 * HEARTBEAT_TIMEOUT_S}; echo done") as launcher:
+        read_lines(launcher.stdout, 3)
+        launcher.send_signal(signal.SIGTSTP)
+        stdout, _ = launcher.communicate(timeout=30)
+    assert sorted(stdout.decode().splitlines()) == [f"{host} [0] done" for host in ADDRESSES]
+    assert launcher.returncode == 0
+
+
+def test_a_node_starts_again_when_what_it_ran_before_has_ended(hasty: Cluster) -> None:
+    # What ignores TERM there is still running when the others have ended and the job starts again.
+    stubborn = "echo $$; [ $RANK = 2 ] || exec sleep 1000; trap '' TERM; sleep 98766 & wait; sleep 98766"
+    # The nodes here are one machine, on which the others would see it too.
+    again = "[ $RANK != 2 ] || pgrep -xf 'sleep 98766'; echo again"
+    job = f"if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then {stubborn}; else {again}; fi"
+    with hasty.start("--max-restarts", "1", "--grace", "5", job) as launcher:
+        ranks = ranks_by_host(launcher, 3)
+        with stopped(sshd_above(ranks[THIRD])):
+            stdout, stderr = launcher.communicate(timeout=30)
+    assert sorted(stdout.decode().splitlines()) == [f"{host} [0] again" for host in ADDRESSES], stderr
+    assert launcher.returncode == 0
+
+
+@pytest.mark.parametrize("host", [FIRST, SECOND])
+def test_a_grace_longer_than_any_silence_is_granted(hasty: Cluster, host: str) -> None:
+    seconds = int(3 * HEARTBEAT_TIMEOUT_S)
+    trap = f"trap 'sleep {seconds}; echo saved; exit 7' TERM; echo up; while :; do sleep 0.1; done"
+    with hasty.start("--grace", str(2 * seconds), trap, hosts=[host]) as launcher:
+        read_lines(launcher.stdout, 1)
+        launcher.send_signal(signal.SIGINT)
+        stdout, _ = launcher.communicate(timeout=30)
+    assert (launcher.returncode, stdout) == (130, f"{host} [0] saved\n".encode())
