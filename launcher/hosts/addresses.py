@@ -1,4 +1,4 @@
-"""Where host names lead."""
+"""Resolve host names to addresses that the other nodes can reach."""
 
 import socket
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from launcher.errors import LaunchError
 
 
 def check_reachable(names: Sequence[str], addresses: Sequence[str]) -> None:
-    """LaunchError when one of the job's addresses is of no use to the job's other nodes."""
+    """Raise LaunchError if the job's other nodes cannot reach one of its addresses."""
     places = tuple(zip(names, addresses, strict=True))
     elsewhere = [name for name, address in places if not is_loopback(address)]
     for name, address in places:
@@ -16,7 +16,7 @@ def check_reachable(names: Sequence[str], addresses: Sequence[str]) -> None:
 
 
 def address_for_peers(name: str, seen: str | None) -> str:
-    """Address of a node: where its sshd took the connection (`seen`), as its name may be an alias of ssh's."""
+    """Return a node's address: where its sshd took the connection (`seen`), as its name may be an alias of ssh's."""
     if seen is not None and not is_loopback(seen):
         return seen
     try:
@@ -28,9 +28,9 @@ def address_for_peers(name: str, seen: str | None) -> str:
 
 
 def address_of(host: str) -> str:
-    """IPv4 address of a host name, the first that is not loopback when there is one."""
+    """Return a host name's IPv4 address, the first that is not loopback if there is one."""
     try:
-        # Given a str, Python imports what it takes to encode the names of other scripts.
+        # Given a str, Python imports the codec for internationalized names, which is slow.
         found = socket.getaddrinfo(host.encode() if host.isascii() else host, None, socket.AF_INET, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # the latter for a name that DNS could never hold
         reason = error.strerror if isinstance(error, OSError) else "not a valid host name"
@@ -40,7 +40,7 @@ def address_of(host: str) -> str:
 
 
 def own_address_towards(peer: str) -> str:
-    """Get this machine's address on the route to `peer`; nothing is sent."""
+    """Return this machine's address on the route to `peer`; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((peer, 1))
@@ -50,12 +50,12 @@ def own_address_towards(peer: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     return address.startswith("127.")
 
 
 def is_here(address: str) -> bool:
-    """Whether the address is one of this machine's: only then can a socket be bound to it."""
+    """Return whether the address belongs to this machine: only then can a socket bind to it."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((address, 0))

@@ -1,4 +1,4 @@
-"""The hosts file: which machines a job may use, in the forms that launch.py and mpirun take.
+"""Parse hosts files: the machines that a job may use, in the forms that launch.py and mpirun take.
 
 One host a line: ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (ranks on it);
 blank lines and ``#`` comments do not count.
@@ -14,18 +14,18 @@ from launcher.validate import whole_number
 
 FORMS = "HOST, HOST:PORT or HOST slots=N"
 MOST_SLOTS = 256
-"""Ranks on a machine: more than any has GPUs; stops a slip of the keyboard from starting thousands."""
+"""Most ranks on a machine: no machine has as many GPUs, and a typing slip must not start thousands."""
 HIGHEST_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Host:
-    """A machine of a job."""
+    """Describe a machine of a job."""
 
     name: str
-    """What ssh is given: a host name, an address or an alias of ssh's configuration."""
+    """Host name, address or alias of ssh's configuration, as ssh takes it."""
     port: int | None = None
-    """Of its sshd. Left out: what ssh's configuration says."""
+    """Port of its sshd. Left out: what ssh's configuration says."""
     slots: int = 0
     """Ranks on it. Left out: what the command line says."""
 
@@ -34,12 +34,12 @@ class Host:
 
 
 def first_and_others(hosts: Sequence[Host | str]) -> str:
-    """The first by name, the others by their number: many nodes in one line."""
+    """Name the first host and count the others, so that many nodes fit on one line."""
     return f"{hosts[0]} and {len(hosts) - 1} more" if len(hosts) > 1 else str(hosts[0])
 
 
 def each_once(reasons: Iterable[str]) -> str:
-    """Reasons of the form ``HOST: WHY`` in one line, those of many hosts with the same WHY as one."""
+    """Join reasons of the form ``HOST: WHY`` on one line, merging hosts with the same WHY."""
     hosts: dict[str, list[Host | str]] = {}
     for reason in reasons:
         host, _, why = reason.partition(": ")
@@ -48,7 +48,7 @@ def each_once(reasons: Iterable[str]) -> str:
 
 
 def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:
-    """The hosts in order; UsageError names `source` and what in it is wrong."""
+    """Parse the hosts in order; UsageError names `source` and what in it is wrong."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     hosts = tuple(_parse_line(line, source=source) for line in lines if line)
     if not hosts:
@@ -63,7 +63,7 @@ def _parse_line(line: str, *, source: str) -> Host:
     place, *settings = line.split()
     name, colon, port = place.partition(":")
     keys = [setting.partition("=")[0] for setting in settings]
-    # A name that starts with a dash would be an option of ssh.
+    # ssh would take a name that starts with a dash for an option.
     if not name or name.startswith("-") or ":" in port or keys not in ([], ["slots"]):
         raise UsageError(f"{source} must hold {FORMS} a line, got {line!r}")
     slots = settings[0].partition("=")[2] if settings else ""
@@ -75,7 +75,7 @@ def _parse_line(line: str, *, source: str) -> Host:
 
 
 def read_hosts(path: Path) -> tuple[Host, ...]:
-    """The hosts that the file at `path` names."""
+    """Read the hosts from the file at `path`."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""One node as the launcher sees it: a runner behind ssh, its frames, its end."""
+"""Talk to the runner on one node: start it over ssh, exchange frames with it, end it."""
 
 import asyncio
 import json
@@ -26,23 +26,23 @@ from launcher.transport.stderr_tail import StderrTail, last_line
 
 READ_LIMIT = 1 << 20
 CALL_DEADLINE_S = 1.0
-"""For the first answer of an idle runner; a new connection takes less."""
+"""Deadline for the first answer of an idle runner: opening a new connection takes less time."""
 LAST_WORDS_S = 5.0
 
 
 class Connection:
-    """A runner that answers. Closing it ends the ranks of its node."""
+    """Hold the connection to a runner that answers. Closing it ends the ranks of its node."""
 
     def __init__(self, host: Host, process: Process) -> None:
         self.host = host
         self.free_port = 0
         self.is_here = False
-        """Whether it is this machine, reached without ssh."""
+        """Whether the node is this machine, reached without ssh."""
         self.address: str | None = None
-        """Where the node's sshd took the connection."""
+        """The address at which the node's sshd accepted the connection."""
         self.gpus = GpusInUse()
         self.is_idle = False
-        """Whether the runner waits for another job, and nothing of the last one is left."""
+        """Whether the runner waits for another job and nothing of the last one is left."""
         self._process = process
         self._reading: asyncio.BaseTransport | None = None
         self._stderr_tail = StderrTail(process.stderr)
@@ -59,7 +59,7 @@ class Connection:
         deadline_s: float,
         environment: Mapping[str, str] | None = None,
     ) -> "Connection":
-        """Start a runner and wait until it says that it is ready; `environment` replaces the launcher's own."""
+        """Start a runner and wait until it is ready; `environment` replaces the launcher's own."""
         try:
             process = Process.start(command, environment=environment)
         except OSError as error:
@@ -70,9 +70,9 @@ class Connection:
 
     @classmethod
     async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "Connection":
-        """Hear a runner that an earlier launch left idle and this one has called (launcher.transport.protocol.CALL).
+        """Reuse a runner that an earlier launch left idle and this one has called (launcher.transport.protocol.CALL).
 
-        Raises LaunchError when it is not there, or no longer right.
+        Raises LaunchError if the runner is gone or its session is out of date.
         """
         connection = cls(host, process)
         await connection._answered(connection._become_ready_again, deadline_s=deadline_s)
@@ -90,7 +90,7 @@ class Connection:
             raise
 
     async def _attach(self) -> None:
-        """Have the event loop read and write the runner's pipes."""
+        """Let the event loop read and write the runner's pipes."""
         loop = asyncio.get_running_loop()
         outgoing = asyncio.StreamReaderProtocol(asyncio.StreamReader())
         writing, _ = await loop.connect_write_pipe(lambda: outgoing, self._process.stdin)
@@ -104,7 +104,7 @@ class Connection:
             await self._greeted()
             version = (await self._stdout.readline()).decode(errors="replace").strip()
             if version != VERSION:
-                # Nodes that came before and after a deploy of new code may have different releases.
+                # Nodes launched before and after a deploy of new code may run different releases.
                 raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
             self._take_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -114,12 +114,12 @@ class Connection:
         try:
             await self._stdout.readuntil(GREETING)
         except asyncio.IncompleteReadError as error:
-            # Something else than a runner has spoken, as AWS's images do to who logs in as root.
+            # Something other than a runner spoke, as AWS's images do to a login as root.
             raise LaunchError(f"{self.host}: {await self.end_reason(said=error.partial)}") from error
 
     async def _become_ready_again(self) -> None:
         try:
-            # That it is still right it says at once, also where what it then finds out takes a while.
+            # The runner first confirms that its session is valid, even if its next answer takes a while.
             frame = await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
             self._take_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
@@ -136,7 +136,7 @@ class Connection:
         await self.send(spec.to_line())
 
     async def send(self, data: bytes) -> None:
-        """Send all of `data`, no sign of life in between."""
+        """Send all of `data` without a heartbeat in between."""
         try:
             self._stdin.write(data)
             await self._stdin.drain()
@@ -144,7 +144,7 @@ class Connection:
             raise LaunchError(f"{self.host}: {await self.end_reason()}") from error
 
     async def frames(self) -> AsyncIterator[Frame]:
-        """What the runner reports, until it or the connection ends, or it waits for another job."""
+        """Yield the runner's frames until it or the connection ends, or it waits for another job."""
         try:
             while (frame := await self._read_frame()).kind != FrameType.IDLE:
                 yield frame
@@ -153,7 +153,7 @@ class Connection:
             return
 
     async def receive(self, kind: int) -> bytes:
-        """The payload of the next frame of a kind, passing over others; LaunchError when the runner ends instead."""
+        """Return the payload of the next frame of a kind and skip others; LaunchError if the runner ends first."""
         try:
             while (frame := await self._read_frame()).kind != kind:
                 pass
@@ -162,9 +162,9 @@ class Connection:
         return frame.payload
 
     async def _keep_alive(self) -> None:
-        """Give signs of life, and end the connection when the runner gives none while it is waited for."""
+        """Send heartbeats, and end the connection when an awaited runner sends none."""
         while True:
-            # First of all: that the runner has just been reached is the first sign.
+            # Sleep first: having just reached the runner counts as its first heartbeat.
             await asyncio.sleep(HEARTBEAT_INTERVAL_S)
             if self._process.has_ended():
                 return
@@ -176,7 +176,7 @@ class Connection:
                 self._process.kill()
 
     async def _read_frame(self) -> Frame:
-        # Not counted is the time in which a slow reader of our own output keeps us from reading.
+        # Time in which a slow reader of our own output keeps us from reading does not count.
         self._waiting_since = asyncio.get_running_loop().time()
         try:
             return await self._receive_frame()
@@ -191,11 +191,11 @@ class Connection:
         return Frame(kind=kind, process=process, payload=payload)
 
     def close(self) -> None:
-        """Tell the runner to end its ranks. Its frames go on until they have ended."""
+        """Tell the runner to end its ranks. Its frames continue until they have ended."""
         self._stdin.close()
 
     async def kill(self) -> None:
-        """Give up waiting: end the connection itself, which also tells the runner."""
+        """End the connection without waiting, which also ends the runner's ranks."""
         self._process.kill()
         if not self._process.has_ended():
             with suppress(asyncio.TimeoutError):
@@ -203,7 +203,7 @@ class Connection:
         self.let_go()
 
     def let_go(self) -> None:
-        """Close our ends of the pipes, and do no more; who else has them, has the runner."""
+        """Close our ends of the pipes; a process that inherited them keeps the runner."""
         if self._watching is not None:
             self._watching.cancel()
         self._stderr_tail.stop()
@@ -216,15 +216,15 @@ class Connection:
         self._process.close()
 
     def kept(self) -> Process | None:
-        """The idle runner's process, for a later launch to take; None when it has not ended its job in order."""
+        """Return the idle runner's process for a later launch, or None if its job did not end in order."""
         in_order = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
         return self._process if in_order and not self._stdout.at_eof() else None
 
     async def end_reason(self, *, said: bytes = b"") -> str:
-        """Why the connection ended, in ssh's or the runner's own last words, or in those of who `said` this instead."""
+        """Explain why the connection ended: ssh's last words, the runner's, or what was `said` in their place."""
         if self._silent:
             return f"silent for {HEARTBEAT_TIMEOUT_S:g} s"
-        # A program that ssh has started may hold its standard error open.
+        # A program that ssh started may hold its standard error open.
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.gather(self._process.wait(), self._stderr_tail.over.wait()), LAST_WORDS_S)
         if last := self._stderr_tail.last() or last_line(said):

@@ -1,15 +1,15 @@
-"""What ssh and the runner say on their standard error: the last of it is why a connection ended."""
+"""Keep the end of what ssh and the runner write to standard error: it says why a connection ended."""
 
 import asyncio
 import os
 
 READ_SIZE = 1 << 16
 KEPT = 1 << 12
-"""Bytes: a line or two are shown, of whoever says how much."""
+"""How many bytes are kept; messages show only a line or two."""
 
 
 class StderrTail:
-    """Reads a descriptor, which does not block, to its end."""
+    """Read a non-blocking descriptor to its end."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -19,11 +19,11 @@ class StderrTail:
         asyncio.get_running_loop().add_reader(fd, self._read)
 
     def last(self) -> str:
-        """The last line that says something; an empty one when none does."""
+        """Return the last line with text in it, or an empty one."""
         return last_line(self._said)
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if not self.over.is_set():
             asyncio.get_running_loop().remove_reader(self._fd)
             self.over.set()
@@ -41,6 +41,6 @@ class StderrTail:
 
 
 def last_line(said: bytes) -> str:
-    """The last line that says something; an empty one when none does."""
+    """Return the last line with text in it, or an empty one."""
     lines = (line.strip() for line in said[-KEPT:].decode(errors="replace").splitlines())
     return next((line for line in reversed([*lines]) if line), "")

@@ -1,8 +1,8 @@
-"""Idle connections on their way from one launch to the next, by a process that keeps them in between.
+"""Store idle connections in the pool's daemon, and take them back in the next launch.
 
-Each launch that has some to leave starts a keeper of its own (launcher.transport.pool.daemon), which listens on a socket in the
-user's runtime directory; the next launch takes from all of them what leads to its hosts. Where anything of this fails,
-there is nothing to take, and nothing is left: a connection is opened in some tens of milliseconds.
+Each launch that stores connections starts a daemon of its own (launcher.transport.pool.daemon), which listens on a
+socket in the user's runtime directory. The next launch asks all of these daemons for connections to its hosts.
+If anything fails, nothing is stored or taken: opening a new connection costs some tens of milliseconds.
 """
 
 import os
@@ -19,17 +19,17 @@ from launcher.transport.process import Process
 
 SUFFIX = ".sock"
 DIRECTORY = "deeplearning-launch"
-"""In the user's runtime directory (pam_systemd(8))."""
+"""Directory below the user's runtime directory (pam_systemd(8))."""
 ANSWER_S = 0.5
-"""For one keeper's answer; it has nothing else to do."""
+"""Deadline for a daemon's answer; it has nothing else to do."""
 PROGRAM = Path(__file__).parent / "daemon.py"
 MOST_KEPT = 200
-"""Connections, of four descriptors each: most systems let a process have 1024."""
+"""Most connections of one daemon, at four descriptors each: most systems let a process have 1024."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdleConnection:
-    """An idle runner's process, and what it was connected by."""
+    """Hold an idle runner's process and the fingerprint of its connection."""
 
     host: str
     fingerprint: str
@@ -37,19 +37,19 @@ class IdleConnection:
 
 
 def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConnection]:
-    """All kept connections to these hosts, or to any; nobody else gets them then."""
+    """Take all stored connections to these hosts, or to any host; no other launch gets them then."""
     directory = _directory(environ)
     if directory is None:
         return []
     taken: list[IdleConnection] = []
     for place in sorted(directory.glob(f"*{SUFFIX}")):
-        with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
+        with suppress(OSError, ValueError):  # a daemon of another release may answer otherwise
             taken += _ask(place, hosts)
     return taken
 
 
 def leave(environ: Mapping[str, str], kept: Sequence[IdleConnection], *, seconds: float) -> None:
-    """Have a new keeper hold the connections for so long; the caller closes its own ends. Raises OSError."""
+    """Start a daemon that holds the connections for `seconds`; the caller closes its own ends. Raises OSError."""
     directory = _directory(environ)
     if directory is None or not 0 < len(kept) <= MOST_KEPT:
         return
@@ -61,7 +61,7 @@ def leave(environ: Mapping[str, str], kept: Sequence[IdleConnection], *, seconds
         try:
             listener.bind(str(fresh))
             listener.listen()
-            # Not before: who finds it refused takes it for what a keeper that was killed has left.
+            # Rename only now: a launch that finds the socket refused would take it for a killed daemon's.
             fresh.rename(place)
             _start_keeper(DaemonConfig(listener.fileno(), seconds, str(place), entries))
         except OSError:
@@ -95,7 +95,7 @@ def _start_keeper(config: DaemonConfig) -> None:
 
 
 def _directory(environ: Mapping[str, str]) -> Path | None:
-    """Where keepers listen: ours alone, in memory. None where this user has no runtime directory."""
+    """Return the private, in-memory directory where daemons listen; None if this user has no runtime directory."""
     runtime = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     directory = runtime / DIRECTORY
     if not _is_private(runtime) or (directory.exists() and not _is_private(directory)):
@@ -112,13 +112,13 @@ def _is_private(directory: Path) -> bool:
 
 
 def _ask(place: Path, hosts: Sequence[str]) -> list[IdleConnection]:
-    """What one keeper has. Raises OSError when it cannot be asked."""
+    """Take the connections of one daemon. Raises OSError if it does not answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.settimeout(ANSWER_S)
         try:
             channel.connect(str(place))
         except ConnectionRefusedError:
-            # It was killed.
+            # The daemon was killed.
             place.unlink(missing_ok=True)
             return []
         if not is_ours(channel):
@@ -129,7 +129,7 @@ def _ask(place: Path, hosts: Sequence[str]) -> list[IdleConnection]:
             while message := _receive(channel):
                 taken.append(message)
         except TimeoutError:
-            # What has come until then is ours; the rest it lets go of when its time is up.
+            # Whatever has arrived is ours; the daemon drops the rest when its time is up.
             if _is_stopped(peer(channel)):
                 place.unlink(missing_ok=True)
         except OSError:
@@ -138,7 +138,7 @@ def _ask(place: Path, hosts: Sequence[str]) -> list[IdleConnection]:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a process will not answer before somebody wakes it (proc_pid_stat(5)); a slow one will."""
+    """Return whether a process is stopped (proc_pid_stat(5)); a slow one will answer, a stopped one will not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
     except OSError:

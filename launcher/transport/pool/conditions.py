@@ -1,7 +1,7 @@
-"""What a connection depends on at this end of it: only where nothing of it has changed may it be used again.
+"""Fingerprint everything on this machine that a connection depends on: it is reused only if nothing has changed.
 
-Ssh's files and variables: see FILES and ENVIRONMENT in ssh(1). The whole environment counts where ssh's configuration
-may name any variable of it, but for what shells change by themselves.
+These are ssh's files and variables; see FILES and ENVIRONMENT in ssh(1). The whole environment counts if ssh's
+configuration may refer to any variable, except those that shells change by themselves.
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 import pwd
 import re
 import socket
-from _blake2 import blake2b  # hashlib itself takes long to import
+from _blake2 import blake2b  # importing hashlib is slow
 from collections.abc import Mapping, Sequence
 
 from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, HOSTS_FILE, SSH_CLIENT_CONFIG
@@ -23,9 +23,9 @@ AGENT_VARIABLE = "SSH_AUTH_SOCK"
 NAMES_VARIABLES = re.compile(
     r"\$|^\s*(SendEnv(?!\s+LANG LC_\*\s*$)|Match\s.*exec|ProxyCommand|LocalCommand|KnownHostsCommand)", re.I | re.M
 )
-"""In ssh's configuration. The exception is in the one that Debian and Ubuntu install."""
+"""Host patterns in ssh's configuration; the exception is in the file that Debian and Ubuntu install."""
 COMMENT = re.compile(r"^\s*#.*$", re.M)
-"""OpenSSH's own file begins with one that has dollar signs."""
+"""OpenSSH's own configuration file begins with a comment that contains dollar signs."""
 SYSTEM_DIRECTORY = "/etc/ssh"
 FILES = (
     CLUSTER_KEY_FILE,
@@ -40,11 +40,11 @@ FILES = (
 
 
 def login_fingerprint(environ: Mapping[str, str], *, home: str | None = None) -> str:
-    """Name the state of everything that all connections depend on; `home` is the account's unless it is given.
+    """Fingerprint what all connections depend on; `home` defaults to the account's.
 
     Raises KeyError for a user without an account, for whom ssh does nothing.
     """
-    # Ssh takes the account's too, whatever HOME says.
+    # ssh uses the account's home directory too, whatever HOME says.
     files = _files(home or pwd.getpwuid(os.getuid()).pw_dir)
     all_count = _names_variables(files)
     state = [
@@ -60,21 +60,21 @@ def login_fingerprint(environ: Mapping[str, str], *, home: str | None = None) ->
 def connection_fingerprint(
     host: Host, command: Sequence[str], general: str, *, names: set[str], agent: str | None
 ) -> str | None:
-    """Name the state of what a connection to `host` by `command` depends on; None where that cannot be known at once.
+    """Fingerprint what the connection to `host` by `command` depends on; None if that cannot be known at once.
 
-    `general` is what `login_fingerprint` has said, `names` what `fixed_names` has: where they lead, the former knows. `agent`
-    is where the user's SSH agent listens.
+    `general` comes from `login_fingerprint`, which covers the names in `names`, from `fixed_names`. `agent` is
+    where the user's SSH agent listens.
     """
-    # Another name may lead elsewhere now: a question of DNS takes seconds where it fails, an alias only ssh knows.
+    # Any other name may lead elsewhere by now. A failing DNS query takes seconds, and only ssh knows its aliases.
     if not (host.name in names or _is_address(host.name)):
         return None
-    # With the cluster's own key all of the user's sessions log in alike; another agent may be another person.
+    # With the cluster's own key all of a user's sessions log in alike; another agent may be another person.
     who = None if GIVEN_KEY_ONLY in command else agent
     return _name([general, str(host), list(command), who])
 
 
 def fixed_names(path: str = HOSTS_FILE) -> set[str]:
-    """The host names that a file of this machine leads to their addresses: all of the cluster's. See hosts(5)."""
+    """Return the host names that a file of this machine resolves, all of the cluster's among them; see hosts(5)."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return {name for line in file for name in line.partition("#")[0].split()[1:]}
@@ -87,9 +87,9 @@ def _counts(name: str, *, all_do: bool) -> bool:
 
 
 def _names_variables(files: Sequence[str]) -> bool:
-    """Whether ssh's configuration may look at any variable, or run what does.
+    """Return whether ssh's configuration may refer to any variable or runs a command that may.
 
-    The cluster's own runs test(1), which looks at none.
+    The cluster's own configuration runs test(1), which does not.
     """
     others = (path for path in files if path != SSH_CLIENT_CONFIG and "sshd_config" not in path)
     texts = (COMMENT.sub("", _text(path)) for path in others if "ssh" in path and "config" in path)

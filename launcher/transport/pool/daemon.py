@@ -1,13 +1,13 @@
-"""Holds the idle connections that one launch has left, for a while: ``python3 launcher/transport/pool/daemon.py``.
+"""Hold the idle connections of one launch for a while: ``python3 launcher/transport/pool/daemon.py``.
 
-It gives them to the first launch of the same user that asks, each once, and closes what nobody has asked for in time.
-When it is gone, however, so are they: a runner ends with its connection. It reads nothing of them and writes nothing.
+The daemon gives them to the first launch of the same user that asks, each once, and closes those that nobody asked
+for in time. If it dies, the connections end with it. It never reads or writes them.
 
-Its standard input says what it has (`DaemonConfig`). A launch asks with the names of hosts, one a line, or with an empty line
-for all of them; it gets for each a message, host and situation, with the connection's descriptors.
+Its standard input describes the connections (`DaemonConfig`). A launch asks with host names, one a line, or with an
+empty line for all of them. For each connection it receives a message, host and fingerprint, with the descriptors.
 """
 
-import _socket as socket  # socket itself takes long to import
+import _socket as socket  # importing socket is slow
 import os
 import select
 import struct
@@ -15,19 +15,19 @@ import sys
 import time
 
 FDS = 4
-"""A connection's: standard input, output and error of its ssh, and the pidfd."""
+"""Descriptors of a connection: standard input, output and error of its ssh, and the pidfd."""
 CLIENT_S = 0.5
-"""What a launch has to ask and to take."""
+"""Seconds that a launch has to ask and to receive."""
 LONGEST = 1 << 17
-"""Bytes of a question."""
+"""Longest question, in bytes."""
 CREDENTIALS = struct.Struct("3i")
 """SO_PEERCRED of unix(7): process, user, group."""
 
 
 class Entry:
-    """One connection."""
+    """Hold one connection."""
 
-    __slots__ = ("fds", "host", "fingerprint")
+    __slots__ = ("fds", "fingerprint", "host")
 
     def __init__(self, host: str, fingerprint: str, fds: tuple[int, ...]) -> None:
         self.host = host
@@ -36,7 +36,9 @@ class Entry:
 
 
 class DaemonConfig:
-    """What a keeper is told, in lines: socket's descriptor and seconds; its path; host, situation and descriptors."""
+    """Configure a daemon, as lines of text: the socket's descriptor and seconds; its path; host, fingerprint and
+    descriptors of each connection.
+    """
 
     def __init__(self, listener: int, seconds: float, place: str, entries: list[Entry]) -> None:
         self.listener = listener
@@ -45,13 +47,13 @@ class DaemonConfig:
         self.entries = entries
 
     def to_text(self) -> str:
-        """For its standard input."""
+        """Return the text for the daemon's standard input."""
         lines = (" ".join([one.host, one.fingerprint, *map(str, one.fds)]) for one in self.entries)
         return "\n".join([f"{self.listener} {self.seconds}", self.place, *lines])
 
     @classmethod
     def from_text(cls, text: str) -> "DaemonConfig":
-        """What `to_text` has written."""
+        """Parse what `to_text` has written."""
         first, place, *lines = text.split("\n")
         listener, seconds = first.split()
         words = (line.split() for line in lines)
@@ -60,25 +62,25 @@ class DaemonConfig:
 
 
 class PoolDaemon:
-    """The connections that are left."""
+    """Serve the stored connections."""
 
     def __init__(self, listener: "socket.socket", entries: list[Entry]) -> None:
         self._listener = listener
         self._entries = {entry.fds[1]: entry for entry in entries}
-        """By their standard outputs."""
+        """Entries by the descriptor of their standard output."""
         self._poller = select.poll()
         self._poller.register(listener.fileno(), select.POLLIN)
         for fd in self._entries:
             self._poller.register(fd, select.POLLIN)
 
     def serve(self, *, until: float) -> None:
-        """Give to who asks, until there is nothing more to give, or until then (by the monotonic clock)."""
+        """Answer launches until no connection is left, or until a time of the monotonic clock."""
         while self._entries and (left := until - time.monotonic()) > 0:
             for fd, _ in self._poller.poll(1000 * left):
                 if fd == self._listener.fileno():
                     self._answer()
                 elif fd in self._entries:
-                    # An idle runner says nothing: this one has ended.
+                    # An idle runner is silent, so readable output means that this one has ended.
                     self._let_go(self._entries[fd])
 
     def _answer(self) -> None:
@@ -87,7 +89,7 @@ class PoolDaemon:
         client = socket.socket(fileno=fd)
         try:
             client.settimeout(CLIENT_S)
-            # Who says nothing and goes asks for nothing.
+            # A client that disconnects without a request gets nothing.
             if is_ours(client) and (asked := client.recv(LONGEST)):
                 self._give(client, asked.decode(errors="surrogateescape").split())
         except (OSError, ValueError):
@@ -115,23 +117,23 @@ class PoolDaemon:
 
 
 def is_ours(channel: "socket.socket") -> bool:
-    """Whether the other end is a process of this user."""
+    """Return whether the other end is a process of this user."""
     found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return bool(CREDENTIALS.unpack(found)[1] == os.getuid())
 
 
 def peer(channel: "socket.socket") -> int:
-    """The number of the process at the other end; for who connects, of the keeper, if that has begun."""
+    """Return the process id of the other end; for a client, that of the daemon once it has started."""
     found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return int(CREDENTIALS.unpack(found)[0])
 
 
 def main() -> int:
-    """Keep what standard input names."""
+    """Hold the connections that standard input describes."""
     config = DaemonConfig.from_text(sys.stdin.buffer.read().decode(errors="surrogateescape"))
     os.chdir("/")
     listener = socket.socket(fileno=config.listener)
-    # It does already; SO_PEERCRED, however, names who was the last to say so.
+    # The socket listens already, but SO_PEERCRED names the process that called listen() last.
     listener.listen()
     keeper = PoolDaemon(listener, config.entries)
     try:
@@ -139,7 +141,7 @@ def main() -> int:
     finally:
         try:
             os.unlink(config.place)
-        except FileNotFoundError:  # the user's last session has ended, and the directory with it
+        except FileNotFoundError:  # the user's last session has ended, and the directory went with it
             pass
     return 0
 

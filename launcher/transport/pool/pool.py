@@ -1,4 +1,4 @@
-"""The connections that earlier launches have left for this one, and those that it leaves for the next."""
+"""Pool connections across launches: take those that earlier launches stored, and store this one's."""
 
 import os
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from launcher.transport.protocol import CALL
 from launcher.transport.ssh import ssh_command
 
 if TYPE_CHECKING:
-    # The runners are called before asyncio and all that needs it is imported (launcher.main).
+    # Idle runners are called before asyncio and everything that needs it is imported (launcher.main).
     from launcher.transport.connection import Connection
 
 
 class ConnectionPool:
-    """Of one launch, for its hosts."""
+    """Hold one launch's share of the pool, for its hosts."""
 
     def __init__(self, hosts: Sequence[Host], *, seconds: float, general: str) -> None:
         self._seconds = seconds
@@ -31,7 +31,7 @@ class ConnectionPool:
         self._called: dict[str, Process] = {}
 
     def call(self) -> None:
-        """Call the idle runners to which a new connection would lead now; what else is kept for the hosts, is ended."""
+        """Call the idle runners that a new connection would also reach; end the others stored for these hosts."""
         for one in take(os.environ, self._names):
             is_right = one.fingerprint == self._fingerprints.get(one.host) and one.host not in self._called
             if is_right and _call(one.process):
@@ -40,12 +40,12 @@ class ConnectionPool:
                 one.process.discard()
 
     def claim(self, host: Host) -> Process | None:
-        """The runner on `host` that has been called, if there was one."""
+        """Take the called runner on `host`, if there is one."""
         return self._called.pop(str(host), None)
 
     def leave(self, connections: "Sequence[Connection]") -> None:
-        """Keep those whose runners are idle open, and let go of them."""
-        # The runner on this machine has the launching shell's limits and all else that no list names.
+        """Store the connections whose runners are idle, and release them here."""
+        # A runner on this machine has the launching shell's limits and other state that no fingerprint covers.
         away = (one for one in connections if not one.is_here)
         idle = [(one, process) for one in away if (process := one.kept()) is not None]
         kept = [
@@ -53,8 +53,8 @@ class ConnectionPool:
             for one, process in idle
             if (known := self._fingerprints.get(str(one.host))) is not None
         ]
-        with suppress(OSError, ValueError):  # what another release's keeper says may be no answer
-            # Of two launches at once both have some to leave; one connection a node is enough.
+        with suppress(OSError, ValueError):  # a daemon of another release may answer otherwise
+            # Two launches at once may both store connections; one a node is enough.
             for other in take(os.environ, self._names):
                 other.process.discard()
             leave(os.environ, kept, seconds=self._seconds)
@@ -63,7 +63,7 @@ class ConnectionPool:
 
 
 def _call(process: Process) -> bool:
-    """Whether somebody is there to hear it: a runner's own answer comes later."""
+    """Return whether the runner's input is open; its own answer comes later."""
     try:
         process.stdin.write(CALL)
     except OSError:
@@ -72,7 +72,7 @@ def _call(process: Process) -> bool:
 
 
 def open_pool(hosts: Sequence[Host], *, seconds: float) -> ConnectionPool | None:
-    """What waits for these hosts, and is called; None where nothing is to be kept, or for a user without an account."""
+    """Open the pool for these hosts and call their idle runners; None if pooling is off or the user has no account."""
     if not seconds:
         return None
     try:
