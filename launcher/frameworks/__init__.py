@@ -1,4 +1,4 @@
-"""What each engine's processes find in their environment, one engine a file."""
+"""Plan each framework's processes and their environment, one framework a file."""
 
 from launcher.frameworks import horovod, mpi, mxnet, torch
 from launcher.frameworks.framework import Framework, JobTopology
@@ -12,4 +12,4 @@ FRAMEWORKS: dict[str, Framework] = {
     "mpi": mpi.FRAMEWORK,
 }
 LAUNCHED_BY_MPI = "mpi"
-"""Not asked for as an engine, but by ``--launcher mpi``."""
+"""Chosen by ``--launcher mpi``, not by ``--engine``."""

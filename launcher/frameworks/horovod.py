@@ -1,4 +1,4 @@
-"""Horovod on Gloo, without MPI: the variables that ``horovodrun --gloo`` sets, one process a GPU.
+"""Plan Horovod on Gloo, without MPI: the variables that ``horovodrun --gloo`` sets, one process a GPU.
 
 See horovod/runner/gloo_run.py (create_slot_env_vars, create_run_envs) of Horovod 0.28.
 """
@@ -11,7 +11,7 @@ from launcher.job.spec import Job, ProcessSpec
 
 
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
-    """As many ranks on each node as it has slots."""
+    """Plan as many ranks on each node as it has slots."""
     if topology.rendezvous is None:
         raise ValueError("Horovod's ranks meet at a store")
     address, port = topology.rendezvous
@@ -19,7 +19,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     offsets = [0, *accumulate(slots)]
 
     def process(node: int, local_rank: int) -> ProcessSpec:
-        # The cross communicator joins the ranks of one local rank.
+        # The cross communicator joins the ranks that have the same local rank.
         peers = [other for other, count in enumerate(slots) if count > local_rank]
         rank = offsets[node] + local_rank
         environment = {
@@ -44,7 +44,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
 
 
 def scopes(job: Job) -> dict[str, int]:
-    """The three communicators of each rank, and how many ranks meet in each."""
+    """Return the three communicators of each rank, and how many ranks meet in each."""
     slots = [host.slots for host in job.hosts]
     local = {f"local_{host}": host.slots for host in job.hosts}
     cross = {f"cross_{rank}": sum(count > rank for count in slots) for rank in range(max(slots))}

@@ -1,8 +1,8 @@
-"""The store at which Horovod's Gloo ranks meet: keys and values over HTTP, as horovodrun serves them.
+"""Serve the store in which Horovod's Gloo ranks find each other: keys and values over HTTP, as horovodrun does.
 
-PUT and GET /SCOPE/KEY; GET answers 404 until the key is there. A rank that has met the others sends
-DELETE /SCOPE/RANK; when all ranks of a scope have, its keys go, so that they can meet again. A scope of
-unknown size, that of a process set, loses the one key. See
+PUT and GET /SCOPE/KEY; GET answers 404 until the key exists. A rank that has met the others sends
+DELETE /SCOPE/RANK; once all ranks of a scope have, its keys are dropped, so that they can meet again. A scope of
+unknown size, such as a process set's, loses only the one key. See
 horovod/runner/http/http_server.py and horovod/common/gloo/http_store.cc of Horovod 0.28.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 REQUEST_DEADLINE_S = 30.0
 LONGEST_BODY = 1 << 20
-"""Of an address of one rank, which takes some hundred bytes."""
+"""Longest value, in bytes: a rank's address takes some hundred."""
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found"}
 
 
 class RendezvousStore:
-    """What the ranks have told, by scope."""
+    """Keep what the ranks have published, by scope."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
@@ -25,7 +25,7 @@ class RendezvousStore:
         self._finished: defaultdict[str, set[str]] = defaultdict(set)
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer to a request."""
+        """Return status and body of the answer to a request."""
         _, scope, key, *more = [*path.split("/"), "", ""]
         if not (scope and key) or any(more):
             return 400, b""
@@ -57,7 +57,7 @@ async def serve(store: RendezvousStore, *, address: str) -> asyncio.Server:
         try:
             await asyncio.wait_for(_exchange(store, reader, writer), REQUEST_DEADLINE_S)
         except (OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # Not a rank of ours, or one that has died; the launcher learns of that elsewhere.
+            # Not one of our ranks, or one that died; the launcher learns of that elsewhere.
             pass
         finally:
             writer.close()

@@ -1,8 +1,8 @@
-"""Open MPI's mpirun, on the first node, with the options that Horovod's authors give for it.
+"""Plan Open MPI's mpirun on the first node, with the options that Horovod's documentation recommends.
 
-The options are those of https://horovod.readthedocs.io/en/stable/mpi.html. mpirun itself reaches the
-other nodes, by ssh under the options of launcher.transport.ssh, and passes variables on by name; the daemons that it
-wants there are started by the nodes' runners (launcher.frameworks.orted), which end them and their ranks.
+See https://horovod.readthedocs.io/en/stable/mpi.html. mpirun itself reaches the other nodes by ssh, under the
+options of launcher.transport.ssh, and passes variables on by name. The runners start mpirun's daemons on their
+nodes (launcher.frameworks.orted), and so can end them and their ranks.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from launcher.transport.ssh import client_command
 
 OPTIONS = ("-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib")
 ALWAYS_PASSED = ("PATH",)
-"""So that the other nodes find the same Python."""
+"""Passed on so that the other nodes find the same Python."""
 REMOTE_SHELL = "OMPI_MCA_plm_rsh_agent"
 RUNNERS_OWN = {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "OMPI_MCA_orte_leave_session_attached": "1"}
-"""A daemon neither starts others, for which its node has no key, nor goes into the background, away from its runner."""
+"""Keep a daemon from starting others, for which its node has no key, and from leaving its runner's session."""
 INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "NCCL_SOCKET_IFNAME")
 
 
 def mpirun_command(job: Job) -> tuple[str, ...]:
-    """The command line of mpirun for `job`; values of variables are never in it."""
+    """Return mpirun's command line for `job`; it never contains values of variables."""
     places = ",".join(f"{host.name}:{host.slots}" for host in job.hosts)
     passed = sorted({*ALWAYS_PASSED, INTERFACES[-1], *job.environment})
     exports = [word for name in passed for word in ("-x", name)]
@@ -30,7 +30,7 @@ def mpirun_command(job: Job) -> tuple[str, ...]:
 
 
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
-    """Mpirun on the first node; on each other one what waits for its daemon's command."""
+    """Plan mpirun on the first node, and on each other node the process that awaits its daemon's command."""
     attempt = f"{topology.job_id}-{topology.restart}"
     seconds = MEET_S + job.grace_s
     agent = agent_command(attempt, client_command(job.hosts[0]), seconds=seconds)

@@ -1,10 +1,10 @@
-"""MXNet's parameter servers: ps-lite's DMLC_* variables.
+"""Plan MXNet's parameter servers: ps-lite's DMLC_* variables.
 
-One scheduler, on the first node, servers spread over all nodes, and one worker a machine, which drives
-all of its GPUs. All of them run the same command: in a scheduler and in a server ``import mxnet``
-serves and ends the process when the workers are done. Nobody may be given a host name: ps-lite binds to
-what it is given. See https://ps-lite.readthedocs.io/en/latest/ (Environment Variables). ps-lite numbers the
-workers as they come; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker's place in the hosts file.
+One scheduler runs on the first node, servers are spread over all nodes, and one worker a machine drives all of
+its GPUs. All of them run the same command: in a scheduler and in a server ``import mxnet`` serves, and ends the
+process when the workers are done. ps-lite binds to the address that it is given, so it never gets a host name.
+See https://ps-lite.readthedocs.io/en/latest/ (Environment Variables). ps-lite numbers the workers as they
+arrive; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker's place in the hosts file.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LOOPBACK = "lo"
 
 
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
-    """On each node its workers and servers; on the first the scheduler too."""
+    """Plan the workers and servers of each node, and on the first node the scheduler too."""
     own_interface = job.environment.get(INTERFACE)
     if own_interface == LOOPBACK and not topology.one_machine:
         # ps-lite waits for ever for nodes that cannot reach each other.
@@ -34,7 +34,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     }
 
     def process(role: str, name: str, node: int, **more: str) -> ProcessSpec:
-        # Where both are set, ps-lite takes the address and not the interface that the user chose.
+        # If both are set, ps-lite takes the address and ignores the interface that the user chose.
         place = {} if own_interface else {ADDRESS: topology.addresses[node]}
         return ProcessSpec(
             name=name,

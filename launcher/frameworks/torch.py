@@ -1,4 +1,4 @@
-"""PyTorch: the variables that torchrun sets, one process a GPU.
+"""Plan PyTorch's ranks: the variables that torchrun sets, one process a GPU.
 
 See "Environment Variables" of torchrun: https://docs.pytorch.org/docs/stable/elastic/run.html
 """
@@ -13,7 +13,7 @@ from launcher.job.spec import Job, ProcessSpec
 def rank_variables(
     slots: Sequence[int], *, master_addr: str, master_port: int, run_id: str, restart: int = 0, max_restarts: int = 0
 ) -> tuple[tuple[dict[str, str], ...], ...]:
-    """For each node, in order, the variables of each of its ranks; `slots` is their number on each node."""
+    """Return for each node, in order, the variables of each of its ranks; `slots` is their number on each node."""
     offsets = [0, *accumulate(slots)]
 
     def variables(node_rank: int, local_rank: int) -> dict[str, str]:
@@ -40,7 +40,7 @@ def rank_variables(
 
 
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
-    """As many ranks on each node as it has slots."""
+    """Plan as many ranks on each node as it has slots."""
     nodes = rank_variables(
         [host.slots for host in job.hosts],
         master_addr=topology.addresses[0],
@@ -68,6 +68,6 @@ FRAMEWORK = Framework(
     own_variables=tuple(rank_variables([1], master_addr="", master_port=0, run_id="")[0][0]),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"),
-    # As torchrun does: each process would take all cores.
+    # As torchrun does: each process would otherwise use all cores.
     shared_defaults={"OMP_NUM_THREADS": "1"},
 )

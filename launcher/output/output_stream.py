@@ -1,4 +1,4 @@
-"""The launcher's own output: takes everything, and lets the rest of the launcher go on while a reader is slow."""
+"""Write the launcher's own output without blocking the launcher while a reader is slow."""
 
 import asyncio
 import errno
@@ -8,13 +8,13 @@ import stat
 import time
 
 CHUNK = 4096
-"""PIPE_BUF of Linux (pipe(7)): what a pipe that poll(2) calls writable takes without waiting."""
+"""PIPE_BUF of Linux (pipe(7)): what a pipe takes without waiting once poll(2) calls it writable."""
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
-"""A terminal that was hung up answers EIO."""
+"""Errors that mean nobody reads any more; a terminal that was hung up answers EIO."""
 
 
 class OutputStream:
-    """Writes whole pieces to a file descriptor; swallows all once it cannot be written any more."""
+    """Write whole pieces to a file descriptor; discard everything once it cannot be written any more."""
 
     def __init__(self, fd: int) -> None:
         self._fd = _own_description(fd)
@@ -22,15 +22,15 @@ class OutputStream:
         self._poller = select.poll()
         self._poller.register(self._fd, select.POLLOUT)
         self.lost: str | None = None
-        """Why it takes nothing any more."""
+        """The error that ended the stream, if any."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person watches."""
+        """Whether the stream is a terminal."""
         return os.isatty(self._fd)
 
     async def send(self, data: bytes) -> None:
-        """Write all of `data`, nothing of another piece in between."""
+        """Write all of `data` without interleaving another piece."""
         view = memoryview(data)
         async with self._turn:
             while view and not self.lost:
@@ -39,7 +39,7 @@ class OutputStream:
                     await self._writable()
 
     def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
-        """Write `data` when nothing else goes on; give up on a reader that takes nothing until the deadline."""
+        """Write `data` after everything else has ended; give up on a reader that takes nothing until the deadline."""
         view = memoryview(data)
         until = time.monotonic() + deadline_s
         while view and not self.lost and time.monotonic() < until:
@@ -47,7 +47,7 @@ class OutputStream:
             view = view[self._write_some(view) :]
 
     def reader_has_gone(self) -> bool:
-        """Whether a pipe, socket or terminal has nobody at its other end; asked without writing."""
+        """Return whether a pipe, socket or terminal has lost its reader, without writing."""
         events = dict(self._poller.poll(0)).get(self._fd, 0)
         if events & (select.POLLERR | select.POLLHUP) and not self.lost:
             self.lost = os.strerror(errno.EPIPE)
@@ -74,9 +74,9 @@ class OutputStream:
 
 
 def _own_description(fd: int) -> int:
-    """A descriptor for the same pipe or terminal that is non-blocking without its other users noticing.
+    """Open the same pipe or terminal again, non-blocking, so that its other users do not notice.
 
-    A file keeps its descriptor, and so its position; a socket too, which poll(2) must do for.
+    A file keeps its descriptor, and so its position; so does a socket, for which poll(2) must do.
     """
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):

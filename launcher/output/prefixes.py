@@ -1,4 +1,4 @@
-"""The processes' output on the launcher's own: whole lines, each with node and process in front."""
+"""Prefix each whole line of the processes' output with its node and process."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -6,35 +6,35 @@ from typing import Protocol
 
 TAIL_LINES = 10
 LONGEST_LINE = 1 << 20
-"""A longer line is broken, so that output without line ends cannot fill the memory."""
+"""Longest line, in bytes; longer ones are broken, so that output without line ends cannot fill the memory."""
 
 
 class Sink(Protocol):
-    """Where output goes: the launcher's own (launcher.output.output_stream), or a log (launcher.detached.log)."""
+    """Take output: the launcher's own (launcher.output.output_stream), or a log (launcher.detached.log)."""
 
     lost: str | None
-    """Why it takes nothing any more."""
+    """The error that ended it, if any."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person watches."""
+        """Whether it is a terminal."""
 
     async def send(self, data: bytes) -> None:
-        """Write all of `data`, nothing of another piece in between."""
+        """Write all of `data` without interleaving another piece."""
 
     def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
-        """Write `data` when nothing else goes on."""
+        """Write `data` after everything else has ended."""
 
     def reader_has_gone(self) -> bool:
-        """Whether nobody will read it."""
+        """Return whether nobody will read it."""
 
 
 Streams = Mapping[int, Sink]
-"""Where standard output and standard error go, by launcher.transport.protocol.FrameType."""
+"""The sinks of standard output and standard error, by launcher.transport.protocol.FrameType."""
 
 
 class ProcessOutput:
-    """Both streams of one process, and the last lines of the two."""
+    """Forward both streams of one process, and keep their last lines."""
 
     def __init__(self, prefix: str, streams: Streams, *, is_shown: bool = True) -> None:
         self._prefix = prefix.encode()
@@ -44,7 +44,7 @@ class ProcessOutput:
         self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
 
     async def write(self, kind: int, data: bytes) -> None:
-        """Pass on the lines that `data` completes; keep the rest."""
+        """Forward the lines that `data` completes; keep the rest."""
         pending = self._pending[kind]
         end = data.rfind(b"\n") + 1
         if end:
@@ -56,7 +56,7 @@ class ProcessOutput:
             await self._finish(kind)
 
     async def finish(self) -> None:
-        """Pass on unfinished last lines."""
+        """Forward unfinished last lines."""
         for kind in self._streams:
             await self._finish(kind)
 

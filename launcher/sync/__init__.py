@@ -1,1 +1,1 @@
-"""Puts the same files on every node before a job: what both ends agree on, and the launcher's end."""
+"""Copy files to every node before a job: the launcher's side, and the formats that both sides share."""

@@ -1,6 +1,6 @@
-"""One sync's own certificate: nodes that pass files on to each other know each other by it, and nobody else.
+"""Make one certificate a sync, by which its nodes authenticate each other and nobody else.
 
-All of them get its private key over their connections to the launcher. It is used once and kept in no file.
+All nodes receive its private key over their connections to the launcher. It is used once and stored in no file.
 See docs/decisions/014.
 """
 
@@ -16,12 +16,12 @@ OPENSSL = (
 )
 DEADLINE_S = 10.0
 NO_CHECK_TIME = 0x200000
-"""X509_V_FLAG_NO_CHECK_TIME: a node's clock may be wrong, and the key is new whatever it says."""
+"""X509_V_FLAG_NO_CHECK_TIME: a node's clock may be wrong, and the key is new in any case."""
 
 
 def new_identity() -> str:
-    """A private key and the certificate that it has signed, as PEM."""
-    # Whatever a site's openssl.cnf asks for has no part in this.
+    """Return a private key and its self-signed certificate, as PEM."""
+    # A site's openssl.cnf must not change the outcome.
     environment = {"PATH": os.environ.get("PATH", os.defpath), "OPENSSL_CONF": os.devnull}
     try:
         done = subprocess.run(
@@ -37,25 +37,27 @@ def new_identity() -> str:
 
 
 def server_context(identity: str) -> ssl.SSLContext:
-    """For the node that takes the connection."""
+    """Return the TLS context of the node that accepts the connection."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
-    context.num_tickets = 0  # who only sends would never read them, and would reset the connection at its end
+    context.num_tickets = (
+        0  # a peer that only sends would never read tickets, and would reset the connection at its end
+    )
     return context
 
 
 def client_context(identity: str) -> ssl.SSLContext:
-    """For the node that makes it."""
+    """Return the TLS context of the node that connects."""
     return _context(ssl.PROTOCOL_TLS_CLIENT, identity)
 
 
 def _context(protocol: "ssl._SSLMethod", identity: str) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # whoever has the key is one of us, under whatever name
+    context.check_hostname = False  # the certificate identifies the peer; its name does not matter
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags = ssl.VerifyFlags(context.verify_flags | NO_CHECK_TIME)
     context.load_verify_locations(cadata=identity[identity.index("-----BEGIN CERTIFICATE") :])
-    # It takes a path, and a private key must not get onto a disk.
+    # OpenSSL takes a path, and a private key must not reach a disk.
     file = os.memfd_create("identity", os.MFD_CLOEXEC)
     try:
         os.write(file, identity.encode("ascii"))

@@ -1,7 +1,7 @@
-"""What is left out when a directory is sent: patterns as in a .gitignore (gitignore(5)).
+"""Decide which files are not sent, by patterns as in a .gitignore (gitignore(5)).
 
-Of several that match the last one counts, and ``!`` before a pattern takes back what an earlier one left out,
-except below a directory that is itself left out.
+The last matching pattern counts, and ``!`` before a pattern includes again what an earlier one excluded, except
+below a directory that is itself excluded.
 """
 
 import re
@@ -17,8 +17,8 @@ DEFAULTS = (
     ".hg",
     ".svn",
     "__pycache__",
-    ".launch-part-*",  # what a node writes before it has all of a file (launcher.runner.sync.part_file)
-    # For those who send their home directory: keys stay where they are, and so does what the launcher itself writes.
+    ".launch-part-*",  # a file that a node has only received in part (launcher.runner.sync.part_file)
+    # For users who send their home directory: keys stay where they are, and so do the launcher's own files.
     "/.ssh",
     "/.aws",
     "/.local/state/deeplearning",
@@ -33,28 +33,28 @@ class _Rule:
 
 
 class Ignore:
-    """Patterns, in order."""
+    """Hold patterns, in order."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.patterns = tuple(patterns)
         self._rules = [rule for pattern in patterns if (rule := _rule(pattern)) is not None]
 
     def leaves_out(self, path: str, *, is_directory: bool) -> bool:
-        """Whether a path below the source, none of whose parents is left out, is."""
+        """Return whether a path below the source is excluded, given that none of its parents is."""
         for rule in reversed(self._rules):
             if (is_directory or not rule.directories_only) and rule.regex.fullmatch(path):
                 return not rule.takes_back
         return False
 
     def covers(self, path: str, *, is_directory: bool) -> bool:
-        """Whether a path or a directory above it is left out."""
+        """Return whether a path or a directory above it is excluded."""
         parents = [path[:end] for end, character in enumerate(path) if character == "/"]
         above = any(self.leaves_out(parent, is_directory=True) for parent in parents)
         return above or self.leaves_out(path, is_directory=is_directory)
 
 
 def read_ignore(source: Path, *, excludes: Sequence[str]) -> Ignore:
-    """The defaults, then the source's own patterns, then those of the command line."""
+    """Read the defaults, then the source's own patterns, then those of the command line."""
     file = source / IGNORE_FILE
     try:
         own = file.read_text(encoding="utf-8").splitlines()

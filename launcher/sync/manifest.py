@@ -1,6 +1,6 @@
-"""What a directory holds: path, kind, permissions, size and time of each entry, and not what is in the files.
+"""Describe a directory: path, kind, permissions, size and time of each entry, but not what is in the files.
 
-A file counts as unchanged while its size and its time of change are, as rsync judges it too: so a second sync
+A file counts as unchanged while its size and modification time are the same, as in rsync, so a second sync
 reads no file.
 """
 
@@ -22,47 +22,47 @@ SECOND_NS = 10**9
 
 
 class Entry(NamedTuple):
-    """One file, directory or symbolic link."""
+    """Describe a file, directory or symbolic link."""
 
     path: str
-    """Below the directory."""
+    """Path below the directory."""
     kind: str
     mode: int = 0
-    """Permission bits; a directory's owner may always write to it, as whoever sends files must."""
+    """Permission bits; a directory's owner may always write to it, so that its files can be received."""
     size: int = 0
     mtime_ns: int = 0
     target: str = ""
-    """Of a link."""
+    """Where a link points."""
 
 
 class Manifest:
-    """The entries of a directory, each after the directory that it is in."""
+    """Hold the entries of a directory, each after the directory that it is in."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = tuple(entries)
 
     @property
     def files(self) -> Iterator[tuple[int, Entry]]:
-        """The files with their numbers, which are the same on all machines."""
+        """Return the files with their numbers, which are the same on all machines."""
         return ((number, entry) for number, entry in enumerate(self.entries) if entry.kind == FILE)
 
     def size_of(self, numbers: set[int]) -> int:
-        """Bytes of some of the files."""
+        """Return the total size of some of the files, in bytes."""
         return sum(self.entries[number].size for number in numbers)
 
     def pack(self) -> str:
-        """All of it as one word."""
+        """Encode the manifest as one word."""
         return base64.b64encode(zlib.compress(self._text(), level=1)).decode("ascii")
 
     @classmethod
     def unpack(cls, packed: str) -> "Manifest":
-        """The manifest that `pack` wrote."""
+        """Decode what `pack` wrote."""
         rows = json.loads(zlib.decompress(base64.b64decode(packed)))
         return cls([Entry(*row) for row in rows])
 
     @property
     def digest(self) -> str:
-        """Names this state of the directory."""
+        """Return a digest of this state of the directory."""
         return hashlib.blake2b(self._text(), digest_size=8).hexdigest()
 
     def _text(self) -> bytes:
@@ -72,9 +72,9 @@ class Manifest:
 def scan(
     source: Path, *, ignore: Ignore, without: Path | None = None, is_stopped: Callable[[], bool] = lambda: False
 ) -> Manifest:
-    """What is in `source`, links as links; not what `ignore` leaves out, nor the directory `without`.
+    """Scan `source`, links as links, without what `ignore` excludes and without the directory `without`.
 
-    Sockets, devices and pipes are no data and are passed over. LaunchError when `is_stopped` says so on the way.
+    Sockets, devices and pipes are skipped. Raises LaunchError once `is_stopped` says so.
     """
     entries: list[Entry] = []
     left_out = str(without.relative_to(source)) if without else None
@@ -120,12 +120,12 @@ def _entry(item: os.DirEntry[str], path: str) -> Entry | None:
 
 
 def link_target(path: "str | Path") -> str:
-    """What a link holds, to the letter."""
-    return os.readlink(path)  # noqa: PTH115  (a Path would rewrite it)
+    """Return a link's target byte for byte."""
+    return os.readlink(path)  # noqa: PTH115  (a Path would normalize it)
 
 
 def is_unchanged(found: os.stat_result, entry: Entry) -> bool:
-    """Whether what is found is the file that the entry describes."""
+    """Return whether what is on disk is the file that the entry describes."""
     return (
         stat.S_ISREG(found.st_mode)
         and found.st_size == entry.size
@@ -134,5 +134,5 @@ def is_unchanged(found: os.stat_result, entry: Entry) -> bool:
 
 
 def _is_same_second(kept: int, given: int) -> bool:
-    """Whether a file system that keeps whole seconds, as Lustre does, has kept `given`."""
+    """Return whether `kept` is `given` on a file system that stores whole seconds, as Lustre does."""
     return kept % SECOND_NS == 0 and kept == given // SECOND_NS * SECOND_NS

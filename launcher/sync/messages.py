@@ -1,7 +1,8 @@
-"""What the launcher sends to a runner about files, between the greeting and the spec.
+"""Encode what the launcher sends to a runner about files, between the greeting and the spec.
 
-A request is a line, ``sync`` and a JSON object; the runner answers each with one frame (launcher.transport.protocol.FrameType.SYNC).
-The bytes of files follow the request for them in pieces: a line, ``data`` and their number, and the bytes.
+A request is a line, ``sync`` and a JSON object; the runner answers each with one frame (FrameType.SYNC of
+launcher.transport.protocol). The bytes of files follow their request in pieces: a line, ``data`` and the number of
+bytes, then the bytes.
 """
 
 import json
@@ -16,21 +17,21 @@ MOST_UNPACKED = 64 * LONGEST_PAYLOAD
 
 
 def request_line(operation: str, **values: Any) -> bytes:
-    """A request, for an operation of launcher.runner.sync.service."""
+    """Encode a request for an operation of launcher.runner.sync.server."""
     return REQUEST + json.dumps({"operation": operation, **values}).encode("ascii") + b"\n"
 
 
 def data_piece(data: bytes) -> bytes:
-    """A piece of the stream of files."""
+    """Encode a piece of the stream of files."""
     return DATA + str(len(data)).encode("ascii") + b"\n" + data
 
 
 def pack_answer(answer: Answer) -> bytes:
-    """The payload of a frame."""
+    """Encode a frame's payload."""
     return zlib.compress(json.dumps(answer).encode("ascii"), level=1)
 
 
 def unpack_answer(payload: bytes) -> Answer:
-    """The answer that `pack_answer` packed."""
+    """Decode what `pack_answer` encoded."""
     answer: Answer = json.loads(zlib.decompressobj().decompress(payload, MOST_UNPACKED))
     return answer

@@ -1,4 +1,4 @@
-"""How far the files are: a bar on a terminal, a line now and then elsewhere."""
+"""Show how far a sync has come: a bar on a terminal, a line now and then elsewhere."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Bytes that the first node has taken; the others are a few MB behind."""
+    """Bytes that the first node has received; the others are a few MB behind."""
 
     def __init__(self, total: int, *, nodes: int) -> None:
         self.sent = 0
@@ -28,7 +28,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return time.monotonic() - self._began
 
     def _text(self) -> str:
@@ -40,18 +40,18 @@ class Progress:
         )
 
     def line(self) -> str:
-        """For a log."""
+        """Return a line for a log."""
         return f"launch: {self._text()}\n"
 
     def bar(self) -> str:
-        """For a terminal; drawn over the one before."""
+        """Return a line for a terminal, drawn over the one before."""
         filled = WIDTH * min(self.sent, self._total) // max(self._total, 1)
         return f"{CLEAR}[{'#' * filled}{'.' * (WIDTH - filled)}] {self._text()}"
 
 
 @asynccontextmanager
 async def shown(progress: Progress, channel: Sink) -> AsyncIterator[None]:
-    """Show the progress until the block ends. A reader that is slow to take it holds up nothing else."""
+    """Show the progress until the block ends. A slow reader of it holds up nothing else."""
     showing = asyncio.create_task(_show(progress, channel))
     try:
         yield
@@ -70,10 +70,10 @@ async def _show(progress: Progress, channel: Sink) -> None:
 
 
 def megabytes(count: float) -> str:
-    """A size as people read it."""
+    """Format a size for people."""
     return f"{count / 1e6:.1f} MB"
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things as people write it."""
+    """Format a number of things for people."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,13 +1,13 @@
-"""Sets of small numbers, short on the wire when they are runs."""
+"""Encode sets of small numbers as ranges, which are short if the numbers are consecutive."""
 
 from collections.abc import Iterable
 
 Ranges = list[list[int]]
-"""Pairs of the first number of a run and the first after it."""
+"""Pairs of the first number of a range and the first one after it."""
 
 
 def to_ranges(numbers: Iterable[int]) -> Ranges:
-    """The runs of the numbers."""
+    """Encode numbers as ranges."""
     runs: Ranges = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number:
@@ -18,5 +18,5 @@ def to_ranges(numbers: Iterable[int]) -> Ranges:
 
 
 def from_ranges(runs: Ranges) -> set[int]:
-    """The numbers in the runs."""
+    """Decode the numbers in the ranges."""
     return {number for start, stop in runs for number in range(start, stop)}

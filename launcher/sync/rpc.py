@@ -1,4 +1,4 @@
-"""Requests to the nodes about files, and their answers."""
+"""Send file requests to the nodes and collect their answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,25 +12,25 @@ from launcher.transport.connection import Connection
 from launcher.transport.protocol import FrameType
 
 CAUSE_S = 3.0
-"""How long to wait after the first error for those of other nodes: one that has lost its neighbour may be the first."""
+"""How long to collect other nodes' errors after the first, which may only be a lost neighbour."""
 
 
 class AnswerError(LaunchError):
-    """A node has said why it cannot do what it was asked to."""
+    """Report why a node could not do what it was asked to."""
 
     def __init__(self, reason: str, *, neighbour: bool) -> None:
         super().__init__(reason)
         self.neighbour = neighbour
-        """Whether it only says that its neighbour is gone."""
+        """Whether the node only lost its neighbour, which is then the one to blame."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deadline:
-    """For everything together."""
+    """Hold the deadline of the whole sync."""
 
     seconds: float
     at: float
-    """By the event loop's clock."""
+    """Time on the event loop's clock."""
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
@@ -42,13 +42,13 @@ class Deadline:
 
 
 async def ask(connection: Connection, operation: str, **values: Any) -> Answer:
-    """A node's answer to a request."""
+    """Return a node's answer to a request."""
     await connection.send(request_line(operation, **values))
     return await receive_answer(connection)
 
 
 async def receive_answer(connection: Connection) -> Answer:
-    """The next answer; AnswerError when it says what went wrong."""
+    """Return the next answer; AnswerError if it reports a failure."""
     answer = unpack_answer(await connection.receive(FrameType.SYNC))
     if "error" in answer:
         raise AnswerError(f"{connection.host}: {answer['error']}", neighbour=answer["neighbour"])
@@ -58,7 +58,7 @@ async def receive_answer(connection: Connection) -> Answer:
 async def each(
     connections: Sequence[Connection], act: Callable[[Connection], Awaitable[Any]], *, deadline: Deadline
 ) -> list[Any]:
-    """What `act` comes to for each node; one LaunchError that names every node that has a reason of its own."""
+    """Run `act` for each node; raise one LaunchError that names every node with a failure of its own."""
     tasks = [asyncio.ensure_future(act(connection)) for connection in connections]
     try:
         done, pending = await asyncio.wait(tasks, timeout=deadline.left, return_when=asyncio.FIRST_EXCEPTION)

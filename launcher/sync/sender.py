@@ -1,7 +1,7 @@
-"""Brings the launcher's directory, and prefixes of buckets, to all nodes of a job before it starts.
+"""Send the launcher's directory, and prefixes of buckets, to all nodes of a job before it starts.
 
-Every node says what it lacks. Those that lack something form a chain: the launcher sends each file once, to the
-first, and every node passes on what the rest lacks while it still receives. See docs/decisions/014.
+Every node reports what it lacks. The nodes that lack something form a chain: the launcher sends each file once,
+to the first node, and every node passes on what the rest lacks while it still receives. See docs/decisions/014.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from launcher.sync.stream import SourceStream
 from launcher.transport.connection import Connection
 
 ROUNDS = 3
-"""How often a source that changes while it is sent is looked at again."""
+"""How often a source that changes while it is sent is scanned again."""
 
 
 async def sync(
@@ -37,7 +37,7 @@ async def sync(
     here: bool,
     notes: Sink,
 ) -> str | None:
-    """Bring everything to every node, or raise LaunchError; returns what names the state of the source.
+    """Bring everything to every node, or raise LaunchError; return the digest of the source's state.
 
     `addresses` are the nodes' as the others can reach them; `here` says that the first node is this machine.
     """
@@ -62,7 +62,7 @@ async def sync(
 
 @dataclass(kw_only=True, slots=True)
 class _Member:
-    """A node that lacks files."""
+    """Hold a node that lacks files."""
 
     connection: Connection
     address: str
@@ -72,7 +72,7 @@ class _Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Copying:
-    """The launcher's directory on its way to a directory of each node."""
+    """Copy the launcher's directory to a directory of each node."""
 
     connections: Sequence[Connection]
     addresses: Sequence[str]
@@ -80,12 +80,12 @@ class _Copying:
     excludes: Sequence[str]
     source: Path
     own: Connection | None
-    """That of this machine."""
+    """The connection of this machine's own node."""
     notes: Sink
     deadline: Deadline
 
     async def run(self) -> str:
-        """Send until nothing has changed meanwhile."""
+        """Send until nothing changes meanwhile."""
         without = self._within_source() if self.own else None
         for _ in range(ROUNDS):
             ignore = read_ignore(self.source, excludes=self.excludes)
@@ -102,11 +102,11 @@ class _Copying:
             look = partial(scan, self.source, ignore=ignore, without=without, is_stopped=stopped.is_set)
             return await asyncio.to_thread(look)
         finally:
-            # Who is cancelled would wait for the thread, of a directory of millions of files for minutes.
+            # A cancelled task would otherwise wait for the thread: minutes for a directory of millions of files.
             stopped.set()
 
     def _within_source(self) -> Path | None:
-        """The destination on this machine where it lies in the source: no part of what is to be sent."""
+        """Return the destination on this machine if it lies in the source, as it must not be sent itself."""
         path, source = place(self.directory, home=Path.home()).resolve(), self.source.resolve()
         if path in source.parents:
             meant = f"{self.directory!r}, which is {path}"
@@ -114,7 +114,7 @@ class _Copying:
         return self.source / path.relative_to(source) if source in path.parents else None
 
     async def _compare(self, manifest: Manifest, ignore: Ignore) -> list[_Member]:
-        """The nodes that lack something, those that lack most first: so the others need not pass it on."""
+        """Return the nodes that lack something, those that lack most first, so that they can serve the others."""
         compare = partial(
             ask, operation="compare", directory=self.directory, manifest=manifest.pack(), patterns=ignore.patterns
         )
@@ -131,7 +131,7 @@ class _Copying:
         return sorted(members, key=lambda member: -manifest.size_of(member.needed))
 
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
-        """Send what the nodes lack; returns the files that changed meanwhile."""
+        """Send what the nodes lack; return the files that changed meanwhile."""
         needs = needs_from(chain)
         size = manifest.size_of(needs[0])
         progress = Progress(size, nodes=len(chain))
@@ -158,7 +158,7 @@ class _Copying:
 
 
 def needs_from(chain: Sequence[_Member]) -> list[set[int]]:
-    """For each node of the chain, what it and those after it lack."""
+    """Return for each node of the chain what it and the nodes after it lack."""
     needs: list[set[int]] = []
     for member in reversed(chain):
         needs.insert(0, member.needed | needs[0] if needs else member.needed)
@@ -166,7 +166,7 @@ def needs_from(chain: Sequence[_Member]) -> list[set[int]]:
 
 
 def receive_requests(chain: Sequence[_Member], needs: Sequence[set[int]], *, identity: str) -> dict[Connection, bytes]:
-    """What each node of the chain is told: where its files come from, and where which of them go on to."""
+    """Return each node's request to receive: where its files come from, and which of them go on to whom."""
     lines = {}
     for at, member in enumerate(chain):
         after = chain[at + 1] if at + 1 < len(chain) else None
@@ -183,7 +183,7 @@ def receive_requests(chain: Sequence[_Member], needs: Sequence[set[int]], *, ide
 async def _pump(
     stream: SourceStream, connection: Connection, progress: Progress, *, until: "asyncio.Task[Answer]"
 ) -> None:
-    """Send the stream, as fast as the first node takes it and no longer than it does."""
+    """Send the stream as fast as the first node takes it."""
     while not until.done() and (block := await asyncio.to_thread(stream.next_block)):
         sending = asyncio.create_task(connection.send(data_piece(block)))
         try:

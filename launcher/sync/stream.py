@@ -1,7 +1,7 @@
-"""Files on their way from node to node: a stream of records, each file closed by the digest of what was sent.
+"""Encode files as a stream of records, each file closed by the digest of what was sent.
 
-What a file holds is read once, while it is sent. A file that is not what the manifest says it is, or changes
-meanwhile, is called off: nobody keeps it, and the launcher looks again.
+A file is read once, while it is sent. One that differs from its manifest entry, or changes meanwhile, is
+cancelled: no node keeps it, and the launcher scans the source again.
 """
 
 import enum
@@ -20,59 +20,59 @@ from launcher.sync.manifest import Entry, Manifest, is_unchanged
 RECORD = struct.Struct(">BI")
 CHUNK = 1 << 18
 BLOCK = 1 << 20
-"""What is handed on at once: many small files, or a part of a large one."""
+"""Bytes handed on at once: many small files, or a part of a large one."""
 LONGEST_CHUNK = 1 << 20
 NO_FILE_ANY_MORE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE)
-"""What reading comes to when the path has become something else since it was looked at."""
+"""Errors from reading a path that has become something else since it was scanned."""
 
 
 class RecordType(enum.IntEnum):
-    """What a record is; its number means something else for each."""
+    """Name what a record is; its number means something else for each type."""
 
     FILE = 1
-    """A file begins: its number in the manifest."""
+    """A file begins; the number is its number in the manifest."""
     DATA = 2
-    """So many bytes of it follow."""
+    """That many bytes of the file follow."""
     END = 3
-    """It is complete: so many bytes of digest follow."""
+    """The file is complete; that many bytes of digest follow."""
     CALLED_OFF = 4
-    """It is not to be kept."""
+    """The file must not be kept."""
     DONE = 5
     """Nothing more comes."""
     ALIVE = 6
-    """No part of any file: the sender works on what the receiver does not need."""
+    """A heartbeat: the sender works on files that the receiver does not need."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """One piece of the stream."""
+    """Hold one record of the stream."""
 
     kind: RecordType
     number: int = 0
     data: bytes = b""
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """The bytes that follow."""
         return RECORD.pack(self.kind, self.number) + self.data
 
 
 def new_digest() -> "hashlib._Hash":
-    """What a file's bytes go through on both sides."""
+    """Return a new hash object; both sides hash a file's bytes."""
     return hashlib.sha256()
 
 
 class SourceStream:
-    """The stream of some files of a directory, block by block."""
+    """Read some files of a directory as a stream, block by block."""
 
     def __init__(self, source: Path, manifest: Manifest, numbers: Sequence[int]) -> None:
         self.changed: list[str] = []
-        """Files that were called off."""
+        """Numbers of the files that were cancelled."""
         self._source = source
         self._manifest = manifest
         self._blocks = self._gather(numbers)
 
     def next_block(self) -> bytes:
-        """The next bytes; none at the end. Reads the disk."""
+        """Return the next bytes, none at the end. Reads the disk."""
         return next(self._blocks, b"")
 
     def _gather(self, numbers: Sequence[int]) -> Iterator[bytes]:
@@ -91,7 +91,7 @@ class SourceStream:
         digest, size = new_digest(), 0
         try:
             with _open_file(path) as file:
-                # No further than it was long: what writes to it may be as fast as we are.
+                # Read no further than its size: something may append to it as fast as we read.
                 while size <= entry.size and (data := file.read(CHUNK)):
                     size += len(data)
                     digest.update(data)
@@ -109,12 +109,12 @@ class SourceStream:
 
 
 def _open_file(path: Path) -> BinaryIO:
-    # What was a file may have become a pipe, which would be waited for, or a link to somewhere else.
+    # A file may have become a pipe, which would block, or a link to somewhere else.
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0)
 
 
 def read_records(stream: BinaryIO) -> Iterator[StreamRecord]:
-    """The records of a stream up to the last; EOFError when it ends before."""
+    """Yield the records of a stream up to the last; EOFError if it ends before."""
     while True:
         kind, number = RECORD.unpack(_read_exactly(stream, RECORD.size))
         carries = kind in (RecordType.DATA, RecordType.END)

@@ -1,1 +1,1 @@
-"""How mpirun's daemon on another node (orted) comes to run under that node's runner, which sees to its end."""
+"""Run mpirun's daemons (orted) under the nodes' runners, which end them with the job."""

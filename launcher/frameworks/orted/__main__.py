@@ -1,8 +1,8 @@
-"""The three programs between mpirun and its daemons, ``python3 launcher/frameworks/orted/__main__.py PROGRAM ...``.
+"""Run one of three programs between mpirun and its daemons, ``python3 .../frameworks/orted/__main__.py PROGRAM ...``.
 
     agent JOB SECONDS SSH... -- HOST COMMAND...   mpirun's remote shell, on the first node
-    deliver PLACE SECONDS                         what it starts on HOST by ssh; the command is its standard input
-    await PLACE SECONDS                           what HOST's runner has started; it runs the command
+    deliver PLACE SECONDS                         started by agent on HOST over ssh; reads the command from its input
+    await PLACE SECONDS                           started by HOST's runner; runs the command
 
 See docs/decisions/021-orted-under-the-runner.md.
 """

@@ -1,27 +1,27 @@
-"""How the three programs are called, and the place where two of them meet. What the launcher itself needs to know."""
+"""Name the three programs and the socket where two of them meet; the launcher imports only this."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("__main__.py")
-"""Every node runs the release that the launcher is from."""
+"""Every node runs the launcher's release, so the path is the same on all of them."""
 
 
 MEET_S = 120.0
-"""What the programs wait for each other, besides the grace that an earlier attempt's processes have on a node."""
+"""How long the programs wait for each other, besides the grace of an earlier attempt's processes."""
 
 
 def program(name: str) -> list[str]:
-    """The command line of one of the three programs; neither PYTHON* variables nor a user's packages can break it."""
+    """Return the command line of a program, which neither PYTHON* variables nor a user's packages can break."""
     return ["/usr/bin/python3", "-I", "-S", "-X", "utf8", str(PROGRAM), name]
 
 
 def agent_command(job: str, ssh: Sequence[str], *, seconds: float) -> str:
-    """What mpirun is given, to which it adds the host and the command. It splits it at blanks and knows no quotes."""
+    """Return mpirun's remote shell, to which it adds host and command. It splits at blanks and knows no quotes."""
     return " ".join([*program("agent"), job, f"{seconds:g}", *ssh, "--"])
 
 
 def place_of(job: str, host: str) -> str:
-    """Name under which the runner of a host waits for the command. Open MPI may leave a host name's domain out."""
+    """Return the socket's name for a job and host. Open MPI may leave out the domain of a host name."""
     is_address = host.replace(".", "").isdigit()
     return f"launch-{job}-{host if is_address else host.partition('.')[0]}"

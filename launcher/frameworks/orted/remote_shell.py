@@ -1,6 +1,6 @@
-"""mpirun's remote shell (``plm_rsh_agent``): it has a daemon run by the runner that the launcher has on that node.
+"""Act as mpirun's remote shell (``plm_rsh_agent``): have the node's runner start the daemon.
 
-By ssh itself it would run below sshd, where nobody of ours ends it, and the ranks that it starts.
+Started by ssh itself, the daemon would run below sshd, where nothing of ours could end it or its ranks.
 """
 
 import shlex
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from launcher.frameworks.orted.names import place_of, program
 
 SSH_S = 60.0
-"""More than ssh takes when it gives up."""
+"""Seconds added to the deadline for ssh, which gives up sooner."""
 
 
 def hand_over(job: str, words: Sequence[str], *, seconds: float) -> int:
-    """Bring a command to its host, where it waits so long; returns ssh's exit code. Raises OSError.
+    """Deliver a command to its host within `seconds` and return ssh's exit code. Raises OSError.
 
-    `words` are those of ssh, ``--``, the host, and the command in any number of words, for a shell to read.
+    `words` are ssh's, then ``--``, the host, and the command in any number of words, for a shell to parse.
     """
     end = words.index("--")
     ssh, host, command = words[:end], words[end + 1], " ".join(words[end + 2 :])

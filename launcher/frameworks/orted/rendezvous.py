@@ -1,7 +1,7 @@
-"""Where ssh, which brings a command, and the runner's process, which waits for it, meet on a node.
+"""Hand a command from the process that ssh started to the runner's process that waits for it.
 
-The place is an abstract Unix socket (unix(7)): it is gone with its process. Both sides ask the kernel who the other
-is, as any user of the machine can take such a name.
+They meet at an abstract Unix socket (unix(7)), which disappears with its process. Both sides ask the kernel who
+the other is, as any user of the machine can take such a name.
 """
 
 import os
@@ -13,14 +13,14 @@ import time
 
 PAUSE_S = 0.05
 MPIRUN_S = 5.0
-"""What mpirun has to end by itself, with the exit code of the rank that failed, when a daemon of its has failed."""
+"""How long mpirun may take to end with the failed rank's exit code after one of its daemons failed."""
 TAKEN = b"+"
 CREDENTIALS = struct.Struct("3i")
 """SO_PEERCRED of unix(7): process, user, group."""
 
 
 def deliver(place: str, command: bytes, *, seconds: float) -> int:
-    """Give `command` to the process that waits at `place`; returns 0 when it has it, else 1. Raises OSError."""
+    """Give `command` to the process that waits at `place`; return 0 once it has it, else 1. Raises OSError."""
     with _connect(place, until=time.monotonic() + seconds) as connection:
         connection.sendall(command)
         connection.shutdown(socket.SHUT_WR)
@@ -28,7 +28,7 @@ def deliver(place: str, command: bytes, *, seconds: float) -> int:
 
 
 def await_command(place: str, *, seconds: float) -> str:
-    """Wait at `place` for a command of this user's. Raises OSError, also when none comes in time."""
+    """Wait at `place` for a command from this user. Raises OSError, also if none comes in time."""
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(f"\0{place}")
@@ -47,7 +47,7 @@ def await_command(place: str, *, seconds: float) -> str:
 
 
 def run(command: str) -> int:
-    """Have the user's shell run it, as sshd does; returns its exit code.
+    """Run the command in the user's shell, as sshd does, and return its exit code.
 
     It stays in this process's group, which the runner signals.
     """
@@ -72,7 +72,7 @@ def _connect(place: str, *, until: float) -> socket.socket:
         try:
             connection.connect(f"\0{place}")
         except (ConnectionRefusedError, BlockingIOError):
-            # Nobody is there yet, or too many others are.
+            # Nobody listens yet, or the socket's queue is full.
             connection.close()
             if time.monotonic() > until:
                 raise

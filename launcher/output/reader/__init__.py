@@ -1,1 +1,1 @@
-"""Shows the logs that a node keeps of a job; runs on that node."""
+"""Print the logs that a node keeps of a job; runs on that node."""

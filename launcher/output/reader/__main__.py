@@ -1,4 +1,4 @@
-"""Makes ``python3 /opt/deeplearning/current/launcher/output/reader [-f] JOB LOG...`` work; ``launch logs`` runs it."""
+"""Run ``python3 /opt/deeplearning/current/launcher/output/reader [-f] JOB LOG...``, for ``launch logs``."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Writes logs of a job to standard output, what was put aside first; with ``-f`` until the job has ended here.
+"""Print logs of a job, rotated parts first; with ``-f`` until the job has ended on this node.
 
-Ends as well when its standard input closes: nobody reads any more.
+Ends as well when its standard input closes, which means that nobody reads any more.
 """
 
 import os
@@ -17,7 +17,7 @@ CHUNK = 1 << 16
 
 
 class Log:
-    """One log, read from its beginning."""
+    """Read one log from its beginning."""
 
     def __init__(self, path: Path, *, prefix: bytes) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class Log:
         if self._fd is None:
             self._fd = self._open_first()
         while self._fd is not None:
-            # Asked first: what was written to it until then is then read all the same.
+            # Ask first, so that everything written before the answer is then read.
             old = self._is_old(self._fd)
             while data := os.read(self._fd, CHUNK):
                 self._write(data)
@@ -58,7 +58,7 @@ class Log:
         return fd
 
     def _is_old(self, fd: int) -> bool:
-        """Whether the file that is read is no longer the one that is written: the log was begun anew."""
+        """Return whether the log was rotated, so that the open file is no longer the one being written."""
         try:
             there = self._path.stat()
         except FileNotFoundError:
@@ -81,7 +81,7 @@ def _write_all(data: bytes) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show the logs; 1 when one of them is not here."""
+    """Print the logs; return 1 if one of them is not on this node."""
     follow = arguments[0] == "-f"
     job_id, *names = arguments[follow:]
     directory = Path.home() / JOBS_DIR / job_id
@@ -98,10 +98,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def show(logs: Sequence[Log], directory: Path, *, follow: bool) -> None:
-    """Show the logs as far as they go."""
+    """Print the logs as far as they go."""
     going = True
     while going:
-        # Asked first: what is written in between is then read all the same.
+        # Ask first, so that everything written before the answer is then read.
         going = follow and directory.is_dir() and is_running(directory) and not _nobody_reads()
         for log in logs:
             log.show()
