@@ -1,1 +1,1 @@
-"""What the launcher starts on each node: it runs the node's ranks and ends them with the job."""
+"""Run a node's ranks for the launcher, and end them with the job."""

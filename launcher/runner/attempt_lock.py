@@ -1,6 +1,6 @@
-"""One attempt at a job after the other: two of them never share a node's GPUs and memory.
+"""Lock a job on this node, so that two attempts at it never share GPUs and memory.
 
-A node that was cut off or hung may be asked to start again while it still ends what it ran before.
+A node that was cut off or hung may be asked to start again while it still ends the attempt before.
 """
 
 import fcntl
@@ -20,11 +20,11 @@ POLL_S = 0.1
 
 
 def acquire_attempt_lock(spec: "NodeSpec", channel: RunnerChannel, *, home: str) -> bool:
-    """Return when this process alone runs the job on this host, until it ends; False when that takes too long."""
+    """Wait until this process alone runs the job on this host, and keep it so; return False after the deadline."""
     try:
         lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
     except OSError:
-        return True  # that nothing can be kept here is said elsewhere
+        return True  # another part reports that nothing can be written
     until = time.monotonic() + spec.grace_s + AFTER_GRACE_S
     while not _take(lock) and not channel.over:
         if time.monotonic() > until:
@@ -44,12 +44,12 @@ def _take(lock: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # a file system without locks
+        return True  # the file system has no locks
     return True
 
 
 def _listen(channel: RunnerChannel) -> None:
-    """Give and take signs of life for a moment."""
+    """Exchange heartbeats for a moment."""
     timeout = min(channel.keep_alive(), POLL_S)
     select.select([channel.source], [channel.sink] if channel.pending else [], [], timeout)
     channel.flush()

@@ -1,7 +1,7 @@
-"""The environment and directory of a process."""
+"""Compose a process's environment and working directory."""
 
 import os
-from _collections_abc import Callable, Mapping, Sequence  # collections takes long to import
+from _collections_abc import Callable, Mapping, Sequence  # importing collections is slow
 
 from launcher.errors import LaunchError
 
@@ -15,9 +15,9 @@ AGENT_VARIABLE = "SSH_AUTH_SOCK"
 def process_environment(
     spec: "NodeSpec", process: "ProcessSpec", *, base: Mapping[str, str], cwd: str, interface: str | None
 ) -> dict[str, str]:
-    """Defaults, the node's variables, the route's interface, the job's variables, the process's: later ones win.
+    """Merge defaults, the node's variables, the route's interface, the job's and the process's; later ones win.
 
-    PWD is where the process starts, as a shell would have it (POSIX.1-2017, Shell, 2.5.3).
+    PWD is where the process starts, as in a shell (POSIX.1-2017, Shell, 2.5.3).
     """
     # A job must not be able to sign as the user who started it.
     environment = spec.defaults | {name: value for name, value in base.items() if name != AGENT_VARIABLE}
@@ -32,10 +32,10 @@ def process_environment(
 def check_interfaces(
     environment: Mapping[str, str], names: Sequence[str], *, routed: str | None, present: Callable[[], Sequence[str]]
 ) -> None:
-    """LaunchError when a variable names no interface of this node: engines wait for ever for one.
+    """Raise LaunchError if a variable names no interface of this node: frameworks would wait for it for ever.
 
     Takes NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them. `present` asks the kernel for all
-    interfaces, which need not be when none but the one on the route is named.
+    interfaces; it is not called if only the interface on the route is named.
     """
     for name in names:
         value = environment.get(name, "")
@@ -48,6 +48,6 @@ def check_interfaces(
 
 
 def working_directory(wanted: str, *, home: str) -> tuple[str, bool]:
-    """The directory that is asked for where this node has it and lets us in, else the home directory and True."""
+    """Return the wanted directory if it exists and may be entered, else the home directory and True."""
     path = os.path.join(home, os.path.expanduser(wanted))
     return (path, False) if os.path.isdir(path) and os.access(path, os.X_OK) else (home, True)

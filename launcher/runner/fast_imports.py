@@ -1,7 +1,7 @@
-"""Parts of Python's library without all that they import: a runner starts on every node of every job.
+"""Provide parts of Python's library without everything they import, because runners start with every job.
 
-`signal`, `json` and `ctypes` are Python around these parts in C. In Python 3.11 they take as long to import as Python
-takes to start, and most of that is for what no runner needs: enumerations, regular expressions, types of C.
+`signal`, `json` and `ctypes` are Python around these parts in C. In Python 3.11 importing them takes as long as
+starting Python, mostly for what no runner needs: enumerations, regular expressions, C types.
 """
 
 import _ctypes
@@ -22,32 +22,32 @@ _PRCTL = _ctypes.dlsym(_ctypes.dlopen(None, _RTLD_NOW), "prctl")  # type: ignore
 
 
 class _Strict:
-    """What a scanner asks of a json.JSONDecoder, all of it as in one that was made without arguments."""
+    """Hold the attributes that a scanner reads from a json.JSONDecoder, with that class's defaults."""
 
     strict = True
     object_hook = object_pairs_hook = None
     parse_float, parse_int, parse_constant = float, int, float
 
     def __getattr__(self, name: str) -> None:
-        """No further hooks, of which later versions of Python have some."""
+        """Answer None to hooks that later versions of Python add."""
 
 
-_scan = _json.make_scanner(_Strict())  # type: ignore[arg-type]  # it has all that a JSONDecoder has to have
+_scan = _json.make_scanner(_Strict())  # type: ignore[arg-type]  # it has every attribute of a JSONDecoder that is read
 
 
 def parse_json(text: str) -> "Any":
-    """The value that `text` begins with. Raises ValueError or StopIteration when it is no JSON."""
+    """Return the value that `text` begins with. Raises ValueError or StopIteration if it is not JSON."""
     value, _ = _scan(text, 0)
     return value
 
 
 def quoted(text: str) -> str:
-    """`text` as JSON."""
+    """Return `text` as JSON."""
     return _json.encode_basestring_ascii(text)
 
 
 def contents(path: str) -> str:
-    """What one of the kernel's small files says; open() takes as long as several of them."""
+    """Return the contents of a small file of the kernel's; open() would cost as much as several such reads."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         read = b""
@@ -59,5 +59,5 @@ def contents(path: str) -> str:
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process, one of those that take a single value."""
+    """Set an attribute of this process that takes a single value."""
     _ctypes.call_function(_PRCTL, (option, value, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""What a node has of the cluster's engines."""
+"""List the frameworks of the ``engines`` setting that this node has."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from bootstrap.contract import ENGINES_LIST, NODE_CONFIG
 
 
 def installed_frameworks(config: Path = Path(NODE_CONFIG), listed: Path = Path(ENGINES_LIST)) -> list[str] | None:
-    """Those of the ``engines`` setting that are there; None where this is no node of a cluster."""
+    """Return the frameworks that are installed; None if this machine is not a node of a cluster."""
     if not config.exists():
         return None
     try:

@@ -1,6 +1,6 @@
-"""Who uses this node's GPUs: processes that compute on them, and jobs of ours that will.
+"""Find out who uses this node's GPUs: processes that compute on them, and jobs that have claimed them.
 
-A node without GPUs, or one that cannot say, says nothing: unknown is not "in use".
+A node without GPUs, or one that cannot tell, reports nothing: unknown does not mean in use.
 """
 
 import json
@@ -14,12 +14,12 @@ from launcher.paths import JOBS_DIR
 from launcher.runner.logs import is_running
 
 DEADLINE_S = 5.0
-"""nvidia-smi takes up to a second where no process keeps the driver loaded, and for ever where a GPU hangs."""
+"""nvidia-smi takes up to a second if no process keeps the driver loaded, and for ever if a GPU hangs."""
 CLAIM_FILE = "gpus.json"
 
 
 class GpuQuestion:
-    """Asks nvidia-smi while the runner does other things."""
+    """Ask nvidia-smi while the runner does other things."""
 
     def __init__(self, home: str) -> None:
         self._jobs = Path(home, JOBS_DIR)
@@ -27,7 +27,7 @@ class GpuQuestion:
         self._asked = self._ask("--query-compute-apps=gpu_uuid,pid,process_name")
 
     def answer(self) -> dict[str, Any]:
-        """What launcher.job.gpus.GpusInUse reads."""
+        """Return what launcher.job.gpus.GpusInUse reads."""
         if self._smi is None:
             return {"processes": [], "jobs": {}}
         computing = _rows(self._asked, columns=3)
@@ -59,7 +59,7 @@ def _rows(asked: "subprocess.Popen[str] | None", *, columns: int) -> list[list[s
     try:
         said, _ = asked.communicate(timeout=DEADLINE_S)
     except subprocess.TimeoutExpired:
-        # Not waited for: one that waits for a hung GPU cannot be killed.
+        # Do not wait for it: a process that waits for a hung GPU cannot be killed.
         asked.kill()
         return []
     rows = [[word.strip() for word in line.split(",", columns - 1)] for line in said.splitlines()]
@@ -67,7 +67,7 @@ def _rows(asked: "subprocess.Popen[str] | None", *, columns: int) -> list[list[s
 
 
 def claim(directory: str, gpus: list[str] | None) -> None:
-    """Say in a job's directory which GPUs it takes: its processes may be a while on their way to them."""
+    """Record in a job's directory which GPUs it takes: its processes may not have reached them yet."""
     fresh = Path(directory, f".{CLAIM_FILE}")
     with suppress(OSError):
         fresh.write_text(json.dumps(gpus))
@@ -75,7 +75,7 @@ def claim(directory: str, gpus: list[str] | None) -> None:
 
 
 def claims(jobs: Path) -> dict[str, list[str] | None]:
-    """The GPUs of every job that runs on this node."""
+    """Return the GPUs of every job that runs on this node."""
     found = {}
     for file in jobs.glob(f"*/{CLAIM_FILE}"):
         with suppress(OSError, ValueError):

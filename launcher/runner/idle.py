@@ -1,19 +1,19 @@
-"""A runner between two jobs: it waits a while for a call, and answers one only as long as it is what a new login
-would be. What that depends on is in files, of which it knows whether somebody has changed them.
+"""Wait between two jobs, as long as this session is what a new login would be.
 
-Which files a session is made from: sshd(8), login process; pam_env(8); pam_limits(8); bash(1), invocation.
+The fingerprint covers the files that a session is made from: see sshd(8), login process; pam_env(8);
+pam_limits(8); bash(1), invocation.
 """
 
 import os
 import select
 import time
-from _collections_abc import Callable  # collections takes long to import
+from _collections_abc import Callable  # importing collections is slow
 
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import CALL, HEARTBEAT_TIMEOUT_S, FrameType, encode
 
 IDLE_S = 75.0
-"""More than the launcher's machine keeps a connection (launcher.keep): it is the one to end it."""
+"""Longer than the launcher's machine keeps a connection (launcher.transport.pool), so that it ends first."""
 FILES = (
     "/etc/passwd",
     "/etc/shadow",
@@ -44,13 +44,13 @@ DIRECTORIES = (
     "/etc/ssh/sshd_config.d",
     "~/.ssh",
 )
-"""All that is in them counts."""
+"""Directories of which every file counts."""
 
 LoginFingerprint = list[object]
 
 
 def login_fingerprint() -> LoginFingerprint:
-    """What this session was made from, as it is now: the release, the home directory, and the state of the files."""
+    """Fingerprint what this session was made from: the release, the home directory, and the state of the files."""
     home = os.path.expanduser("~")
     files, directories = ([home + name[1:] if name[0] == "~" else name for name in one] for one in (FILES, DIRECTORIES))
     inside = [f"{directory}/{name}" for directory in directories for name in _names(directory)]
@@ -58,7 +58,7 @@ def login_fingerprint() -> LoginFingerprint:
 
 
 def say_idle(*, sink: int = 1) -> bool:
-    """Say that nothing of the last job is left, and that a call will be heard; False when nobody reads it in time."""
+    """Report that nothing of the last job is left and a call will be heard; return False if nobody reads it in time."""
     try:
         return (
             bool(select.select([], [sink], [], HEARTBEAT_TIMEOUT_S)[1])
@@ -69,12 +69,12 @@ def say_idle(*, sink: int = 1) -> bool:
 
 
 def await_call(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Wait for a call; False when none comes in time."""
+    """Wait for a call; return False if none comes in time."""
     received, until = b"", clock() + seconds
     while not channel.over and (left := until - clock()) > 0:
         select.select([channel.source], [channel.sink] if channel.pending else [], [], left)
         channel.flush()
-        # The last signs of life are from before.
+        # Heartbeats may have been on their way.
         received = (received + channel.receive()).lstrip(b"\n")
         if received or channel.over:
             return received == CALL
@@ -97,7 +97,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _inode(place: str) -> object:
-    """Of a home directory, in which files come and go."""
+    """Identify a home directory; files come and go in it, so its times do not count."""
     try:
         found = os.stat(place)
         return found.st_dev, found.st_ino

@@ -1,6 +1,6 @@
-"""What the launcher has sent, taken apart: requests about files, pieces of files, and at last the spec."""
+"""Parse what the launcher sends: requests about files, pieces of files, and at last the spec."""
 
-from _collections_abc import Iterator  # collections takes long to import
+from _collections_abc import Iterator  # importing collections is slow
 
 from launcher.runner.fast_imports import parse_json
 from launcher.transport.protocol import DATA, HEARTBEAT, REQUEST
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Holds what is not complete yet."""
+    """Hold input until a message is complete."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -22,7 +22,7 @@ class Inbox:
         self._data_left = 0
 
     def take(self, received: bytes) -> "Iterator[NodeSpec | Request | bytes]":
-        """The messages that are complete with what was `received`; bytes are of the stream of files, cut anywhere."""
+        """Return the messages that `received` completes; bytes belong to the stream of files, cut anywhere."""
         self._pending += received
         while self._pending:
             if self._data_left:
@@ -52,14 +52,14 @@ class Inbox:
 
 
 class _Fields:
-    """An object with these attributes."""
+    """Hold these attributes."""
 
     def __init__(self, values: "dict[str, Any]") -> None:
         vars(self).update(values)
 
 
 def parse_spec(line: bytes) -> "NodeSpec":
-    """What NodeSpec.to_line wrote, as an object with its fields: dataclasses takes long to import."""
+    """Parse what NodeSpec.to_line wrote into an object with the same fields: importing dataclasses is slow."""
     values = parse_json(line.decode("ascii"))
     values["processes"] = tuple(map(_Fields, values["processes"]))
-    return _Fields(values)  # type: ignore[return-value]  # it has all that a NodeSpec has
+    return _Fields(values)  # type: ignore[return-value]  # it has every field of a NodeSpec

@@ -1,6 +1,6 @@
-"""What every process of a job has said, kept on its node: one file a process, one directory a job.
+"""Keep the output of every process of a job on its node: one file a process, one directory a job.
 
-Kept are the last jobs, and of each process the last output: logs must not fill a disk. That they cannot be
+Only the last jobs are kept, and only the end of each output: logs must not fill a disk. A log that cannot be
 written is no reason to end a job.
 """
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 KEPT_JOBS = 20
 LONGEST_LOG = 16 << 20
-"""Bytes, after which a log begins anew; the one before is kept too."""
+"""Size in bytes at which a log is rotated; the part before is kept too."""
 STALE_S = 600.0
-"""A launcher that has not touched its lock for so long is gone: more than clocks differ and file servers cache."""
+"""A launcher whose lock was not touched for this long is gone: clocks differ and file servers cache less."""
 
 
 class JobLogs:
-    """The directory of one job, which nobody clears away as long as this process is there."""
+    """Hold the directory of one job; it is not cleared away while this process exists."""
 
     def __init__(self, home: str | os.PathLike[str], job_id: str) -> None:
         jobs = f"{os.fspath(home)}/{JOBS_DIR}"
@@ -38,7 +38,7 @@ class JobLogs:
 
 
 class ProcessLog:
-    """One process's output, both streams in the order in which they came; a restarted job's goes on."""
+    """Log one process's output, both streams in order of arrival; a restarted job's log continues."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -47,7 +47,7 @@ class ProcessLog:
         self._size = os.fstat(fd).st_size
 
     def write(self, data: bytes) -> None:
-        """Keep `data`; nothing more once the disk takes no more."""
+        """Write `data`; write nothing more once the disk is full."""
         if self._fd is None:
             return
         try:
@@ -58,7 +58,7 @@ class ProcessLog:
             self.close()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the log."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -75,7 +75,7 @@ class ProcessLog:
 
 
 def clear_away(jobs: str, *, keep: int) -> None:
-    """Remove all but the newest `keep` jobs; those that still run stay. Names sort by time."""
+    """Remove all but the newest `keep` jobs, and never one that still runs. Names sort by time."""
     try:
         old = [f"{jobs}/{name}" for name in sorted(os.listdir(jobs))[:-keep]]
         for directory in old:
@@ -86,7 +86,7 @@ def clear_away(jobs: str, *, keep: int) -> None:
 
 
 def _remove(directory: str) -> None:
-    # What shutil.rmtree does, which takes long to import; from the twenty-first job on each clears one away.
+    # Does what shutil.rmtree does, which is slow to import; every start from the twenty-first job on needs it.
     for place, below, names in os.walk(directory, topdown=False):
         for name in (*names, *below):
             _unlink(f"{place}/{name}")
@@ -94,7 +94,7 @@ def _remove(directory: str) -> None:
 
 
 def _unlink(path: str) -> None:
-    """Remove a file, a link or an empty directory; what cannot be removed stays."""
+    """Remove a file, a link or an empty directory; leave what cannot be removed."""
     try:
         is_directory = os.path.isdir(path) and not os.path.islink(path)
         (os.rmdir if is_directory else os.unlink)(path)
@@ -103,7 +103,7 @@ def _unlink(path: str) -> None:
 
 
 def is_fresh(directory: str | os.PathLike[str]) -> bool:
-    """Whether the job's launcher has given a sign of life lately: home directories may be shared, and locks not."""
+    """Return whether the job's launcher touched its lock lately, for home directories that are shared without locks."""
     try:
         return abs(time.time() - os.stat(f"{os.fspath(directory)}/{LOCK_FILE}").st_mtime) < STALE_S
     except OSError:
@@ -111,7 +111,7 @@ def is_fresh(directory: str | os.PathLike[str]) -> bool:
 
 
 def is_running(directory: str | os.PathLike[str]) -> bool:
-    """Whether a part of the job that has this directory runs on this machine."""
+    """Return whether a part of the job with this directory runs on this machine."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

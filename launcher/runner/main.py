@@ -1,10 +1,10 @@
-"""The runner's main: say ready, read the spec, run the ranks."""
+"""Run this node's part of a job: report ready, read the spec, run the ranks."""
 
-import _socket as socket  # socket itself takes long to import
+import _socket as socket  # importing socket is slow
 import os
 import select
 import sys
-from _collections_abc import Mapping  # collections takes long to import
+from _collections_abc import Mapping  # importing collections is slow
 
 from launcher.errors import LaunchError
 from launcher.runner.attempt_lock import acquire_attempt_lock
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from launcher.job.spec import NodeSpec
 
 BUSY_NAME = "launch-runner"
-"""What the part of a job is called, where its guard is named after its wait."""
+"""Process name during a job; its reaper keeps the name that it had while waiting."""
 
 
 def main(at_login: LoginFingerprint, *, is_further: bool) -> int:
-    """Run this node's part of a job; AGAIN where a further one may follow, else 0, whatever the processes' exit codes.
+    """Run this node's part of a job; return AGAIN if another job may follow, else 0, whatever the ranks' exit codes.
 
-    `at_login` is what the session was made from, `is_further` says that it has had a job before.
+    `at_login` is the session's fingerprint; `is_further` says that the session has run a job before.
     """
     channel = RunnerChannel(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
     if not is_further:
@@ -50,32 +50,32 @@ def main(at_login: LoginFingerprint, *, is_further: bool) -> int:
 
 
 def is_called(channel: RunnerChannel, at_login: LoginFingerprint) -> bool:
-    """Wait for a further job; False when there is none, or this session is no longer what a new one would be."""
+    """Wait for another job; return False if none comes, or if this session is no longer what a new login would be."""
     if not await_call(channel) or login_fingerprint() != at_login:
         return False
     rename(BUSY_NAME)
     if has_gpus():
-        # The answer to who uses them may take a while, and the launcher waits for this one only a moment.
+        # Asking nvidia-smi may take a while, and the launcher waits only a moment for this answer.
         channel.send(FrameType.ALIVE)
     return True
 
 
 def has_gpus() -> bool:
-    """Whether this node can say anything of GPUs; the others need not import what it takes."""
-    # What os.get_exec_path() says, which imports warnings for it.
+    """Return whether this node can report GPUs; other nodes skip the imports."""
+    # Does what os.get_exec_path() does, which imports warnings.
     directories = os.environ.get("PATH", os.defpath).split(":")
     return any(os.access(f"{directory}/nvidia-smi", os.X_OK) for directory in directories)
 
 
 def readiness(port: int) -> bytes:
-    """What the launcher is told before it says what to run: see Kind.READY."""
+    """Return what the launcher must know before it sends the spec: see FrameType.READY."""
     seen = own_address(os.environ)
     address = "null" if seen is None else quoted(seen)
     return f'{{"port": {port}, "address": {address}, "gpus": {gpus_in_use()}}}'.encode("ascii")
 
 
 def gpus_in_use() -> str:
-    """What launcher.job.gpus.GpusInUse reads, as JSON."""
+    """Return what launcher.job.gpus.GpusInUse reads, as JSON."""
     if not has_gpus():
         return "{}"
     import json
@@ -86,7 +86,7 @@ def gpus_in_use() -> str:
 
 
 def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
-    """What the launcher wants to be run; None when it is gone instead."""
+    """Return the spec that the launcher sends, or None if the launcher is gone."""
     inbox = Inbox()
     while not channel.over:
         timeout = channel.keep_alive()
@@ -95,7 +95,7 @@ def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
         for message in inbox.take(channel.receive()):
             if not isinstance(message, (bytes, dict)):
                 return message
-            # Not before: what it takes is slow to import, and most jobs send no files.
+            # Import only now: this is slow, and most jobs send no files.
             from launcher.runner.sync.service import sync_before_spec
 
             return sync_before_spec(channel, inbox, first=message)
@@ -103,7 +103,7 @@ def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
 
 
 def run(spec: "NodeSpec", channel: RunnerChannel) -> bool:
-    """Start the processes that `spec` names and see them to their end; whether all came to a good one by themselves."""
+    """Run the processes of `spec` to their end; return whether all succeeded by themselves."""
     channel.grace_s = spec.grace_s
     is_alone = acquire_attempt_lock(spec, channel, home=os.path.expanduser("~"))
     if channel.over:
@@ -130,7 +130,7 @@ def run(spec: "NodeSpec", channel: RunnerChannel) -> bool:
 
 
 def open_logs(spec: "NodeSpec", channel: RunnerChannel) -> list[ProcessLog]:
-    """A log for each process; none, and a note, where they cannot be written."""
+    """Open a log for each process; none, and a note, if logs cannot be written."""
     try:
         logs = JobLogs(os.path.expanduser("~"), spec.job_id)
         if has_gpus():
@@ -144,12 +144,35 @@ def open_logs(spec: "NodeSpec", channel: RunnerChannel) -> list[ProcessLog]:
 
 
 def interfaces() -> list[str]:
-    """Names of all of this node's."""
+    """Return the names of all of this node's interfaces."""
     return [name for _, name in socket.if_nameindex()]
 
 
+<<<<<<< HEAD
+=======
+def free_port(port_range: str = "/proc/sys/net/ipv4/ip_local_port_range") -> int:
+    """Return a TCP port that is free on this node and that no outgoing connection will be given."""
+    ephemeral = int(contents(port_range).split()[0])
+    lowest = max(1024, ephemeral - PORTS)
+    # An administrator may have given every port to outgoing connections.
+    span = max(0, ephemeral - lowest)
+    for tried in range(PORTS_TRIED + 1):
+        # The last try takes any port that the kernel gives.
+        port = lowest + int.from_bytes(os.urandom(4), "big") % span if span and tried < PORTS_TRIED else 0
+        probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            probe.bind(("", port))
+            return int(probe.getsockname()[1])
+        except OSError:
+            continue
+        finally:
+            probe.close()
+    raise OSError("no TCP port is free")
+
+
+>>>>>>> a6e734d (Rewrite the docs of the runner in plain words)
 def own_address(environ: Mapping[str, str]) -> str | None:
-    """Get this node's IPv4 address as sshd was reached by it; None without sshd. See SSH_CONNECTION in ssh(1)."""
+    """Return the IPv4 address at which sshd was reached; None without sshd. See SSH_CONNECTION in ssh(1)."""
     words = environ.get("SSH_CONNECTION", "").split()
     address = words[2] if len(words) == 4 else ":"
     return None if ":" in address else address

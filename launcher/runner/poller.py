@@ -1,13 +1,11 @@
-"""Waits for many descriptors at once, and calls for each what is to be called. What selectors does, which is slow to
-import.
-"""
+"""Wait for many descriptors at once, as selectors does, which is slow to import."""
 
 import select
-from _collections_abc import Callable  # collections takes long to import
+from _collections_abc import Callable  # importing collections is slow
 
 
 class Poller:
-    """The descriptors that are waited for."""
+    """Call a function for each descriptor that is ready."""
 
     def __init__(self) -> None:
         self._poller = select.poll()
@@ -17,18 +15,18 @@ class Poller:
         return fd in self._callbacks
 
     def add(self, fd: int, callback: Callable[[], None], *, events: int = select.POLLIN) -> None:
-        """Call `callback` whenever `fd` can be read, or whatever `events` says, or its other end is gone."""
+        """Call `callback` whenever `fd` is ready for `events`, or its other end is gone."""
         self._callbacks[fd] = callback
         self._poller.register(fd, events)
 
     def remove(self, fd: int) -> None:
-        """No more."""
+        """Stop watching a descriptor."""
         del self._callbacks[fd]
         self._poller.unregister(fd)
 
     def wait(self, seconds: float) -> None:
-        """Call what is to be called, as soon as there is something, or when the time is over."""
+        """Call the callbacks of what is ready; return at the latest after `seconds`."""
         for fd, _ in self._poller.poll(1000 * seconds):
-            # The one before may have removed it.
+            # An earlier callback may have removed it.
             if callback := self._callbacks.get(fd):
                 callback()

@@ -1,9 +1,9 @@
-"""Rank processes: how one starts, and how all that it left behind ends."""
+"""Start rank processes, and end everything that they leave behind."""
 
 import errno
 import os
 import time
-from _collections_abc import Mapping, Sequence  # collections takes long to import
+from _collections_abc import Mapping, Sequence  # importing collections is slow
 
 from launcher.runner.fast_imports import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, contents, prctl, signal
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 NAME_FILE = "/proc/self/comm"
-"""See proc(5)."""
+"""Directory of processes; see proc(5)."""
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of every orphan below it, so that none gets away (prctl(2))."""
+    """Make this process the parent of every orphan below it, so that none escapes (prctl(2))."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Get a signal when the parent ends."""
+    """Ask for a signal when the parent ends."""
     prctl(PR_SET_PDEATHSIG, number)
 
 
 def rename(name: str) -> None:
-    """Be called this in lists of processes (``ps -o comm``); the command line stays as it is.
+    """Set this process's name in process lists (``ps -o comm``); the command line stays.
 
-    Nothing depends on it: where it cannot be done, it is not.
+    Nothing depends on it, so a failure is ignored.
     """
     try:
         file = os.open(NAME_FILE, os.O_WRONLY | os.O_CLOEXEC)
@@ -39,7 +39,7 @@ def rename(name: str) -> None:
 
 
 class Started:
-    """A process that runs, with the ends of its pipes."""
+    """Hold a running process and the ends of its pipes."""
 
     __slots__ = ("pid", "stderr", "stdout")
 
@@ -49,16 +49,16 @@ class Started:
         self.stderr = stderr
 
     def wait(self) -> int:
-        """Reap it; returns its exit code, or minus the signal's number."""
+        """Reap the process; return its exit code, or minus the signal's number."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> Started:
-    """A rank in a session, and so a process group, of its own.
+    """Start a rank in a session, and so a process group, of its own.
 
-    What subprocess.Popen does, of which importing alone takes longer than everything else here.
+    Does what subprocess.Popen does, whose import alone takes longer than everything else here.
     """
-    # Before the fork: a new process has to copy all that it touches, and os.execvpe touches much.
+    # Look it up before the fork: a new process must copy every page it touches, and os.execvpe touches many.
     path = program(command[0], environment=environment, cwd=cwd)
     (stdout, its_stdout), (stderr, its_stderr), (failure, its_failure) = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
@@ -66,7 +66,7 @@ def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -
         _become(path, command, environment, cwd, stdout=its_stdout, stderr=its_stderr, failure=its_failure)
     for fd in (its_stdout, its_stderr, its_failure):
         os.close(fd)
-    # Closed by a successful exec.
+    # A successful exec closes it.
     number = os.read(failure, 16)
     os.close(failure)
     if number:
@@ -104,7 +104,7 @@ def _become(
 
 
 def program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
-    """Path of the program that a shell in `cwd` would take for a command's name, by the PATH of `environment`.
+    """Return the path of the program that a shell in `cwd` would run, by the PATH of `environment`.
 
     Raises FileNotFoundError.
     """
@@ -119,17 +119,17 @@ def program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
             found = found or path
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    # It may not be executed, and the error says so.
+    # It may not be executable; the error then says so.
     return found
 
 
 def exit_code(returncode: int) -> int:
-    """The exit code a shell would report: 128 + the signal's number for a killed process."""
+    """Return the exit code that a shell would report: 128 + the signal's number for a killed process."""
     return 128 - returncode if returncode < 0 else returncode
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; False when nobody is left in it that we may signal."""
+    """Send a signal to a process group; return False if it has no process left that we may signal."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -138,7 +138,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def is_anothers(group: int) -> bool:
-    """Whether a process group runs as another user, such as by sudo."""
+    """Return whether a process group runs as another user, such as by sudo."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -149,7 +149,7 @@ def is_anothers(group: int) -> bool:
 
 
 def group_is_gone(group: int) -> bool:
-    """Whether a group whose leader was waited for is empty; reaps the orphans in it."""
+    """Return whether a group whose leader was reaped is empty; reap the orphans in it."""
     try:
         while os.waitpid(-group, os.WNOHANG) != (0, 0):
             pass
@@ -159,7 +159,7 @@ def group_is_gone(group: int) -> bool:
 
 
 def end_orphans(*, deadline_s: float) -> bool:
-    """Kill what is left below this process: what left its rank's session, or outlived the runner.
+    """Kill whatever is left below this process: what left its rank's session, or outlived the runner.
 
     Returns whether nothing is left.
     """

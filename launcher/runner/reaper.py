@@ -1,12 +1,12 @@
-"""Two processes a runner, so that no end of one of them leaves anything behind, ``kill -9`` included.
+"""Split the runner into two processes, so that no end of either leaves anything behind, ``kill -9`` included.
 
-The guard waits for the runner proper, its child; whatever is then left below it is killed. The runner
-stops its processes when the guard is gone. For each further job the guard starts a fresh child.
+The reaper waits for its child, the runner proper, and kills whatever is then left below it. The runner stops its
+processes when the reaper is gone. For each further job the reaper starts a fresh child.
 """
 
 import os
 import time
-from _collections_abc import Callable  # collections takes long to import
+from _collections_abc import Callable  # importing collections is slow
 
 from launcher.runner.fast_imports import signal
 from launcher.runner.processes import adopt_orphans, die_with_parent, end_orphans, exit_code, rename
@@ -14,21 +14,21 @@ from launcher.runner.processes import adopt_orphans, die_with_parent, end_orphan
 ORPHANS_DEADLINE_S = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 IDLE_NAME, GUARD_NAME = "launch-idle", "launch-guard"
-"""By which lists of processes tell what waits for a job, and the guard of such a one, from the part of a job."""
+"""Process names that tell an idle runner and its reaper from parts of a job."""
 STOPPED_S = 20.0
-"""So long a child may be stopped (SIGSTOP): as long as the launcher waits for its signs of life."""
+"""How long a child may be stopped (SIGSTOP): as long as the launcher waits for its heartbeats."""
 POLL_S = 0.5
 LONGEST_S = 3600.0
-"""So old a session gets no further job: what allowed the login, a certificate say, may have ended since."""
+"""Longest age of a session that takes another job: what allowed the login, such as a certificate, may have expired."""
 AGAIN = 75
-"""Exit code of a child whose job has ended in order, and who wants a next one (EX_TEMPFAIL of sysexits(3))."""
+"""Exit code of a child whose job ended in order and which wants another (EX_TEMPFAIL of sysexits(3))."""
 
 
 def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) -> int:
-    """Do `work` in a child, and in a further one, which is told so, as long as it ends with AGAIN.
+    """Run `work` in a child, again in a fresh child as long as it exits with AGAIN, and return the last result.
 
-    In between nothing of the last one is left, which `say_idle` tells; it returns whether anybody hears that. Returns
-    the last one's result.
+    `work` is told whether its session has run a job before. Between two jobs nothing of the last one is left;
+    `say_idle` reports that, and returns whether anybody heard it.
     """
     adopt_orphans()
     guard, is_further, since = os.getpid(), False, time.monotonic()
@@ -40,19 +40,19 @@ def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) 
             die_with_parent(signal.SIGTERM)
             if is_further:
                 rename(IDLE_NAME)
-            # It may have died before this process asked to be told.
+            # The reaper may have died before this process asked to be told.
             result = work(is_further) if os.getppid() == guard else 0
             end_orphans(deadline_s=ORPHANS_DEADLINE_S)
             return result
         for number in STOP_SIGNALS:
-            # They are for the child, to which they are sent as well: ssh hangs up on all, and so does pkill.
+            # Signals are for the child, which gets them too: ssh's hangup and pkill reach both.
             signal.signal(number, signal.SIG_IGN)
         status = await_end(child)
         is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
         if code != AGAIN or not is_clean or time.monotonic() - since > LONGEST_S:
             return code
-        # Who waits for this need not wait for the next child too.
+        # The launcher need not wait for the next child to start.
         if not say_idle():
             return code
         is_further = True
@@ -60,9 +60,9 @@ def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) 
 
 
 def await_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
-    """Wait for the child, and reap it; returns its status (wait(2)).
+    """Reap the child and return its status (wait(2)).
 
-    It ends by itself, unless somebody has stopped it: its processes would then run on for ever, so it is killed.
+    The child ends by itself unless it was stopped, in which case its ranks would run for ever, so it is killed.
     """
     until: float | None = None
     while True:

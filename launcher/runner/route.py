@@ -1,9 +1,9 @@
-"""Which network interface leads to a peer: asked of the kernel, as names and docker0 mislead.
+"""Ask the kernel which network interface leads to a peer: names and docker0 mislead.
 
 See rtnetlink(7): RTM_GETROUTE answers with the route's output interface.
 """
 
-import _socket as socket  # socket itself takes long to import
+import _socket as socket  # importing socket is slow
 import struct
 
 NETLINK_ROUTE = 0
@@ -18,7 +18,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 def interface_to(peer: str) -> str | None:
-    """Name of the interface on the route to an IPv4 address; None without a route."""
+    """Return the interface on the route to an IPv4 address; None without a route."""
     request = _request(socket.inet_aton(peer))
     kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_ROUTE)
     kernel.send(request)

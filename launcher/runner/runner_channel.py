@@ -1,9 +1,9 @@
-"""The runner's end of the connection: frames out, the spec and signs of life in. Nothing here waits."""
+"""Handle the runner's end of the connection: frames out, the spec and heartbeats in. Nothing here blocks."""
 
 import os
 import select
 import time
-from _collections_abc import Callable  # collections takes long to import
+from _collections_abc import Callable  # importing collections is slow
 
 from launcher.transport.protocol import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, FrameType, encode
 
@@ -13,7 +13,7 @@ MOST_PENDING = 1 << 20
 
 
 class RunnerChannel:
-    """Knows whether the launcher is still there."""
+    """Track whether the launcher is still there, and exchange bytes with it."""
 
     def __init__(self, *, source: int, sink: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.source = source
@@ -21,23 +21,23 @@ class RunnerChannel:
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
         self.over = False
-        """Whether the job is: the launcher has closed its end, or is gone. It may still read."""
+        """Whether the job is over: the launcher closed its end, or is gone. It may still read."""
         self.grace_s = 0.0
-        """How long the launcher, which then gives no more signs of life, waits for the processes once it is over."""
+        """How long the launcher, which sends no more heartbeats then, waits for the processes to end."""
         self.gone = False
-        """Whether nobody reads any more: the launcher has ended or was silent for too long."""
+        """Whether nobody reads any more: the launcher ended or was silent for too long."""
         self._pending = bytearray()
         self._clock = clock
         self._heard = self._said = clock()
 
     @property
     def pending(self) -> bool:
-        """Whether something waits to be written."""
+        """Whether bytes wait to be written."""
         return bool(self._pending)
 
     @property
     def full(self) -> bool:
-        """Whether more should wait until the launcher has read."""
+        """Whether the ranks should wait until the launcher has read."""
         return len(self._pending) > MOST_PENDING
 
     def send(self, kind: int, payload: bytes = b"", *, process: int = 0) -> None:
@@ -45,7 +45,7 @@ class RunnerChannel:
         self.send_bytes(encode(kind, payload, process=process))
 
     def send_bytes(self, data: bytes) -> None:
-        """Write frames, or what goes before the first one."""
+        """Write encoded frames, or what precedes the first one."""
         if not self.gone:
             self._said = self._clock()
             self._pending += data
@@ -74,12 +74,12 @@ class RunnerChannel:
         return data
 
     def excuse(self) -> None:
-        """Count the launcher as heard when something of it waits that was not read for want of room."""
+        """Count unread input as a heartbeat, when there was no room to read it."""
         if select.select([self.source], [], [], 0)[0]:
             self._heard = self._clock()
 
     def keep_alive(self) -> float:
-        """Give a sign of life if it is time to, and judge the launcher's; returns the seconds until the next time."""
+        """Send a heartbeat if it is due and check the launcher's; return the seconds until the next time."""
         now = self._clock()
         patience = HEARTBEAT_TIMEOUT_S + (self.grace_s if self.over else 0.0)
         if now - self._heard >= patience:

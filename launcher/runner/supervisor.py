@@ -1,13 +1,13 @@
-"""Sees a node's processes to their end: forwards output, reports exits, stops all when told to.
+"""Run a node's processes to their end: forward output, report exits, stop all when told to.
 
-One thread around one poll(2), which waits for nothing else. It is told to stop by the
-end of the link to the launcher, and by TERM, INT or HUP. Processes then get TERM, and after the grace KILL.
+One thread waits in one poll(2). The end of the connection to the launcher, TERM, INT and HUP all mean stop:
+processes then get TERM, and after the grace KILL.
 """
 
 import os
 import select
 import time
-from _collections_abc import Callable, Mapping, Sequence  # collections takes long to import
+from _collections_abc import Callable, Mapping, Sequence  # importing collections is slow
 
 from launcher.runner import processes
 from launcher.runner.fast_imports import signal
@@ -17,7 +17,7 @@ from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import FrameType
 
 READ_SIZE = 1 << 16
-"""What a pipe holds: one read empties it."""
+"""Size of a pipe: one read empties it."""
 DRAIN_S = 0.5
 """How long an ended process's output may be silent before it counts as read."""
 POLL_S = 0.05
@@ -38,7 +38,7 @@ class _Process:
 
 
 class Supervisor:
-    """The processes of one node."""
+    """Supervise the processes of one node."""
 
     def __init__(self, channel: RunnerChannel, *, grace_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._channel = channel
@@ -60,7 +60,7 @@ class Supervisor:
         cwd: str,
         log: ProcessLog | None = None,
     ) -> None:
-        """Start one process; one that cannot start is reported with the exit code of a shell."""
+        """Start one process; report one that cannot start with a shell's exit code."""
         try:
             started = processes.start(command, environment=environment, cwd=cwd)
         except OSError as error:
@@ -79,9 +79,9 @@ class Supervisor:
         self._channel.send(FrameType.EXIT, str(code).encode("ascii"), process=index)
 
     def run(self) -> bool:
-        """Return when every process has ended, nobody is left in its group, and all is told that can be.
+        """Run until every process has ended, its group is empty, and everything is reported.
 
-        Whether all ended well, and by themselves.
+        Returns whether all succeeded by themselves.
         """
         while self._alive or self._channel.pending:
             timeout = self._channel.keep_alive()
@@ -94,7 +94,7 @@ class Supervisor:
         return self._in_order and not self._channel.over
 
     def _poll_s(self) -> float:
-        # The kernel tells when a leader ends, but not when its group is empty.
+        # The kernel reports the end of a group's leader, but not when the group is empty.
         return POLL_S if any(process.kill_at is not None for process in self._alive) else float("inf")
 
     def _settle(self) -> None:
@@ -119,11 +119,11 @@ class Supervisor:
         return True
 
     def _is_drained(self, process: _Process) -> bool:
-        """Whether all that matters was read: a process that got away can hold a stream open for ever."""
+        """Return whether all that matters was read: a process that escaped can hold a stream open for ever."""
         until = min(process.drain_until, process.kill_at or process.drain_until)
         return not process.streams or self._clock() >= until
 
-    # ---- what the selector watches ----
+    # ---- what the poller watches ----
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe()
@@ -152,7 +152,7 @@ class Supervisor:
         return lambda: self._forward(process, fd, kind)
 
     def _throttle(self) -> None:
-        """While the launcher reads slowly the processes wait, and nothing else does."""
+        """Pause reading from the processes while the launcher reads slowly; everything else goes on."""
         if self._channel.pending:
             self._watch_sink()
         elif self._channel.sink in self._poller:
@@ -161,7 +161,7 @@ class Supervisor:
             return
         self._paused = self._channel.full
         for process in self._alive:
-            # It could say nothing in the meantime.
+            # The process could not write in the meantime.
             process.drain_until = self._clock() + DRAIN_S
             if self._paused:
                 for fd in process.streams:
@@ -200,7 +200,7 @@ class Supervisor:
         process.code = processes.exit_code(process.started.wait())
         self._in_order = self._in_order and process.code == 0
         process.drain_until = self._clock() + DRAIN_S
-        # What a process left running has no job any more; the node's other processes go on.
+        # A process's leftovers have no job any more; the node's other processes go on.
         self._end(process)
 
     def _report_if_ended(self, process: _Process) -> None:

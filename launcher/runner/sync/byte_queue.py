@@ -1,4 +1,4 @@
-"""The stream of files as the launcher sends it, and what both ends of a node's part of the chain have in common."""
+"""Queue the stream of files from the launcher, between the thread that receives it and the one that writes it."""
 
 import io
 import queue
@@ -7,18 +7,18 @@ from collections.abc import Callable
 from launcher.errors import LaunchError
 
 STALL_S = 60.0
-"""Who takes or sends nothing for so long is given up."""
+"""Seconds without progress after which a neighbour is given up."""
 BUFFER = 1 << 18
 MOST_WAITING = 256
-"""Pieces from the launcher, each of at most launcher.runner.runner_channel.READ_SIZE bytes, that may wait for the disk."""
+"""Most pieces, each of at most runner_channel.READ_SIZE bytes, that may wait for the disk."""
 
 
 class NeighbourLostError(LaunchError):
-    """The node before or after this one has gone; why, it will say itself."""
+    """Report that the node before or after this one is gone; that node itself reports why."""
 
 
 class ByteQueue(io.RawIOBase):
-    """The stream as the launcher sends it: filled by the thread that has the link, read by the one that works."""
+    """Read the launcher's stream as a file: the channel's thread fills it, the sync's thread reads it."""
 
     def __init__(self, *, on_room: Callable[[], None]) -> None:
         self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -27,7 +27,7 @@ class ByteQueue(io.RawIOBase):
 
     @property
     def full(self) -> bool:
-        """Whether more should wait."""
+        """Whether the channel should stop reading for now."""
         return self._pieces.qsize() >= MOST_WAITING
 
     def put(self, piece: bytes) -> None:
@@ -36,7 +36,7 @@ class ByteQueue(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]  # of any buffer; a reader gives these two
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]  # any buffer; a reader passes these two
         if not self._rest:
             was_full = self.full
             self._rest = self._next_piece()

@@ -1,7 +1,7 @@
-"""A directory of this node that is to hold what the launcher's holds.
+"""Make a directory of this node hold what the launcher's holds.
 
-Taken away is only what an earlier sync put there and nobody has changed since: a job's checkpoints, logs and
-notes stay, whatever they are called, and so does what is left out on purpose.
+Only files that an earlier sync put there, unchanged since, are deleted: a job's checkpoints, logs and notes stay,
+whatever their names, and so does what is excluded on purpose.
 """
 
 import os
@@ -17,7 +17,7 @@ from launcher.sync.manifest import DIRECTORY, FILE, LINK, Entry, Manifest, is_un
 
 
 class Destination:
-    """The directory, its record, and what is to be there."""
+    """Hold the directory, its record, and the manifest to match."""
 
     def __init__(self, directory: Path, manifest: Manifest, *, ignore: Ignore, home: Path) -> None:
         self.directory = directory
@@ -26,13 +26,13 @@ class Destination:
         self._record = SyncState(home, directory.resolve())
 
     def prepare(self) -> set[int]:
-        """Do all that needs no file's content; returns the numbers of the files that have to be sent."""
+        """Do everything that needs no file's content; return the numbers of the files that must be sent."""
         make_directory(self.directory)
         before = self._record.read()
         after = self._with_what_is_left_out(before)
         if before.entries != after.entries:
             self._remove_gone(before)
-            # Before anything is put: a file that is recorded and not there does no harm, the other way round it stays.
+            # Record first: a recorded file that does not exist does no harm, an unrecorded one would stay for ever.
             self._record.write(after)
         needed = {number for number, entry in enumerate(self.manifest.entries) if self._lacks(entry)}
         if needed and not os.access(self.directory, os.W_OK | os.X_OK):
@@ -40,18 +40,18 @@ class Destination:
         return needed
 
     def check_space(self, needed: int) -> None:
-        """LaunchError when the file system has no room for so many bytes: better now than after an hour."""
+        """Raise LaunchError if the file system lacks room for that many bytes, rather than fail an hour later."""
         found = os.statvfs(self.directory)
         if needed > found.f_bavail * found.f_frsize:
             free = found.f_bavail * found.f_frsize
             raise LaunchError(f"{self.directory}: No space left: {needed} bytes to come, {free} free")
 
     def release(self) -> None:
-        """Nothing more is to be done."""
+        """Finish the sync."""
         self._record.release()
 
     def _with_what_is_left_out(self, before: Manifest) -> Manifest:
-        """What the record must hold: also what came earlier and is left out now, which stays where it is."""
+        """Return what the record must hold: also files of earlier syncs that are excluded now and stay."""
         present = {entry.path for entry in self.manifest.entries}
         kept = [
             entry
@@ -62,7 +62,7 @@ class Destination:
 
     def _remove_gone(self, before: Manifest) -> None:
         kinds = {entry.path: entry.kind for entry in self._with_what_is_left_out(before).entries}
-        # What is in a directory comes after it.
+        # A directory's entries come after it.
         for entry in reversed(before.entries):
             if kinds.get(entry.path) != entry.kind:
                 with suppress(FileNotFoundError, NotADirectoryError):
@@ -71,7 +71,7 @@ class Destination:
     def _remove(self, entry: Entry) -> None:
         path = self.directory / entry.path
         if entry.kind == DIRECTORY:
-            with suppress(OSError):  # not empty: something of the job's is in it
+            with suppress(OSError):  # not empty: it holds files of the job's
                 path.rmdir()
         elif entry.kind == FILE and is_unchanged(path.lstat(), entry):
             path.unlink()
@@ -80,9 +80,9 @@ class Destination:
             path.unlink()
 
     def _lacks(self, entry: Entry) -> bool:
-        """Whether a file has to be sent for the entry; makes directories and links."""
+        """Return whether the entry's file must be sent; make directories and links."""
         try:
-            # A Path for each of 100,000 files would take longer than the kernel's answers.
+            # A Path for each of 100,000 files would take longer than the system calls.
             found = os.lstat(f"{self.directory}/{entry.path}")
         except FileNotFoundError:
             found = None
@@ -100,7 +100,7 @@ class Destination:
 
 
 def make_directory(path: Path) -> None:
-    """Make it, and those above; LaunchError when a file is in its place."""
+    """Make a directory and its parents; LaunchError if a file is in its place."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:

@@ -1,4 +1,4 @@
-"""A file that arrives: written beside its place under another name, checked, and put into place in one step."""
+"""Receive a file under another name beside its place, verify it, and rename it in one step."""
 
 import hashlib
 import os
@@ -12,19 +12,19 @@ from launcher.sync.stream import new_digest
 
 
 class PartFile:
-    """One file, from its first byte to its place."""
+    """Hold one file from its first byte until it is in place."""
 
     def __init__(self, directory: Path, entry: Entry) -> None:
         self._entry = entry
         self._place = directory / entry.path
         self._part = part_of(self._place)
         self._digest = new_digest()
-        # Never through a link that somebody has put there.
+        # Never follow a link that is in the way.
         self._part.unlink(missing_ok=True)
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, data: bytes) -> None:
-        """Keep the next bytes."""
+        """Write the next bytes."""
         self._digest.update(data)
         view = memoryview(data)
         try:
@@ -34,7 +34,7 @@ class PartFile:
             raise LaunchError(f"{self._place}: {error.strerror}") from error
 
     def finish(self, digest: bytes) -> None:
-        """Put the file into its place, with its mode and time; LaunchError when it is not what was sent."""
+        """Put the file in place with its mode and time; LaunchError if it is not what was sent."""
         if digest != self._digest.digest():
             raise LaunchError(f"{self._place}: arrived damaged")
         os.fchmod(self._fd, self._entry.mode)
@@ -44,7 +44,7 @@ class PartFile:
         self._part.replace(self._place)
 
     def drop(self) -> None:
-        """Leave nothing of it."""
+        """Delete it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -53,6 +53,6 @@ class PartFile:
 
 
 def part_of(place: Path) -> Path:
-    """Where a file is before it is complete: always the same on one node, so that none is left for ever."""
+    """Return where a file is until it is complete: the same name each time, so that none is left for ever."""
     name = hashlib.sha256(f"{socket.gethostname()}:{place.name}".encode(errors="surrogateescape")).hexdigest()[:16]
     return place.with_name(f".launch-part-{name}")

@@ -1,4 +1,4 @@
-"""Files on their way through this node: from the node before it, onto its disk, and on to the node after it.
+"""Relay files through this node: from the node before it, onto its disk, and on to the node after it.
 
 Each node passes on while it receives, so that many nodes take little longer than one.
 """
@@ -20,11 +20,11 @@ from launcher.sync.stream import RecordType, StreamRecord, read_records
 CONNECT_DEADLINE_S = 30.0
 HANDSHAKE_DEADLINE_S = 10.0
 ALIVE_EVERY_S = 5.0
-"""A node that needs nothing for long hears so often that there is more to wait for."""
+"""How often a node that needs nothing is told that more may come."""
 
 
 def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
-    """The connection from the node before this one; whoever has not this sync's key is turned away."""
+    """Accept the connection from the node before this one; reject peers without this sync's key."""
     context, until = server_context(identity), time.monotonic() + CONNECT_DEADLINE_S
     while (left := until - time.monotonic()) > 0:
         listener.settimeout(left)
@@ -38,7 +38,7 @@ def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
 
 
 def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSocket:
-    """A connection to the node after this one."""
+    """Connect to the node after this one."""
     try:
         plain = socket.create_connection((address, port), timeout=HANDSHAKE_DEADLINE_S)
     except OSError as error:
@@ -62,7 +62,7 @@ def _secured(context: ssl.SSLContext, plain: socket.socket, *, server_side: bool
 
 
 class Onward:
-    """The way to the next node."""
+    """Pass records on to the next node."""
 
     def __init__(self, connection: ssl.SSLSocket, *, forward: set[int]) -> None:
         self._connection = connection
@@ -72,7 +72,7 @@ class Onward:
         self._spoke_at = time.monotonic()
 
     def take(self, record: StreamRecord) -> None:
-        """Pass a record on if somebody further on needs its file."""
+        """Pass a record on if a node further on needs its file."""
         if record.kind is RecordType.FILE:
             self._passing = record.number in self._forward
         done = record.kind is RecordType.DONE
@@ -85,14 +85,14 @@ class Onward:
             if skipped or done:
                 self._file.flush()
             if done:
-                # Closed by the reader first: what is still on its way is not lost.
+                # Let the reader close first, so that nothing on its way is lost.
                 self._connection.recv(1)
         except OSError as error:
             raise NeighbourLostError(f"the node after it takes no more files: {error.strerror or error}") from error
 
 
 def incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
-    """The records from the node before this one."""
+    """Yield the records from the node before this one."""
     try:
         yield from read_records(stream)
     except (OSError, EOFError) as error:
@@ -100,7 +100,7 @@ def incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
 
 
 def relay(stream: BinaryIO, onward: Onward | None, *, copy: Destination, needed: set[int]) -> None:
-    """Keep what this node needs, pass on what others do."""
+    """Write what this node needs, pass on what others need."""
     part_file: PartFile | None = None
     try:
         for record in incoming(stream):

@@ -1,4 +1,4 @@
-"""Files from a bucket, which this node fetches by itself with the ``aws`` command line and its own role."""
+"""Fetch files from a bucket with the ``aws`` command line and this node's own role."""
 
 import subprocess
 import time
@@ -10,7 +10,7 @@ from launcher.sync.request import SOURCE
 
 
 def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
-    """Bring what is below `source` and differs into `directory`; LaunchError says why it cannot be had."""
+    """Copy what differs below `source` into `directory`; LaunchError says why that failed."""
     match = SOURCE.fullmatch(source)
     if match is None:
         raise ValueError(f"not a bucket's prefix: {source!r}")
@@ -18,12 +18,12 @@ def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
     until = time.monotonic() + deadline_s
     make_directory(directory)
     count = ("--max-keys", "1", "--no-paginate", "--query", "KeyCount", "--output", "text")
-    # aws s3 sync takes a prefix that nothing has for an empty directory, and succeeds.
+    # aws s3 sync takes a prefix without objects for an empty directory, and succeeds.
     found = _aws(source, "s3api", "list-objects-v2", "--bucket", bucket, "--prefix", prefix, *count, until=until)
     if found.strip() == "0":
         raise LaunchError(f"{source} holds nothing")
     quiet = ("--only-show-errors", "--no-progress")
-    # By default it keeps a file of the same size that is newer, whatever is in it.
+    # By default it keeps a newer file of the same size, whatever its content.
     _aws(source, "s3", "sync", f"s3://{bucket}/{prefix}", str(directory), *quiet, "--exact-timestamps", until=until)
 
 

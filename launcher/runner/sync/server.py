@@ -1,4 +1,4 @@
-"""What a node does for a sync, request by request."""
+"""Answer a sync's requests on a node."""
 
 import io
 import socket
@@ -20,7 +20,7 @@ from launcher.sync.request import place
 
 
 class SyncServer:
-    """What this node knows from one request to the next."""
+    """Hold what this node knows from one request to the next."""
 
     def __init__(self, byte_queue: ByteQueue) -> None:
         self._from_launcher = cast(BinaryIO, io.BufferedReader(byte_queue, BUFFER))
@@ -39,7 +39,7 @@ class SyncServer:
         return {"engines": installed_frameworks()}
 
     def answer(self, request: Request) -> Answer:
-        """Carry a request out; what goes wrong is an answer too."""
+        """Carry out a request; a failure is an answer too."""
         operation, values = request["operation"], {name: request[name] for name in request if name != "operation"}
         try:
             return self._operations[operation](**values)
@@ -50,7 +50,7 @@ class SyncServer:
             return {"error": f"{error.filename}: {reason}" if error.filename else reason, "neighbour": False}
 
     def _compare(self, *, directory: str, manifest: str, patterns: list[str], source: str | None) -> Answer:
-        """Do what needs no file's content, and say which files are needed and where they can be sent."""
+        """Do what needs no file's content; answer which files are needed and where to send them."""
         self._resources.close()
         path = place(directory, home=Path.home())
         if source is not None and path.is_dir() and path.samefile(source):
@@ -66,10 +66,10 @@ class SyncServer:
         return {"needed": to_ranges(self._needed), "port": self._listener.getsockname()[1]}
 
     def _receive(self, *, identity: str, first: bool, following: list[Any] | None, forward: Ranges) -> Answer:
-        """Take the files that are needed, from the launcher if this node is the first, and pass them on."""
+        """Receive the files that are needed, from the launcher if this node is the first, and pass them on."""
         if self._copy is None or self._listener is None:
             raise ValueError("files come after a comparison")
-        # Not before: most syncs send nothing, and TLS is slow to import.
+        # Import only now: most syncs send nothing, and TLS is slow to import.
         from launcher.runner.sync.relay import Onward, accept, connect, relay
 
         with self._resources.pop_all(), ExitStack() as connections:
@@ -86,6 +86,6 @@ class SyncServer:
         return {"received": len(self._needed)}
 
     def _fetch(self, *, source: str, directory: str, deadline_s: float) -> Answer:
-        """Have this node fetch from a bucket."""
+        """Fetch a prefix from a bucket."""
         fetch(source, place(directory, home=Path.home()), deadline_s=deadline_s)
         return {"fetched": source}

@@ -1,6 +1,6 @@
-"""The runner's part of a sync: carries out the launcher's requests one after the other.
+"""Carry out the launcher's sync requests one after the other, in a thread of their own.
 
-In a thread of its own: disks and other nodes may take their time, signs of life must not.
+Disks and other nodes may take their time; heartbeats must not.
 """
 
 import os
@@ -19,7 +19,7 @@ from launcher.transport.protocol import FrameType
 
 
 def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
-    """Carry out requests, beginning with the `first`, until the spec comes; None when the launcher is gone instead."""
+    """Serve requests, beginning with `first`, until the spec comes; return None if the launcher is gone instead."""
     service = SyncService(channel)
     service.take(first)
     received = b""
@@ -28,7 +28,7 @@ def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | 
             if not isinstance(message, (bytes, dict)):
                 return message
             service.take(message)
-        # What has no room stays where it is, and makes the launcher wait.
+        # Input without room stays unread, which makes the launcher wait.
         sources = [service.wakeup] if service.full else [service.wakeup, channel.source]
         timeout = channel.keep_alive()
         readable, _, _ = select.select(sources, [channel.sink] if channel.pending else [], [], timeout)
@@ -41,12 +41,12 @@ def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | 
 
 
 class SyncService:
-    """The requests' way to the thread and the answers' way back; the thread starts with the first of them."""
+    """Pass requests to the thread and answers back; the thread starts with the first request."""
 
     def __init__(self, channel: RunnerChannel) -> None:
         self._channel = channel
         self.wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        """Readable when there is something to report, or room again."""
+        """Readable when there is an answer to send, or room again."""
         self._byte_queue = ByteQueue(on_room=self._wake)
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
@@ -54,11 +54,11 @@ class SyncService:
 
     @property
     def full(self) -> bool:
-        """Whether no more should be taken for now."""
+        """Whether the channel should stop reading for now."""
         return self._byte_queue.full
 
     def take(self, message: Request | bytes) -> None:
-        """Pass a request, or a piece of the files, on to the thread."""
+        """Pass a request, or a piece of the files, to the thread."""
         if isinstance(message, bytes):
             self._byte_queue.put(message)
             return
@@ -68,7 +68,7 @@ class SyncService:
             threading.Thread(target=self._work, daemon=True).start()
 
     def report(self) -> None:
-        """Send the answers that are there."""
+        """Send the answers that are ready."""
         with suppress(BlockingIOError):
             os.read(self.wakeup, 64)
         with suppress(queue.Empty):
@@ -83,7 +83,7 @@ class SyncService:
         while True:
             try:
                 self._answers.put(site.answer(self._requests.get()))
-            except BaseException as error:  # a defect of ours: it ends the runner, not just the thread
+            except BaseException as error:  # a bug must end the runner, not just the thread
                 self._answers.put(error)
             self._wake()
 

@@ -1,6 +1,6 @@
-"""What a sync has put into a directory of this node: only that may a later one take away again.
+"""Record what a sync put into a directory of this node: a later sync may delete only that.
 
-One file a directory, below the home directory; whoever works on the directory holds the lock beside it.
+There is one file a directory, below the home directory; a sync holds the lock beside it.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ RECORDS_DIR = ".local/state/deeplearning/sync"
 
 
 class SyncState:
-    """The record of one directory, and the sole right to work on it."""
+    """Hold the record of one directory, and the sole right to work on it."""
 
     def __init__(self, home: Path, directory: Path) -> None:
         self._directory = str(directory)
@@ -33,14 +33,14 @@ class SyncState:
             raise LaunchError(f"{directory}: another launch is sending files to it") from error
 
     def read(self) -> Manifest:
-        """What is recorded; nothing where a record cannot be read: then nothing is taken away."""
+        """Read the record; an unreadable one counts as empty, so that nothing is deleted."""
         try:
             return Manifest.unpack(json.loads(self._path.read_text())["manifest"])
         except (OSError, ValueError, KeyError, TypeError):
             return Manifest([])
 
     def write(self, manifest: Manifest) -> None:
-        """Record `manifest` in place of what was there."""
+        """Replace the record by `manifest`."""
         fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps({"directory": self._directory, "manifest": manifest.pack()}))
         fresh.replace(self._path)
