@@ -1,1 +1,1 @@
-"""Starts one command on every node of the cluster and ends it as one job."""
+"""Start one command on every node of the cluster and end it as one job."""

@@ -1,4 +1,4 @@
-"""What the launcher raises; main() alone catches it."""
+"""Define the errors that the launcher raises; only main() catches them."""
 
 
 class LaunchError(Exception):
@@ -13,7 +13,7 @@ class UnreachableError(LaunchError):
     def __init__(self, reason: str, *, final: bool) -> None:
         super().__init__(reason)
         self.final = final
-        """Whether waiting is of no use: ssh refuses, and will refuse again."""
+        """Whether waiting is useless: ssh refuses, and will refuse again."""
 
 
 class UsageError(LaunchError):

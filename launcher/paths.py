@@ -1,11 +1,11 @@
-"""Where the nodes keep what processes say."""
+"""Name the places where nodes keep the output of processes."""
 
 JOBS_DIR = ".local/state/deeplearning/jobs"
-"""Logs, below each node's home directory; where, see the XDG Base Directory Specification (XDG_STATE_HOME)."""
+"""Directory of logs below each node's home directory, after the XDG Base Directory Specification (XDG_STATE_HOME)."""
 LOCK_FILE = "job.lock"
-"""In a job's directory where its launcher runs; see launcher.history.lock."""
+"""Lock file in a job's directory on its launcher's machine; see launcher.history.lock."""
 
 
 def log_name(process: str) -> str:
-    """Name of the file that keeps what a process says."""
+    """Return the name of the file that keeps a process's output."""
     return f"{process.replace(' ', '-')}.log"

@@ -1,4 +1,4 @@
-"""Makes ``python3 /opt/deeplearning/current/launcher/detached REQUEST`` work, which is what a detached job's unit runs."""
+"""Run ``python3 /opt/deeplearning/current/launcher/detached REQUEST``, the program of a detached job's unit."""
 
 import sys
 from pathlib import Path

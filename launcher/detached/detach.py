@@ -1,4 +1,4 @@
-"""``launch --detach``: the job as a unit of the user's own systemd, which goes on when the user has gone.
+"""Start a job as a unit of the user's own systemd, which goes on after logout: ``launch --detach``.
 
 See docs/decisions/017-detached-jobs-are-user-units.md.
 """
@@ -22,17 +22,17 @@ from launcher.job.restarts import new_job_id
 UNIT = "deeplearning-job-{job_id}.service"
 UNIT_PROGRAM = Path(__file__).parent
 LINGER = Path("/var/lib/systemd/linger")
-"""One file for each user whose systemd runs without a session; see loginctl(1), enable-linger."""
+"""Holds a file for each user whose systemd runs without a session; see loginctl(1), enable-linger."""
 PROPERTIES = (
     "Type=notify",  # systemd-run then waits until the job has started
     "TimeoutStartSec=infinity",
-    "KillMode=mixed",  # TERM for the launcher alone, which ends the ranks in order
-    "OOMPolicy=continue",  # a rank that is killed is a failure with an exit code, not the end of the unit
+    "KillMode=mixed",  # TERM goes to the launcher alone, which ends the ranks in order
+    "OOMPolicy=continue",  # a killed rank is a failure with an exit code, not the end of the unit
 )
 
 
 def detach(arguments: Sequence[str], *, cwd: str) -> int:
-    """Run ``launch`` with these arguments as a unit; return when the job has started, or say why it has not."""
+    """Run ``launch`` with these arguments as a unit; return when the job has started, or report why not."""
     check_writable(jobs_directory())
     check_linger(user_name())
     runtime = runtime_directory()
@@ -51,7 +51,7 @@ def detach(arguments: Sequence[str], *, cwd: str) -> int:
 
 
 def check_writable(directory: Path) -> None:
-    """LaunchError when the job could keep no log."""
+    """Raise LaunchError if the job could keep no log."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -61,7 +61,7 @@ def check_writable(directory: Path) -> None:
 
 
 def check_linger(user: str) -> None:
-    """LaunchError when systemd would end the job with the user's last session."""
+    """Raise LaunchError if systemd would end the job with the user's last session."""
     if not (LINGER / user).exists():
         raise LaunchError(
             f"--detach: jobs of {user} would end with the last session, first run: sudo loginctl enable-linger {user}"
@@ -69,7 +69,7 @@ def check_linger(user: str) -> None:
 
 
 def runtime_directory() -> Path:
-    """Get the user's directory in memory, where the user's systemd listens; `su` and cron do not name it."""
+    """Return the user's runtime directory, where the user's systemd listens; `su` and cron do not set it."""
     path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     if not (path / "systemd").is_dir():
         raise LaunchError(f"--detach: the systemd of {user_name()} does not run: {path}/systemd is not there")
@@ -77,12 +77,12 @@ def runtime_directory() -> Path:
 
 
 def _stop_seconds(arguments: Sequence[str]) -> float:
-    """What a launcher may take to end its job, nodes that do not answer and its record's uploads included."""
+    """Return how long a launcher may take to end its job, with nodes that do not answer and uploads."""
     return parse_options(arguments, environ=os.environ).grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
 
 
 def _run_unit(job_id: str, handed_over: Path, *, stop_s: float, environment: Mapping[str, str]) -> str:
-    """Start the unit; what systemd-run said, if the job did not start."""
+    """Start the unit; return what systemd-run wrote if the job did not start."""
     properties = [word for one in (*PROPERTIES, f"TimeoutStopSec={stop_s:.0f}") for word in ("--property", one)]
     program = [sys.executable or "python3", str(UNIT_PROGRAM), str(handed_over)]
     unit = UNIT.format(job_id=job_id)
@@ -96,7 +96,7 @@ def _run_unit(job_id: str, handed_over: Path, *, stop_s: float, environment: Map
             text=True,
             errors="replace",
             check=False,
-            # Ctrl-C is for this process alone.
+            # Ctrl-C goes to this process alone.
             start_new_session=True,
         )
     except OSError as error:
@@ -105,7 +105,7 @@ def _run_unit(job_id: str, handed_over: Path, *, stop_s: float, environment: Map
 
 
 def _report(job_id: str, said: str) -> int:
-    """Print where the job is to be found, or why it has not started."""
+    """Print how to follow the job, or why it has not started."""
     if not said:
         print(job_id)
         print(f"launch: follow it with: launch logs -f {job_id}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The log of a job that runs without a terminal: both streams of all its processes, as a terminal would show them."""
+"""Log a job that runs without a terminal: both streams of all its processes, as a terminal would show them."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ LOG_FILE = "job.log"
 
 
 class LogSink:
-    """A launcher.output.prefixes.Sink. Bounded as a process's log is; a full disk ends the log and not the job."""
+    """Act as a launcher.output.prefixes.Sink, rotated as a process's log is; a full disk ends the log, not the job."""
 
     def __init__(self, directory: Path) -> None:
         self.lost: str | None = None

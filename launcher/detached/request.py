@@ -1,6 +1,6 @@
-"""What a shell hands to the unit of a detached job: a file in memory that nobody else can read.
+"""Hand a job from the shell to its unit, through a file in memory that nobody else can read.
 
-The shell's variables are in it, secrets among them; so it never touches a disk or a command line.
+The file holds the shell's variables, secrets among them, so it never reaches a disk or a command line.
 """
 
 import json
@@ -16,11 +16,11 @@ LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DetachedJob:
-    """The job as the shell asked for it."""
+    """Describe the job as the shell asked for it."""
 
     job_id: str
     arguments: list[str]
-    """Of ``launch``."""
+    """Arguments of ``launch``."""
     environment: dict[str, str]
     cwd: str
     umask: int
@@ -29,13 +29,13 @@ class DetachedJob:
 
     @classmethod
     def of_this_process(cls, arguments: Sequence[str], *, job_id: str, cwd: str) -> "DetachedJob":
-        """What this process was asked, with all that it has from its shell."""
+        """Capture the request from this process and everything it has from its shell."""
         umask = os.umask(0o077)
         os.umask(umask)
         return cls(
             job_id=job_id,
             arguments=list(arguments),
-            # A forwarded agent is gone with the session: what works now must work later too.
+            # A forwarded agent ends with the session: what works now must work later too.
             environment={name: value for name, value in os.environ.items() if name != AGENT_VARIABLE},
             cwd=cwd,
             umask=umask,
@@ -43,20 +43,20 @@ class DetachedJob:
         )
 
     def write(self, path: Path) -> None:
-        """Hand it over. `path` must be below a directory of this user's alone, in memory."""
+        """Write the file. `path` must be in memory, in a directory of this user's alone."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
             json.dump(asdict(self), file)
 
     @classmethod
     def take(cls, path: Path) -> "DetachedJob":
-        """Read it, once."""
+        """Read the file and delete it."""
         values = json.loads(path.read_text())
         path.unlink()
         return cls(**values)
 
     def enter(self) -> None:
-        """Make this process one that the shell had started, as far as it matters to a job."""
+        """Make this process as if the shell had started it, as far as it matters to a job."""
         os.environ.clear()
         os.environ.update(self.environment)
         os.umask(self.umask)

@@ -1,4 +1,4 @@
-"""A detached job inside its unit: ``launch`` with a log for a terminal."""
+"""Run a detached job inside its unit: ``launch`` with a log for a terminal."""
 
 import os
 import socket
@@ -16,15 +16,15 @@ from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 SYSTEMD_S = 10.0
-"""What the user's systemd gets to answer."""
+"""Deadline for an answer of the user's systemd."""
 
 
 def main(handed_over: Path) -> int:
-    """Run the job that the file asks for; returns the exit code of ``launch``."""
+    """Run the job that the file describes; return the exit code of ``launch``."""
     systemd = os.environ.get(NOTIFY_VARIABLE)
     request = DetachedJob.take(handed_over)
     request.enter()
-    # The shell's launch has tried the same command line already.
+    # The shell's launch has parsed the same command line already.
     job = parse_options(request.arguments, environ=os.environ)
     directory = jobs_directory() / request.job_id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def ready(systemd: str | None) -> None:
 
 
 def goes_down() -> bool:
-    """Whether systemd ends all that the user runs, and not this job alone; see systemctl(1), is-system-running."""
+    """Return whether systemd ends everything of the user's, not this job alone; see systemctl(1), is-system-running."""
     try:
         said = subprocess.run(
             ["systemctl", "--user", "is-system-running"],

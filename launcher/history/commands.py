@@ -1,4 +1,4 @@
-"""``launch list``, ``status``, ``stop``, ``logs`` and ``close``: what jobs there are, and what becomes of them."""
+"""Answer ``launch list``, ``status``, ``stop``, ``logs`` and ``close``."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the first word says."""
+    """Run the subcommand that the first word names."""
     verb, *rest = arguments
     parser = _Parser(prog=f"launch {verb}", allow_abbrev=False, description=DESCRIPTIONS[verb])
     if verb not in ("list", "close"):
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # As `launch list | head`: nothing more can be said, at the interpreter's end neither.
+        # The reader has gone, as in `launch list | head`: nothing more can be written, not even at exit.
         sys.stdout = None
         return BROKEN_PIPE
     except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def list_jobs(options: argparse.Namespace) -> int:
-    """One line a job, the latest last."""
+    """Print one line a job, the latest last."""
     jobs = store.all_jobs()
     if options.json:
         print(json.dumps([json.loads(job.to_bytes()) for job in jobs], indent=2))
@@ -71,7 +71,7 @@ def list_jobs(options: argparse.Namespace) -> int:
 
 
 def show_status(options: argparse.Namespace) -> int:
-    """All that is known of a job."""
+    """Print everything known of a job."""
     job = store.find(options.job)
     if options.json:
         print(job.to_bytes().decode(), end="")
@@ -108,10 +108,10 @@ def stop(options: argparse.Namespace) -> int:
     if job.state.is_terminal:
         raise UsageError(f"job {job.id} has ended already: {job.state.value}")
     signal_launcher(directory, job, signal.SIGTERM)
-    # More than a launcher takes to end its job, a node that does not answer included.
+    # Longer than a launcher takes to end its job, even with a node that does not answer.
     ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
     if not ended and _latest(job).state.is_terminal:
-        # Its record is on its way to the bucket.
+        # Its record is being copied to the bucket.
         ended = _wait_for_end(job, UPLOADS_S)
     if not ended:
         _kill(job)
@@ -130,7 +130,7 @@ def close(_: argparse.Namespace) -> int:
 
 
 def _kill(job: JobRecord) -> None:
-    """End a launcher that does not end; the nodes end their processes when it is gone."""
+    """Kill a launcher that does not end; the nodes end their processes once it is gone."""
     directory = store.directory_of(job.id)
     signal_launcher(directory, job, signal.SIGKILL)
     if not _wait_for_end(job, KILL_DEADLINE_S):
@@ -145,7 +145,7 @@ def _kill(job: JobRecord) -> None:
 
 
 def _latest(job: JobRecord) -> JobRecord:
-    """What the launcher has written since."""
+    """Return the record as the launcher last wrote it."""
     return read_record(store.directory_of(job.id)) or job
 
 
@@ -159,7 +159,7 @@ def _wait_for_end(job: JobRecord, seconds: float) -> bool:
 
 
 def duration(job: JobRecord) -> str:
-    """How long a job took, or has taken until now; nothing when nobody saw its end."""
+    """Format how long a job took, or has taken so far; empty if nobody saw its end."""
     if job.end is None and job.state.is_terminal:
         return "-"
     seconds = int((_seconds(job.end) if job.end else time.time()) - _seconds(job.start))
@@ -177,7 +177,7 @@ def _short(job: JobRecord) -> str:
 
 
 def _printable(text: str) -> str:
-    """On one line, whatever was typed: a command may hold line ends and what a terminal would obey."""
+    """Quote text for one line: a command may hold line ends and control sequences."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 

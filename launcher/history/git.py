@@ -1,4 +1,4 @@
-"""Which revision of the user's code a job runs."""
+"""Find out which revision of the user's code a job runs."""
 
 import subprocess
 from pathlib import Path
@@ -9,33 +9,33 @@ DEADLINE_S = 5.0
 
 
 class RevisionQuestion:
-    """Asks git while the job starts: neither waits for the other."""
+    """Ask git while the job starts, so that neither waits for the other."""
 
     def __init__(self, cwd: str) -> None:
-        # "v2" says the commit in a header, and changed files in further lines.
+        # "v2" reports the commit in a header, and changed files in further lines.
         command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
         self._git = _start(command, cwd) if _is_checkout(Path(cwd)) else None
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer can be had without waiting."""
+        """Return whether the answer is there."""
         return self._git is None or self._git.poll() is not None
 
     def answer(self) -> Revision:
-        """The revision; nothing where git knows none or does not answer in time."""
+        """Return the revision; None if git knows none or does not answer in time."""
         if self._git is None:
             return Revision()
         try:
             said, _ = self._git.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
-            # Not waited for: where a file server hangs, git cannot even be killed.
+            # Do not wait for it: on a file server that hangs, git cannot even be killed.
             self._git.kill()
             return Revision()
         return parse_status(said) if self._git.returncode == 0 else Revision()
 
 
 def parse_status(said: str) -> Revision:
-    """Read what ``git status --porcelain=v2 --branch`` says."""
+    """Parse the output of ``git status --porcelain=v2 --branch``."""
     header, _, _ = said.partition("\n")
     commit = header.removeprefix("# branch.oid ")
     if commit in (header, "(initial)"):
@@ -44,7 +44,7 @@ def parse_status(said: str) -> Revision:
 
 
 def _is_checkout(directory: Path) -> bool:
-    """Whether it is worth asking: git takes some milliseconds to say no."""
+    """Return whether the directory looks like a checkout: git takes some milliseconds to say no."""
     return any((place / ".git").exists() for place in (directory, *directory.parents))
 
 

@@ -1,6 +1,6 @@
-"""The launcher's own side of its job's record: written when something happens to the job.
+"""Write the job's record whenever something happens to the job, on the launcher's side.
 
-A record that cannot be written is no reason to end a job; one note says so.
+A record that cannot be written is no reason to end a job; one note reports it.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from launcher.job.spec import JOBS_DIR, Job
 from launcher.runner.logs import KEPT_JOBS, clear_away
 
 UPLOAD_AFTER_S = 10.0
-"""A job that goes on for so long is in the bucket while it runs; a shorter one at its end."""
+"""A job that runs this long is copied to the bucket while it runs, a shorter one at its end."""
 
 
 def jobs_directory() -> Path:
-    """Where the records of this user's jobs are."""
+    """Return the directory of this user's job records."""
     return Path.home() / JOBS_DIR
 
 
 class Journal:
-    """Keeps one job's record."""
+    """Keep one job's record."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Journal:
         self._question: RevisionQuestion | None = None
         self._upload: Upload | None = None
         self.trouble: str | None = None
-        """Why no record is kept."""
+        """Why no record is kept, if so."""
 
     @property
     def job_id(self) -> str:
-        """Whose record it is."""
+        """Return the id of the job that the record describes."""
         return self._record.id
 
     def begin(self) -> None:
-        """From here on the job is known, as PENDING."""
+        """Record the job as PENDING."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             hold(self._directory)
@@ -82,14 +82,14 @@ class Journal:
         clear_away(str(self._directory.parent), keep=KEPT_JOBS)
 
     async def beat(self) -> None:
-        """Give signs of life to machines that have the same home directory, until it is cancelled."""
+        """Touch the lock for machines that share the home directory, until cancelled."""
         while True:
             await asyncio.sleep(BEAT_S)
             with suppress(OSError):
                 beat(self._directory)
 
     def running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
-        """The processes start, for the `restart`-th time again; `logs` names each host's logs."""
+        """Record that the processes start, for the `restart`-th time again; `logs` names each host's logs."""
         again = self._record.state is State.RUNNING
         self._change(
             state=State.RUNNING,
@@ -102,11 +102,11 @@ class Journal:
             asyncio.get_running_loop().call_later(UPLOAD_AFTER_S, self._begin_upload)
 
     def synced(self, digest: str) -> None:
-        """The nodes have the folder with this digest."""
+        """Record that the nodes have the files with this digest."""
         self._change(revision=replace(self._record.revision, digest=digest))
 
     def ended(self, failure: Failure | None) -> None:
-        """The job is over."""
+        """Record that the job is over."""
         if failure is not None and failure.cancelled and self._goes_down():
             # Nobody has asked for the job's end.
             failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its user's systemd stops")
@@ -120,15 +120,15 @@ class Journal:
         )
 
     def publish(self) -> str | None:
-        """Copy the record of the job, which is over, to the bucket; returns why that could not be done, or None."""
+        """Copy the record of the finished job to the bucket; return why that failed, or None."""
         if self.trouble is not None:
             return None
         if self._upload is not None:
-            # Two of them at once might arrive in either order.
+            # Two uploads at once might arrive in either order.
             self._upload.finish()
         trouble = upload(self._directory)
         with suppress(OSError):
-            # Nothing more is to come; until now nobody was to clear it away.
+            # Only now may another job clear the record away.
             end_beats(self._directory)
         return trouble
 
@@ -139,7 +139,7 @@ class Journal:
         return replace(known.answer(), digest=self._record.revision.digest)
 
     def _begin_upload(self) -> None:
-        # The job goes on: the nodes miss its launcher's signs of life while it waits.
+        # The job goes on: the nodes would miss its launcher's heartbeats if it waited.
         if self._question is not None and self._question.is_answered:
             self._change(revision=self._revision())
         with suppress(OSError):
@@ -158,12 +158,12 @@ class Journal:
             self.trouble = self._why(error)
 
     def _why(self, error: OSError) -> str:
-        # What fails on an open file (a lock, a full disk) does not say on which.
+        # Errors on an open file (a lock, a full disk) do not name the file.
         return f"{error.filename or self._directory}: {error.strerror}"
 
 
 def user_name() -> str:
-    """Whose process this is."""
+    """Return this process's user name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

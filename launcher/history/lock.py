@@ -1,6 +1,6 @@
-"""Whether a job's launcher lives: it holds a lock on a file in the job's directory, which ends with it.
+"""Tell whether a job's launcher lives: it locks a file in the job's directory, and the lock ends with it.
 
-Other machines on which the same home directory lies may not see the lock; for them it touches the file now and then.
+Other machines that share the home directory may not see the lock, so the launcher also touches the file regularly.
 """
 
 import fcntl
@@ -15,12 +15,12 @@ from launcher.paths import LOCK_FILE
 from launcher.runner.logs import is_fresh
 
 BEAT_S = 60.0
-"""Several times in launcher.runner.logs.STALE_S."""
+"""Several times as often as launcher.runner.logs.STALE_S."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def hold(directory: Path) -> None:
-    """Be this job's launcher until this process ends; also keeps the directory from being cleared away."""
+    """Lock this job until this process ends, which also keeps its directory from being cleared away."""
     os_lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(os_lock, fcntl.LOCK_EX)
     # As launcher.runner.logs does for the processes' logs.
@@ -28,7 +28,7 @@ def hold(directory: Path) -> None:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether the job's launcher lives; LaunchError where the file system cannot say."""
+    """Return whether the job's launcher lives; LaunchError if the file system cannot tell."""
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -45,27 +45,27 @@ def is_held(directory: Path) -> bool:
 
 
 def beat(directory: Path) -> None:
-    """Give other machines a sign of life. Raises OSError."""
+    """Touch the file for other machines. Raises OSError."""
     os.utime(directory / LOCK_FILE)
 
 
 def end_beats(directory: Path) -> None:
-    """Have the job count as over on other machines at once. Raises OSError."""
+    """Make the job count as over on other machines at once. Raises OSError."""
     os.utime(directory / LOCK_FILE, (0, 0))
 
 
 def is_alive(directory: Path, record: JobRecord) -> bool:
-    """Whether the job's launcher lives, here or on another machine; LaunchError where nobody can say."""
+    """Return whether the job's launcher lives, here or on another machine; LaunchError if nobody can tell."""
     return is_held(directory) or (is_elsewhere(record) and is_fresh(directory))
 
 
 def is_elsewhere(record: JobRecord) -> bool:
-    """Whether the job's launcher is another machine's process."""
+    """Return whether the job's launcher is a process of another machine."""
     return record.machine not in (None, os.uname().nodename) and record.boot_id not in (None, boot_id())
 
 
 def boot_id() -> str | None:
-    """What tells this machine from all others, and from itself before it started."""
+    """Return the id of this boot of this machine."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -73,13 +73,13 @@ def boot_id() -> str | None:
 
 
 def signal_launcher(directory: Path, record: JobRecord, number: signal.Signals) -> None:
-    """Send a signal to the job's launcher, if it lives, and to no other process that has its number."""
+    """Send a signal to the job's launcher if it lives, and never to another process with its number."""
     if is_elsewhere(record) and is_alive(directory, record):
         raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")
     with suppress(ProcessLookupError):
         launcher = os.pidfd_open(record.pid)
         try:
-            # Held now, so the launcher lived when its number was looked up.
+            # The lock is still held, so the launcher was alive when its number was looked up.
             if is_held(directory):
                 signal.pidfd_send_signal(launcher, number)
         finally:

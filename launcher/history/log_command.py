@@ -1,4 +1,4 @@
-"""``launch logs``: what a job said, from its log here or from the logs on its nodes."""
+"""Answer ``launch logs``: print a job's output, from its log here or from the logs on its nodes."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ READER = Path(__file__).parents[1] / "output" / "reader"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of ``launch logs``."""
+    """Add the options of ``launch logs``."""
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--rank", metavar="N", help="what this rank said, from its node")
@@ -30,11 +30,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print a job's log; returns 1 when a part of it could not be had."""
+    """Print a job's log; return 1 if a part of it could not be read."""
     job = store.find(options.job)
     host, names = _place(job, options)
     words = ["python3", "-I", "-S", "-X", "utf8", str(READER), *(["-f"] if options.follow else []), job.id, *names]
-    # Its input closes when this process ends, and ssh's session with it: the reader then ends too.
+    # When this process ends, its input closes, and so does ssh's session, which ends the reader.
     command = words if host is None else [*client_command(host), "--", host.name, shlex.join(words)]
     reader, writer = os.pipe()
     try:
@@ -53,7 +53,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _place(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None, Sequence[str]]:
-    """Where the logs are (None: here), and their names."""
+    """Return where the logs are (None: here), and their names."""
     if options.rank is None and options.node is None:
         if not job.detached:
             raise UsageError(
@@ -75,7 +75,7 @@ def _place(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None, Se
 
 
 def _host(text: str, job: JobRecord) -> Host | None:
-    """The host whose logs are asked for; None for this machine, which the launcher reached without ssh."""
+    """Return the host whose logs are wanted; None for this machine, which the launcher reached without ssh."""
     name, colon, port = text.partition(":")
     host = Host(name=name, port=int(port) if colon else None)
     first = text == job.hosts[0]

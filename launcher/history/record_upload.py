@@ -1,4 +1,4 @@
-"""A job's record in the cluster's bucket, where it outlives node and cluster: by the aws command line, if it can."""
+"""Copy a job's record to the cluster's bucket with the aws command line, so that it outlives node and cluster."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from launcher.history.records import RECORD_FILE
 
 DEADLINE_S = 15.0
 UPLOADS_S = 2 * DEADLINE_S
-"""What a launcher may take after its job's end: the copy that is on its way, and the last one."""
+"""How long a launcher may take after its job's end for the upload under way and the last one."""
 REGION_VARIABLE = "AWS_DEFAULT_REGION"
 
 
 class Upload:
-    """One copy of a record on its way."""
+    """Hold one copy of a record on its way."""
 
     def __init__(self, directory: Path, *, bucket: str, node: Mapping[str, str]) -> None:
         place = "/".join(("jobs", *([node["cluster_name"]] if "cluster_name" in node else []), directory.name))
@@ -31,12 +31,12 @@ class Upload:
                 stdin=record,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                # Ctrl-C in a terminal is for the launcher.
+                # Ctrl-C in a terminal goes to the launcher alone.
                 start_new_session=True,
             )
 
     def finish(self) -> str | None:
-        """Wait for the end; returns why the record is not in the bucket, or None."""
+        """Wait for the end; return why the record is not in the bucket, or None."""
         try:
             _, said = self._aws.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -55,13 +55,13 @@ class Upload:
 
 
 def start_upload(directory: Path) -> Upload | None:
-    """Begin to copy the record in a job's directory; None where there is no bucket. Raises OSError."""
+    """Start to copy the record in a job's directory; None without a bucket. Raises OSError."""
     bucket = os.environ.get(BUCKET_VARIABLE)
     return Upload(directory, bucket=bucket, node=_node()) if bucket else None
 
 
 def upload(directory: Path) -> str | None:
-    """Copy the record in a job's directory; returns why it could not be done, or None."""
+    """Copy the record in a job's directory; return why that failed, or None."""
     try:
         started = start_upload(directory)
     except OSError as error:
@@ -70,7 +70,7 @@ def upload(directory: Path) -> str | None:
 
 
 def _node() -> Mapping[str, str]:
-    """What the node was told about itself; nothing on other machines."""
+    """Return the node's own configuration; empty on other machines."""
     with suppress(OSError, ValueError):
         values = json.loads(Path(NODE_CONFIG).read_text())
         return {name: values[name] for name in ("cluster_name", "region") if isinstance(values.get(name), str)}

@@ -1,4 +1,4 @@
-"""What is kept of a job: one file of JSON beside its logs, on the machine whose launcher runs it.
+"""Define a job's record: one JSON file beside its logs, on the machine whose launcher runs it.
 
 Values of variables are never in it.
 """
@@ -18,7 +18,7 @@ from launcher.job.spec import GRACE_S
 
 RECORD_FILE = "job.json"
 RECORD_VERSION = 1
-"""Carried by each record. Keys may be added under the same version; readers pass over what they do not know."""
+"""Version of each record. Keys may be added under the same version; readers skip those that they do not know."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 SHELL_ASSIGNMENT = re.compile(
     # Where a word may begin, within quotes too: the line may be another shell's.
@@ -28,13 +28,13 @@ SHELL_ASSIGNMENT = re.compile(
 )
 SHELL_LINE = re.compile(r"[\s;&|(]")
 SHELL_OPTION = re.compile(r"-[a-z]*c")
-"""As in ``bash -lc``: a line follows."""
+"""Options such as that of ``bash -lc``: a command line follows."""
 ENV_OPTIONS = ("-u", "--unset", "-C", "--chdir")
-"""Those of env(1) that have a value of their own."""
+"""Options of env(1) that take a value."""
 
 
 class State(str, enum.Enum):
-    """A job's state, under TorchX's names (torchx.specs.AppState)."""
+    """Name a job's state, as TorchX does (torchx.specs.AppState)."""
 
     PENDING = "PENDING"
     """Its nodes are being reached."""
@@ -52,57 +52,57 @@ class State(str, enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Revision:
-    """Which code ran."""
+    """Identify the code that ran."""
 
     commit: str | None = None
-    """Of the git checkout that the job was started in."""
+    """Commit of the git checkout that the job was started in."""
     dirty: bool | None = None
-    """Whether files that git knows had been changed."""
+    """Whether files that git tracks had been changed."""
     digest: str | None = None
-    """Of the folder that was synced to the nodes."""
+    """Digest of the directory that was synced to the nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """One job."""
+    """Describe one job."""
 
     id: str
     state: State
     command: tuple[str, ...]
     hosts: tuple[str, ...]
-    """In rank order, as the hosts file names them."""
+    """Hosts in rank order, named as in the hosts file."""
     framework: str
     cwd: str
     user: str
     pid: int
-    """Of the launcher; worth something only while it holds the job's lock (see launcher.history.lock)."""
+    """Process id of the launcher; valid only while it holds the job's lock (launcher.history.lock)."""
     machine: str | None = None
-    """Where that number is worth something: a name for people."""
+    """Name of the launcher's machine, for people."""
     boot_id: str | None = None
-    """Of that machine, since its start."""
+    """Boot id of that machine, which the process id belongs to."""
     start: str
-    """When it was asked for; ISO 8601, UTC."""
+    """When the job was asked for; ISO 8601, UTC."""
     detached: bool = False
     grace_s: float = GRACE_S
-    """Between TERM and KILL, when it is stopped."""
+    """Seconds between TERM and KILL when it is stopped."""
     revision: Revision = field(default_factory=Revision)
     logs: dict[str, list[str]] = field(default_factory=dict)
-    """For each host the names of its processes' logs; none before the processes start."""
+    """Names of the processes' logs by host; empty before the processes start."""
     end: str | None = None
-    """None while the job goes on, and when nobody was there to see its end."""
+    """None while the job runs, or if nobody saw its end."""
     exit_code: int | None = None
     reason: str | None = None
     """Why it did not succeed, in one line."""
     restarts: int = 0
 
     def to_bytes(self) -> bytes:
-        """JSON for people and programs."""
+        """Return JSON for people and programs."""
         values = {"version": RECORD_VERSION, **asdict(self)}
         return (json.dumps(values, indent=2) + "\n").encode("ascii")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "JobRecord":
-        """The record that `to_bytes` wrote, of this release or a later one. Raises ValueError."""
+        """Parse what `to_bytes` wrote, in this release or a later one. Raises ValueError."""
         try:
             values: dict[str, Any] = json.loads(data)
             known = {name: values[name] for name in _names(cls) & values.keys()}
@@ -120,14 +120,14 @@ def _names(record: type[JobRecord | Revision]) -> set[str]:
 
 
 def now() -> str:
-    """The time as records have it."""
+    """Return the time as records store it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def without_values(command: Sequence[str]) -> tuple[str, ...]:
-    """`command` without the values of the variables that it sets: people put secrets there.
+    """Return `command` without the values of the variables that it sets, because people put secrets there.
 
-    Rather a value too many is left out than one too few.
+    If in doubt, a value is left out.
     """
     kept: list[str] = []
     leading, before = True, ""
@@ -148,7 +148,7 @@ def without_values(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def write_record(directory: Path, record: JobRecord) -> None:
-    """Keep the record, whole or not at all."""
+    """Write the record atomically."""
     path = directory / RECORD_FILE
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -165,7 +165,7 @@ def write_record(directory: Path, record: JobRecord) -> None:
 
 
 def read_record(directory: Path) -> JobRecord | None:
-    """The record in a job's directory; None where there is none that can be read."""
+    """Read the record in a job's directory; None if there is none that can be read."""
     try:
         return JobRecord.from_bytes((directory / RECORD_FILE).read_bytes())
     except (OSError, ValueError):

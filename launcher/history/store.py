@@ -1,4 +1,4 @@
-"""The records of this user's jobs on this machine, each with the state that it really is in."""
+"""Look up the records of this user's jobs on this machine, each with its actual state."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -12,17 +12,17 @@ from launcher.history.records import JobRecord, State, read_record, write_record
 
 NO_JOB = "there is no job yet"
 MOST_NAMED = 3
-"""Ids in one line."""
+"""Most ids in one line."""
 DIED = "its record has no end: its launcher was killed, its machine restarted, or its disk was full"
 
 
 def directory_of(job_id: str) -> Path:
-    """Where a job's record and logs are."""
+    """Return the directory of a job's record and logs."""
     return jobs_directory() / job_id
 
 
 def all_jobs() -> list[JobRecord]:
-    """All jobs that are known, the oldest first."""
+    """Return all known jobs, the oldest first."""
     try:
         names = sorted(entry.name for entry in jobs_directory().iterdir())
     except OSError:
@@ -31,19 +31,19 @@ def all_jobs() -> list[JobRecord]:
 
 
 def current(directory: Path) -> JobRecord | None:
-    """A job's record; one whose launcher died without a word is closed first, on disk too where that can be written."""
+    """Return a job's record with its actual state; first close one whose launcher died, on disk if possible."""
     record = read_record(directory)
     try:
         lives = record is None or is_alive(directory, record)
     except LaunchError:
-        # Nobody can tell: it stays what it was when its launcher last wrote.
+        # Nobody can tell: leave the state that its launcher wrote last.
         lives = True
-    # Read again: it may have ended in the meantime, and let go of its lock.
+    # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
     if record is None or lives or record.state.is_terminal:
         return record
     closed = replace(record, state=State.FAILED, reason=DIED)
-    # Whoever asks on a full disk, or in a home that is read-only, is to be told all the same.
+    # Report the state even if it cannot be saved, as on a full or read-only disk.
     with suppress(OSError):
         write_record(directory, closed)
         upload(directory)
@@ -51,7 +51,7 @@ def current(directory: Path) -> JobRecord | None:
 
 
 def find(job_id: str | None) -> JobRecord:
-    """The job of that id; left out: the one that runs, else the latest."""
+    """Return the job with that id; without one the running job, else the latest."""
     jobs = all_jobs()
     if not jobs:
         raise UsageError(NO_JOB)
@@ -62,7 +62,7 @@ def find(job_id: str | None) -> JobRecord:
 
 
 def find_going(job_id: str | None) -> JobRecord:
-    """The job of that id; left out: the only one that runs."""
+    """Return the job with that id; without one the only running job."""
     jobs = all_jobs()
     if job_id is not None:
         return _named(job_id, jobs)
@@ -75,11 +75,11 @@ def find_going(job_id: str | None) -> JobRecord:
 
 
 def _named(start: str, jobs: list[JobRecord]) -> JobRecord:
-    """The job whose id is, or alone begins with, `start`."""
+    """Return the job whose id is `start`, or the only one whose id begins with it."""
     if not jobs:
         raise UsageError(NO_JOB)
     meant = [job for job in jobs if job.id.startswith(start)]
-    # Ids are of one length: none is the start of another.
+    # All ids have one length, so none is the start of another.
     if start and len(meant) == 1:
         return meant[0]
     what = "begins several" if meant else "begins none"

@@ -1,7 +1,7 @@
-"""One attempt at a job, on nodes that have answered, to its last process.
+"""Run one attempt at a job to its last process, on nodes that have answered.
 
-All nodes have the files that are asked for before anything starts. The first failing process, a lost or leaving
-node or a signal ends the processes everywhere; the attempt is over when every runner is.
+All nodes have the requested files before anything starts. The first failing process, a lost or preempted node or a
+signal ends the processes everywhere; the attempt is over when every runner has ended.
 """
 
 import asyncio
@@ -31,32 +31,32 @@ from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
 AFTER_GRACE_S = 10.0
-"""What a node may take beyond the grace, before its connection is cut."""
+"""How long beyond the grace a node may take before its connection is cut."""
 LINGER_S = 5.0
 """How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
 READER_CHECK_S = 1.0
 
 OUTPUT_LOST = 128 + signal.SIGPIPE
-"""Exit code of a job whose output nobody takes any more."""
+"""Exit code of a job whose output nobody reads any more."""
 
 
 class Observer(Protocol):
-    """Whoever keeps the job's record (launcher.history.journal)."""
+    """Follow a job to keep its record (launcher.history.journal)."""
 
     def synced(self, digest: str) -> None:
-        """The nodes have the files with this digest."""
+        """Note that the nodes have the files with this digest."""
 
     def running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
-        """The processes are about to start, for the `restart`-th time again; `logs` names each host's logs."""
+        """Note that the processes start, for the `restart`-th time again; `logs` names each host's logs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """Which attempt at which job, and where it speaks."""
+    """Identify an attempt at a job, and hold where it writes."""
 
     job_id: str
     restart: int
-    """How often the job was started again."""
+    """How often the job was restarted."""
     cwd: str
     streams: Streams
     observer: Observer
@@ -65,9 +65,9 @@ class Attempt:
 async def run_attempt(
     job: Job, connections: Sequence[Connection], attempt: Attempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
-    """Run `job` to its end; None when every process ended with 0. Cancelling it ends the processes.
+    """Run `job` to its end; return None if every process ended with 0. Cancelling it ends the processes.
 
-    The connections of a good one go to `pool`.
+    A successful job's connections go to `pool`.
     """
     framework = FRAMEWORKS[job.framework]
     try:
@@ -115,7 +115,7 @@ async def run_attempt(
 
 
 def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
-    """UsageError when mpirun would run where it has no key for the other nodes."""
+    """Raise UsageError if mpirun would run on a node that has no key for the others."""
     first = connections[0]
     is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_here
     if job.framework == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
@@ -126,10 +126,10 @@ def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
 
 
 async def bring_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:
-    """Have the files that the job asks for on every node; returns the directory that its processes start in."""
+    """Bring the job's files to every node; return the directory that its processes start in."""
     if job.sync is None:
         return attempt.cwd
-    # Most jobs bring no files, and need not wait for this.
+    # Import only now: most jobs bring no files.
     from launcher.sync.sender import sync
 
     notes = attempt.streams[FrameType.STDERR]
@@ -143,7 +143,7 @@ async def bring_files(job: Job, connections: Sequence[Connection], addresses: Se
 
 @asynccontextmanager
 async def rendezvous(framework: Framework, job: Job, *, towards: str) -> AsyncIterator[tuple[str, int] | None]:
-    """Where the processes meet, if they meet at a store of ours; it is there until the job is over."""
+    """Serve the processes' rendezvous store until the job is over, if the framework uses one."""
     if framework.scopes is None:
         yield None
         return
@@ -155,7 +155,7 @@ async def rendezvous(framework: Framework, job: Job, *, towards: str) -> AsyncIt
 def node_specs(
     framework: Framework, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
 ) -> list[NodeSpec]:
-    """What each node has to run."""
+    """Return what each node has to run."""
     first, other = topology.addresses[0], topology.addresses[min(1, len(topology.addresses) - 1)]
     return [
         NodeSpec(
@@ -177,7 +177,7 @@ def node_specs(
 
 
 def bins(framework: Framework) -> list[str]:
-    """Directories whose python is meant by a command that only says python."""
+    """Return the directories in which a command that only says python finds it."""
     return [*([f"{CLUSTER_FRAMEWORKS}/bin"] if framework.takes is not None else []), str(Path(PYTORCH_PYTHON).parent)]
 
 
@@ -197,7 +197,7 @@ async def supervise(
     try:
         await asyncio.gather(*(node.start(failure) for node in nodes))
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        # What ends, or is ended, after the processes that the job waits for is no failure any more.
+        # Once the processes that the job waits for have ended, no other end is a failure.
         outcome = failure.result() if failure.done() else None
         if outcome is None:
             await asyncio.wait({everything}, timeout=LINGER_S)
@@ -209,9 +209,9 @@ async def supervise(
 
 
 def unless_crashed(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """`outcome`, judged by what the node that leaves has done since.
+    """Correct `outcome` by what the preempted node has done since.
 
-    One with notice lives, and says how its processes end. One that has crashed says nothing, which may be the job's
+    A node with notice lives, and reports how its processes end. A crashed one is silent, which may be the job's
     own fault.
     """
     crashed = [node.connection.host for node in nodes if node.is_lost]
@@ -224,7 +224,7 @@ async def _until_decided(nodes: Sequence[Node]) -> None:
 
 
 async def watch_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
-    """Notice a dropped session, also while the job is silent."""
+    """Fail the job when its reader is gone, also while the job is silent."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
     if lost := output_lost(stdout):
@@ -232,14 +232,14 @@ async def watch_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None
 
 
 def output_lost(stdout: Sink) -> Failure | None:
-    """The end of a job of whose output a part could not be written, also if it was the last one; else None."""
+    """Return the failure of a job whose output could not all be written; else None."""
     if stdout.lost is None:
         return None
     return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
 
 
 async def end(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
-    """Tell every runner that has not ended its processes to do so; cut the connection of one that does not in time."""
+    """Tell every runner to end its processes; cut the connection of one that takes too long."""
     for node in nodes:
         if not node.connection.is_idle:
             node.stop()

@@ -1,4 +1,4 @@
-"""The job's nodes before the job: a runner on each, or nothing anywhere."""
+"""Start a runner on each of the job's nodes, or nothing anywhere."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from launcher.transport.ssh import louder, runner_command, ssh_command
 CONNECTIONS_AT_ONCE = 32
 READY_DEADLINE_S = 30.0
 SSH_FAILED = "connection ended with code 255"
-"""Our own words for it; see EXIT STATUS in ssh(1)."""
+"""The launcher's own words for it; see EXIT STATUS in ssh(1)."""
 NO_HOST_KEY = "Host key verification failed"
 NO_KEY_EXCHANGE = "no matching key exchange method"
 TAKE_ANOTHER = (
@@ -32,7 +32,7 @@ FOR_GOOD = (
     "its runner speaks version",
     NO_KEY_EXCHANGE,
 )
-"""Words for what is wrong with the host and not with the moment."""
+"""Messages about what is wrong with a host for good, and not only at the moment."""
 
 KEYS = {NO_HOST_KEY, "Permission denied"}
 
@@ -41,29 +41,32 @@ Answers = tuple[list[Connection], list[BaseException]]
 
 
 def is_this_machine(host: Host) -> bool:
-    """Whether `host` needs no ssh; a port may lead to a container or through a tunnel."""
+    """Return whether `host` needs no ssh; a port may lead to a container or through a tunnel."""
     try:
         return host.port is None and is_here(address_of(host.name))
     except LaunchError:
-        # An alias of ssh's configuration, or a name that ssh will complain of.
+        # An alias of ssh's configuration, or a name that ssh will report.
         return False
 
 
 def is_for_good(reason: str) -> bool:
-    """Whether it is of no use to try again. The cluster's new nodes may be in its lists before they know all keys."""
+    """Return whether a retry is useless. The cluster's new nodes may be listed before they know all keys."""
     words = FOR_GOOD if not reason.startswith(WORKER_HOST_PREFIX) else set(FOR_GOOD) - KEYS
     return any(word in reason for word in words)
 
 
 def with_advice(reason: str) -> str:
-    """`reason`, and what to do: where it is our own choice (launcher.transport.ssh.CLUSTER_OPTIONS), or for launch.py's habit."""
+    """Return `reason` with what to do about it, where the cause is launch's own choice or an old habit.
+
+    See launcher.transport.ssh.CLUSTER_OPTIONS; launch.py's users write localhost.
+    """
     if NO_HOST_KEY in reason and reason.startswith(f"{LOCAL_HOST}:"):
         return f"{reason} No key is kept for that name: name this machine as the others do, {socket.gethostname()} say"
     return reason + TAKE_ANOTHER if NO_KEY_EXCHANGE in reason and reason.startswith(WORKER_HOST_PREFIX) else reason
 
 
 async def connect(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None) -> list[Connection]:
-    """A runner on each host; or an error that names every host without one."""
+    """Connect to every host, or raise an error that names every host without a runner."""
     found, errors = await reach(hosts, local=local, pool=pool)
     if not errors:
         return found
@@ -76,9 +79,9 @@ async def connect(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | 
 async def reach(
     hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
 ) -> Answers:
-    """A runner on each host that answers; the first host's without ssh if it is this machine.
+    """Connect to each host that answers; to the first without ssh if it is this machine.
 
-    Those in `pool` need not be started.
+    Connections in `pool` are reused.
     """
     at_once = asyncio.Semaphore(CONNECTIONS_AT_ONCE)
     here = hosts[0] if local or is_this_machine(hosts[0]) else None
@@ -92,7 +95,7 @@ async def reach(
             connection = resumed or await _open(host, command, deadline_s=deadline_s, environment=environment)
         if host is here:
             connection.is_here = True
-            # Here sshd took another connection: the user's, if any.
+            # On this machine sshd took some other connection, such as the user's.
             connection.address = None
         return connection
 
@@ -107,7 +110,7 @@ async def reach(
 
 
 async def _open(host: Host, command: Sequence[str], *, deadline_s: float, environment: Mapping[str, str]) -> Connection:
-    """A new connection, tried once more where ssh has failed without a word: the second time it says why."""
+    """Open a connection; if ssh fails without a message, try once more with ssh's log level raised."""
     try:
         return await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
     except LaunchError as error:
@@ -117,7 +120,7 @@ async def _open(host: Host, command: Sequence[str], *, deadline_s: float, enviro
 
 
 async def _resume(host: Host, pool: ConnectionPool | None) -> Connection | None:
-    """The runner that an earlier launch has left on `host`, if it is still there and still right."""
+    """Reuse the runner that an earlier launch left on `host`, if it is still there and valid."""
     process = None if pool is None else pool.claim(host)
     if process is None:
         return None
@@ -135,12 +138,12 @@ async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:
 
 
 async def close_connections(connections: Sequence[Connection]) -> None:
-    """End runners, and with them whatever they run."""
+    """End runners and everything that they run."""
     await asyncio.gather(*(connection.kill() for connection in connections))
 
 
 def peer_addresses(connections: Sequence[Connection]) -> tuple[str, ...]:
-    """Each node's address as the others can reach it."""
+    """Return each node's address as the others can reach it."""
     seen = [one.address for one in connections]
     names = [one.host.name for one in connections]
     addresses = tuple(address_for_peers(*pair) for pair in zip(names, seen, strict=True))

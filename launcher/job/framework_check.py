@@ -1,7 +1,7 @@
-"""Whether the nodes have what the job's engine takes: asked before anything starts.
+"""Check before anything starts that the nodes have what the job's framework needs.
 
-Python and mpirun of the cluster's ``engines`` are meant wherever a command names them without a path. Who
-has others, on machines of a cluster or not, names them by their path, or another PATH with ``--env``.
+A command that names python or mpirun without a path means that of the cluster's ``engines``. To use others, name
+them by their path, or set another PATH with ``--env``.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PYTHONS = ("python", "python3")
 
 
 async def check_framework(job: Job, connections: Sequence[Connection]) -> None:
-    """LaunchError when a node of a cluster lacks what the job would look for there."""
+    """Raise LaunchError if a node of a cluster lacks what the job needs there."""
     takes, lacking = await nodes_lacking_framework(job, connections)
     if lacking:
         where = first_and_others([one.host for one in lacking])
@@ -29,11 +29,11 @@ async def check_framework(job: Job, connections: Sequence[Connection]) -> None:
 
 
 async def nodes_lacking_framework(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
-    """What the job takes of the cluster's engines, and the nodes that do not have it."""
+    """Return what the job needs of the cluster's frameworks, and the nodes that lack it."""
     takes = FRAMEWORKS[job.framework].takes
     if takes is None or "PATH" in job.environment or not _uses_the_clusters(job):
         return takes, []
-    # Jobs of PyTorch need not wait for this.
+    # Import only now: jobs of PyTorch never ask.
     from launcher.sync.rpc import ask
 
     answers = await asyncio.gather(*(ask(one, operation="engines") for one in connections))
@@ -46,11 +46,11 @@ def _uses_the_clusters(job: Job) -> bool:
 
 
 def _words(command: Sequence[str]) -> list[str]:
-    """The command's words; of one that a shell reads, those in its line."""
-    # Variables may be before it.
+    """Return the command's words; for a shell's command line, the words of the line."""
+    # Assignments of variables may precede it.
     if command[-3:-1] != ("/bin/bash", "-c"):
         return list(command)
     try:
         return shlex.split(command[-1])
-    except ValueError:  # the shell will say so
+    except ValueError:  # the shell will report it
         return []

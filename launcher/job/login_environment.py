@@ -1,7 +1,7 @@
-"""What the processes on the launcher's own machine find: as much of its shell's variables as sshd would give them.
+"""Choose the variables that processes on the launcher's own machine get: those that sshd would give them.
 
-The other nodes have nothing of that shell, and engines hang when their settings differ between ranks; what all
-are to have goes by ``--env``.
+The other nodes know nothing of the launcher's shell, and frameworks hang if their settings differ between ranks.
+``--env`` passes a variable to all.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ SESSION = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER", "XDG_RUNTIM
 
 
 def session_environment(environ: Mapping[str, str], file: Path = Path(ENVIRONMENT_FILE)) -> dict[str, str]:
-    """Those variables of `environ` that a session on any node has: sshd's own, and those of /etc/environment."""
+    """Return the variables that a session on any node has: sshd's own, and those of /etc/environment."""
     names = SESSION | _names(file)
     return {name: value for name, value in environ.items() if name in names or name.startswith("LC_")}
 

@@ -1,4 +1,4 @@
-"""Which nodes of a job do not have the directory that it is started in: one line for all of them."""
+"""Report in one line which nodes lack the directory that the job is started in."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from launcher.output.prefixes import Sink
 
 
 class MissingCwd:
-    """Hears every node once, and speaks when it has heard the last."""
+    """Collect one answer a node, and report after the last."""
 
     def __init__(self, hosts: Sequence[Host], *, wanted: str, notes: Sink) -> None:
         self._hosts = hosts
@@ -17,7 +17,7 @@ class MissingCwd:
         self._lacking: set[Host] = set()
 
     async def heard(self, host: Host, *, cwd_missing: bool) -> None:
-        """Take a node's word; a node that ends without one counts as having the directory."""
+        """Take a node's answer; a node that ends without one counts as having the directory."""
         if host not in self._awaited:
             return
         self._awaited.remove(host)

@@ -1,4 +1,4 @@
-"""One node's part of a running job, as the launcher sees it."""
+"""Follow one node's part of a running job."""
 
 import asyncio
 from dataclasses import dataclass
@@ -18,31 +18,31 @@ LOST = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """Why a job failed: its exit code, one line, and what the process said last."""
+    """Explain why a job failed: its exit code, one line, and the process's last output."""
 
     exit_code: int
     reason: str
     tail: tuple[bytes, ...] = ()
     log: str | None = None
-    """Where all of it is."""
+    """File with the whole output."""
     final: bool = False
-    """Whether no restart can mend it."""
+    """Whether no restart can help."""
     preempted: bool = False
-    """Whether it is a node's end that somebody had given notice of (launcher.job.preemption), and no fault of the job's."""
+    """Whether a node ended after notice (launcher.job.preemption), which is not the job's fault."""
     preempted_host: Host | None = None
-    """The node that leaves."""
+    """The preempted node."""
     cancelled: bool = False
     """Whether somebody ended the job on purpose."""
 
 
 def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:
-    """Set the job's failure; the first one stays."""
+    """Set the job's failure, unless it has one already."""
     if not failure.done():
         failure.set_result(value)
 
 
 class Node:
-    """A connection with what runs behind it."""
+    """Follow the processes behind one connection."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Node:
             settle(failure, Failure(exit_code=LOST, reason=str(error)))
 
     async def follow(self, failure: "asyncio.Future[Failure]") -> None:
-        """Pass on output until the runner ends; tell of the first thing that goes wrong."""
+        """Forward output until the runner ends; report the first failure."""
         try:
             async for frame in self.connection.frames():
                 await self._take(frame, failure)
@@ -90,13 +90,13 @@ class Node:
             settle(failure, Failure(exit_code=LOST, reason=reason))
 
     def stop(self) -> None:
-        """Tell the runner to end the processes; its frames go on until they have ended."""
+        """Tell the runner to end the processes; its frames continue until they have ended."""
         self._told = True
         self.connection.close()
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing was heard since then of processes that were to be ended."""
+        """Whether nothing was heard since the processes were told to end."""
         return bool(self._running) and not self._heard_since
 
     async def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
@@ -124,7 +124,7 @@ class Node:
             reason = f"{self.connection.host}: {one.name} ended with exit code {code}{advice(code, one.command)}"
             log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{one.log}"
             tail = tuple(self._outputs[process].tail)
-            # What is no command now will be none the next time.
+            # A command that cannot run now will not run the next time.
             final = code in (CANNOT_RUN, NOT_FOUND)
             settle(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
         self._check_decided()

@@ -1,7 +1,7 @@
-"""Nodes that leave the cluster while a job runs on them, as the agent of this node keeps it.
+"""Watch for nodes that leave the cluster while a job runs on them, in the file that this node's agent writes.
 
 A node with notice of its end, such as a spot instance's, leaves the membership some time before it goes: see
-docs/healing.md. One that has crashed leaves it too. A node that joins is nobody's business here.
+docs/healing.md. A crashed node leaves it too. Nodes that join do not matter here.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterView:
-    """Who is in the cluster, and has no notice of its end."""
+    """Hold the cluster's members that have no notice of their end."""
 
     own: str
-    """The instance that we are on."""
+    """Id of the instance that this process runs on."""
     instances: Mapping[str, str]
-    """By host name and by address."""
+    """Instance ids by host name and by address."""
     noticed: frozenset[str] = frozenset()
-    """Instances that keep their slots though the cluster no longer counts on them: they have notice, as a rule.
+    """Instances that keep their index though the cluster no longer counts on them, usually because they have notice.
 
-    Also one that has crashed may be for a while: it does not answer any more (launcher.job.attempt).
+    A crashed instance may be among them for a while, but does not answer (launcher.job.attempt).
     """
 
     def has(self, instance: str | None) -> bool:
-        """Whether the cluster counts on an instance."""
+        """Return whether the cluster counts on an instance."""
         return instance in self.instances.values()
 
 
 def parse_cluster_view(text: str) -> ClusterView:
-    """What the agent has written."""
+    """Parse what the agent has written."""
     state = json.loads(text)
     instances: dict[str, str] = {}
     noticed = frozenset(member["instance_id"] for member in state["members"] if member.get("away"))
@@ -49,7 +49,7 @@ def parse_cluster_view(text: str) -> ClusterView:
 
 
 class Membership:
-    """The agent's file, read again when it is another one."""
+    """Read the agent's file again when it changes."""
 
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path
@@ -57,20 +57,20 @@ class Membership:
         self._present: ClusterView | None = None
 
     def look(self) -> ClusterView | None:
-        """What it says; what it said last while it cannot be read; None where there never was one."""
+        """Return what the file says, or said last if it cannot be read; None if there never was one."""
         try:
             found = self._path.stat()
             if (found.st_ino, found.st_mtime_ns) != self._seen:
                 self._present = parse_cluster_view(self._path.read_text())
                 self._seen = (found.st_ino, found.st_mtime_ns)
         except (OSError, ValueError, KeyError, TypeError):
-            # Of another release, or none: nodes that go are then found by their silence.
+            # The file is missing or of another release: preempted nodes are then found by their silence.
             pass
         return self._present
 
 
 def find_preempted(hosts: Mapping[Host, str | None], present: ClusterView) -> Failure | None:
-    """The end of a job on `hosts`, each with the instance that it was when the job started."""
+    """Return the failure of a job on `hosts`, each with the instance that it was when the job started."""
     if not present.has(present.own):
         return Failure(exit_code=LOST, reason="this node leaves the cluster, and the launcher with it", final=True)
     for host, instance in hosts.items():
@@ -87,7 +87,7 @@ def find_preempted(hosts: Mapping[Host, str | None], present: ClusterView) -> Fa
 async def watch_for_preemption(
     hosts: Sequence[Host], failure: "asyncio.Future[Failure]", *, membership: Membership | None = None
 ) -> None:
-    """Fail the job as soon as a node of it, or this one, has notice of its end or is gone."""
+    """Fail the job as soon as one of its nodes, or this one, has notice of its end or is gone."""
     membership = membership or Membership()
     present = membership.look()
     if present is None:

@@ -1,7 +1,7 @@
-"""A job's attempts: the first on the nodes that were asked for, each further one on those that are there.
+"""Run a job's attempts: the first on the requested nodes, each restart on those that are there.
 
-The whole group is stopped and started again, over new connections and a new port; ranks follow the order of the
-hosts, so that a replacement takes the place of the node that was lost. The job's name and its logs stay.
+The whole group is stopped and restarted, over new connections and a new port. Ranks follow the order of the hosts,
+so that a replacement takes the place of the node that was lost. The job's name and its logs stay.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
 PAUSE_S = 2.0
-"""Between two looks for the nodes."""
+"""Pause between two looks for the nodes."""
 LAST_LOOK_S = 10.0
-"""What nodes get to answer, however late it is: as long as ssh takes for one that does not."""
+"""Deadline for the last look, however late: as long as ssh takes for a host that does not answer."""
 SHORT_S = 300.0
-"""An attempt that ended before counts in any case: a job that brings its machine down must not start for ever."""
+"""A shorter attempt always counts against --max-restarts: a job that crashes its machine must not restart for ever."""
 MOST_NAMED = 8
-"""Hosts in one line of ours."""
+"""Most hosts named in one line."""
 
 
 async def run_job(
@@ -39,7 +39,7 @@ async def run_job(
     attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer)
     failure, counted = await _first(job, attempt, pool), 0
     while failure is not None and not failure.final and job.restarts.most:
-        # A node that is taken away is no failure of the job's, and there are as many of these as the cloud likes.
+        # A preempted node is not the job's failure, and the cloud may take any number of nodes.
         counted += not failure.preempted
         if counted > job.restarts.most:
             break
@@ -50,7 +50,7 @@ async def run_job(
 
 
 def new_job_id() -> str:
-    """A name that sorts by time and is no other job's."""
+    """Return a unique name that sorts by time."""
     seconds, nanoseconds = divmod(time.time_ns(), 10**9)
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(seconds))}-{nanoseconds // 10**6:03d}{os.urandom(2).hex()}"
 
@@ -66,7 +66,7 @@ async def _first(job: Job, attempt: Attempt, pool: ConnectionPool | None) -> Fai
 async def _run(
     job: Job, connections: Sequence[Connection], attempt: Attempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
-    """As `run_attempt`; after a short attempt nobody's node counts as taken away."""
+    """Run an attempt; after a short one no node counts as preempted."""
     clock = asyncio.get_running_loop().time
     began = clock()
     failure = await run_attempt(job, connections, attempt, pool)
@@ -76,7 +76,7 @@ async def _run(
 
 
 async def _again(job: Job, attempt: Attempt, failure: Failure, *, which: str) -> Failure | None:
-    """Start `job` after `failure` on as many of its nodes as are there in time."""
+    """Restart `job` after `failure` on as many of its nodes as are there in time."""
     stderr = attempt.streams[FrameType.STDERR]
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then starting again"))
@@ -94,12 +94,12 @@ async def _again(job: Job, attempt: Attempt, failure: Failure, *, which: str) ->
     except UsageError:
         raise
     except LaunchError as error:
-        # A node that was lost while it got its files, say: the next restart may do better.
+        # A node was lost while it received its files, for example: the next restart may succeed.
         return replace(failure, reason=str(error), preempted=False)
 
 
 def describe(hosts: Sequence[Host], *, asked: Sequence[Host]) -> str:
-    """How many nodes, and which: those that are missing, when there are too many to name them all."""
+    """Describe how many nodes there are, and name them, or the missing ones if there are many."""
     count = f"{len(hosts)} of {count_nodes(len(asked))}" if len(hosts) < len(asked) else count_nodes(len(asked))
     if len(hosts) <= MOST_NAMED:
         return f"{count}: {', '.join(map(str, hosts))}"
@@ -114,20 +114,20 @@ def count_nodes(number: int) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class ReachableNodes:
-    """Who answered, in the order of the hosts file, and why others did not."""
+    """Hold the runners that answered, in the order of the hosts file, and why others did not."""
 
     connections: list[Connection]
     reasons: list[str]
 
 
 async def gather_nodes(job: Job, streams: Streams) -> ReachableNodes:
-    """The first of the hosts that are there: as many as were asked for, or fewer when time is up."""
+    """Connect to the first hosts that are there: as many as requested, or fewer when time is up."""
     clock = asyncio.get_running_loop().time
     until = clock() + job.restarts.rejoin_s
     while True:
         left = until - clock()
         hosts, reasons = _listed(job)
-        # The cluster's own file says who is there: until all are, nobody needs to be asked.
+        # The cluster's own file says who is there: there is no need to ask anyone until all are.
         asked = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
         reachable = ReachableNodes(connections=[], reasons=reasons)
         if asked:
@@ -142,7 +142,7 @@ async def gather_nodes(job: Job, streams: Streams) -> ReachableNodes:
 
 
 async def _leave_out_unequipped(job: Job, reachable: ReachableNodes) -> None:
-    """A replacement is in the lists before it has its engines."""
+    """Leave out replacements that are listed but do not have their frameworks yet."""
     takes, lacking = await nodes_lacking_framework(job, reachable.connections)
     reachable.reasons += [f"{connection.host}: no {takes} yet" for connection in lacking]
     reachable.connections = [connection for connection in reachable.connections if connection not in lacking]
@@ -150,7 +150,7 @@ async def _leave_out_unequipped(job: Job, reachable: ReachableNodes) -> None:
 
 
 def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
-    """The hosts that the job may use now; none, and why, while they cannot be read."""
+    """Return the hosts that the job may use now; none, and why, while the file cannot be read."""
     if job.host_source is None:
         return job.hosts, []
     try:
@@ -160,7 +160,7 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
 
 
 async def _reach_first(hosts: Sequence[Host], count: int, *, local: bool, deadline_s: float) -> ReachableNodes:
-    """Runners on the first `count` hosts that answer: for one that does not, the next is asked."""
+    """Connect to the first `count` hosts that answer: for one that does not, ask the next."""
     reachable, rest = ReachableNodes(connections=[], reasons=[]), tuple(hosts)
     try:
         while rest and (lacking := count - len(reachable.connections)) > 0:

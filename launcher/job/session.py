@@ -1,4 +1,4 @@
-"""One job from its record's first line to the launcher's last word, in a terminal or as a unit."""
+"""Run one job in a terminal or as a unit: keep its record, handle signals, report its end."""
 
 import asyncio
 import signal
@@ -20,31 +20,31 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
-    """Run a job for the terminal that asks for it; returns its exit code."""
+    """Run a job for this terminal; return its exit code."""
     tell(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
     return carry_out(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams, pool=pool)
 
 
 def tell(notes: Sequence[str]) -> None:
-    """Say what the user should know of the options before the job begins."""
+    """Print notes about the options before the job begins."""
     for line in notes:
         note(line, OutputStream(STDERR_FD))
 
 
 def refuse(error: LaunchError) -> int:
-    """Say why there is no job; returns the exit code."""
+    """Print why there is no job; return the exit code."""
     return last_words(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
 def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None) -> int:
-    """Run a job to its end; returns the exit code of the first rank that failed, or 0."""
+    """Run a job to its end; return the exit code of the first rank that failed, or 0."""
     journal.begin()
     try:
         failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure(exit_code=error.exit_code, reason=str(error))
-    except KeyboardInterrupt:  # before it was heeded otherwise
+    except KeyboardInterrupt:  # the signal came before its handler was installed
         failure = stopped_by(signal.SIGINT)
     journal.ended(failure)
     stderr = streams[FrameType.STDERR]
@@ -57,12 +57,12 @@ def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: C
 
 
 def note(line: str, stderr: Sink) -> None:
-    """Tell the user of something that is no failure of the job."""
+    """Print something that is no failure of the job."""
     stderr.send_at_the_end(f"launch: {line}\n".encode(errors="surrogateescape"), deadline_s=LAST_WORDS_DEADLINE_S)
 
 
 def last_words(failure: Failure, stderr: Sink) -> int:
-    """Say why the job failed; returns its exit code."""
+    """Print why the job failed; return its exit code."""
     tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
     where = f"launch: all that it said: {failure.log}\n" if failure.log else ""
     said = tail + f"{where}launch: {failure.reason}\n".encode(errors="surrogateescape")
@@ -90,17 +90,17 @@ async def run_until_signal(
         # Under nohup the job outlives its terminal.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    # Suspended, it would give no sign of life, and its nodes would end the job.
+    # A suspended launcher would send no heartbeats, and its nodes would end the job.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, lambda: None)
     try:
         return await running
     except asyncio.CancelledError:
-        # Until the handlers are there, asyncio's own cancels this task by itself, from Python 3.11 on.
+        # Until the handlers are installed, asyncio's own cancel this task, from Python 3.11 on.
         return stopped_by(received[0] if received else signal.SIGINT)
     finally:
         beating.cancel()
 
 
 def stopped_by(number: signal.Signals) -> Failure:
-    """The end of a job that somebody has asked for."""
+    """Return the failure of a job that somebody stopped."""
     return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cancelled=True)

@@ -148,29 +148,6 @@ def interfaces() -> list[str]:
     return [name for _, name in socket.if_nameindex()]
 
 
-<<<<<<< HEAD
-=======
-def free_port(port_range: str = "/proc/sys/net/ipv4/ip_local_port_range") -> int:
-    """Return a TCP port that is free on this node and that no outgoing connection will be given."""
-    ephemeral = int(contents(port_range).split()[0])
-    lowest = max(1024, ephemeral - PORTS)
-    # An administrator may have given every port to outgoing connections.
-    span = max(0, ephemeral - lowest)
-    for tried in range(PORTS_TRIED + 1):
-        # The last try takes any port that the kernel gives.
-        port = lowest + int.from_bytes(os.urandom(4), "big") % span if span and tried < PORTS_TRIED else 0
-        probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            probe.bind(("", port))
-            return int(probe.getsockname()[1])
-        except OSError:
-            continue
-        finally:
-            probe.close()
-    raise OSError("no TCP port is free")
-
-
->>>>>>> a6e734d (Rewrite the docs of the runner in plain words)
 def own_address(environ: Mapping[str, str]) -> str | None:
     """Return the IPv4 address at which sshd was reached; None without sshd. See SSH_CONNECTION in ssh(1)."""
     words = environ.get("SSH_CONNECTION", "").split()
