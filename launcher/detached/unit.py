@@ -7,11 +7,12 @@ from pathlib import Path
 
 from launcher.cli.options import parse_options
 from launcher.detached.detach import runtime_directory
-from launcher.detached.log import LogSink
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
 from launcher.history.journal import Journal, jobs_directory
 from launcher.job.session import carry_out
+from launcher.paths import JOB_LOG
+from launcher.runner.logs import ProcessLog
 from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
@@ -66,3 +67,21 @@ def goes_down() -> bool:
     except (OSError, subprocess.TimeoutExpired, LaunchError):
         return False
     return said.stdout.strip() == b"stopping"
+
+
+class LogSink:
+    """Act as a launcher.output.prefixes.Sink, rotated as a process's log is; a full disk ends the log, not the job."""
+
+    def __init__(self, directory: Path) -> None:
+        self.lost: str | None = None
+        self.is_terminal = False
+        self._log = ProcessLog(str(directory / JOB_LOG))
+
+    async def send(self, data: bytes) -> None:
+        self._log.write(data)
+
+    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+        self._log.write(data)
+
+    def reader_has_gone(self) -> bool:
+        return False

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.cli.host_options import LOCAL_HOST
-from launcher.detached.log import LOG_FILE
 from launcher.errors import LaunchError, UsageError
 from launcher.history import store
 from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import is_this_machine
+from launcher.paths import JOB_LOG
 from launcher.transport.ssh import client_command
 from launcher.validate import whole_number
 
@@ -59,7 +59,7 @@ def _place(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None, Se
             raise UsageError(
                 f"job {job.id} said it all to its own terminal: --rank N or --node HOST shows what its nodes have kept"
             )
-        return None, [LOG_FILE]
+        return None, [JOB_LOG]
     if not job.logs:
         raise UsageError(f"job {job.id} has no logs: no process of it has started")
     if options.node is not None:

@@ -6,7 +6,7 @@ blank lines and ``#`` comments do not count.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launcher.errors import UsageError
@@ -83,3 +83,19 @@ def read_hosts(path: Path) -> tuple[Host, ...]:
         hint = "; -H names a file, one host a line" if "," in str(path) else ""
         raise UsageError(f"cannot read the hosts file {path}: {reason}{hint}") from error
     return parse_hosts(text, source=str(path))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostSource:
+    """Describe where a job's hosts come from: a hosts file, and the ranks on each."""
+
+    path: Path
+    slots: int | None
+    """Ranks on each host, whatever the file says. Left out: what the file says."""
+    otherwise: int
+    """Ranks on a host if neither the file nor `slots` says."""
+
+    def read(self) -> tuple[Host, ...]:
+        """Read all hosts, in order; UsageError if the file cannot be used."""
+        hosts = read_hosts(self.path)
+        return tuple(replace(host, slots=self.slots or host.slots or self.otherwise) for host in hosts)

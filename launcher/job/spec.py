@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from launcher.hosts.hostfile import Host
-from launcher.hosts.source import HostSource
+from launcher.hosts.hostfile import Host, HostSource
 from launcher.paths import JOBS_DIR as JOBS_DIR  # re-exported
 from launcher.paths import log_name
 from launcher.sync.request import SyncRequest

@@ -10,7 +10,7 @@ LONGEST_LINE = 1 << 20
 
 
 class Sink(Protocol):
-    """Take output: the launcher's own (launcher.output.output_stream), or a log (launcher.detached.log)."""
+    """Take output: the launcher's own (launcher.output.output_stream), or a log (launcher.detached.unit)."""
 
     lost: str | None
     """The error that ended it, if any."""

@@ -7,12 +7,15 @@ bytes, then the bytes.
 
 import json
 import zlib
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from launcher.transport.protocol import DATA, LONGEST_PAYLOAD, REQUEST
 
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
+Ranges: TypeAlias = list[list[int]]
+"""Pairs of the first number of a range and the first one after it."""
 MOST_UNPACKED = 64 * LONGEST_PAYLOAD
 
 
@@ -35,3 +38,19 @@ def unpack_answer(payload: bytes) -> Answer:
     """Decode what `pack_answer` encoded."""
     answer: Answer = json.loads(zlib.decompressobj().decompress(payload, MOST_UNPACKED))
     return answer
+
+
+def to_ranges(numbers: Iterable[int]) -> Ranges:
+    """Encode numbers as ranges."""
+    runs: Ranges = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number:
+            runs[-1][1] = number + 1
+        else:
+            runs.append([number, number + 1])
+    return runs
+
+
+def from_ranges(runs: Ranges) -> set[int]:
+    """Decode the numbers in the ranges."""
+    return {number for start, stop in runs for number in range(start, stop)}

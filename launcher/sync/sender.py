@@ -16,9 +16,8 @@ from launcher.output.prefixes import Sink
 from launcher.sync.certificate import new_identity
 from launcher.sync.ignore import Ignore, read_ignore
 from launcher.sync.manifest import Manifest, scan
-from launcher.sync.messages import Answer, data_piece, request_line
+from launcher.sync.messages import Answer, data_piece, from_ranges, request_line, to_ranges
 from launcher.sync.progress import Progress, counted, megabytes, shown
-from launcher.sync.ranges import from_ranges, to_ranges
 from launcher.sync.request import SyncRequest, place
 from launcher.sync.rpc import Deadline, ask, each, receive_answer
 from launcher.sync.stream import SourceStream

@@ -7,15 +7,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from bootstrap.contract import ENGINES_LIST, NODE_CONFIG
 from launcher.errors import LaunchError
-from launcher.runner.frameworks import installed_frameworks
 from launcher.runner.sync.byte_queue import BUFFER, ByteQueue, NeighbourLostError
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.s3_fetch import fetch
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest
-from launcher.sync.messages import Answer, Request
-from launcher.sync.ranges import Ranges, from_ranges, to_ranges
+from launcher.sync.messages import Answer, Ranges, Request, from_ranges, to_ranges
 from launcher.sync.request import place
 
 
@@ -89,3 +88,13 @@ class SyncServer:
         """Fetch a prefix from a bucket."""
         fetch(source, place(directory, home=Path.home()), deadline_s=deadline_s)
         return {"fetched": source}
+
+
+def installed_frameworks(config: Path = Path(NODE_CONFIG), listed: Path = Path(ENGINES_LIST)) -> list[str] | None:
+    """Return the frameworks that are installed; None if this machine is not a node of a cluster."""
+    if not config.exists():
+        return None
+    try:
+        return listed.read_text().split()
+    except OSError:
+        return []

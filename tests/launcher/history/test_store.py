@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.detached.log import LOG_FILE
 from launcher.errors import LaunchError
 from launcher.history import commands as verbs
 from launcher.history import store
 from launcher.history.records import State, read_record, write_record
-from launcher.paths import JOBS_DIR, LOCK_FILE
+from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
 from tests.launcher.job_records import RECORD
 
 GOING = replace(RECORD, detached=True)
@@ -29,7 +28,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     directory = disk / JOBS_DIR / GOING.id
     directory.mkdir(parents=True)
     (directory / LOCK_FILE).touch()
-    (directory / LOG_FILE).write_text("step 1\n")
+    (directory / JOB_LOG).write_text("step 1\n")
     write_record(directory, GOING)
     yield disk
     subprocess.run(["umount", str(disk)], check=True, timeout=10)

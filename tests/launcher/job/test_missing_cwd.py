@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.detached.log import LogSink
+from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job.missing_cwd import MissingCwd
 from tests.launcher.conftest import ADDRESSES, Cluster, said

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from launcher.detached.log import LogSink
+from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job.attempt import unless_crashed
 from launcher.job.missing_cwd import MissingCwd

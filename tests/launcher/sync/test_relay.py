@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.detached.log import LogSink
+from launcher.detached.unit import LogSink
 from launcher.errors import LaunchError
 from launcher.runner.sync import relay as relaying
 from launcher.runner.sync.byte_queue import NeighbourLostError
