@@ -16,8 +16,8 @@ from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory, user_name
 from launcher.history.record_upload import UPLOADS_S
 from launcher.history.records import read_record
-from launcher.job.attempt import AFTER_GRACE_S
 from launcher.job.restarts import new_job_id
+from launcher.transport.protocol import AFTER_GRACE_S
 
 UNIT = "deeplearning-job-{job_id}.service"
 UNIT_PROGRAM = Path(__file__).parent

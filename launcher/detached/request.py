@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-AGENT_VARIABLE = "SSH_AUTH_SOCK"
+from launcher.paths import AGENT_VARIABLE
+
 LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
 

@@ -18,8 +18,8 @@ from launcher.history import store
 from launcher.history.lock import is_held, signal_launcher
 from launcher.history.record_upload import UPLOADS_S
 from launcher.history.records import JobRecord, State, now, read_record, write_record
-from launcher.job.attempt import AFTER_GRACE_S
 from launcher.transport.pool.client import take
+from launcher.transport.protocol import AFTER_GRACE_S
 
 KILL_DEADLINE_S = 5.0
 POLL_S = 0.05

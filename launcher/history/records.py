@@ -5,15 +5,14 @@ Values of variables are never in it.
 
 import enum
 import json
-import os
 import re
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from launcher.atomic_file import write_atomically
 from launcher.job.spec import GRACE_S
 
 RECORD_FILE = "job.json"
@@ -149,19 +148,7 @@ def without_values(command: Sequence[str]) -> tuple[str, ...]:
 
 def write_record(directory: Path, record: JobRecord) -> None:
     """Write the record atomically."""
-    path = directory / RECORD_FILE
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(record.to_bytes())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
-        with suppress(OSError):
-            fresh.unlink()
-        raise
+    write_atomically(directory / RECORD_FILE, record.to_bytes())
 
 
 def read_record(directory: Path) -> JobRecord | None:

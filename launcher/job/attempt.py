@@ -28,10 +28,8 @@ from launcher.job.spec import Job, NodeSpec
 from launcher.output.prefixes import Sink, Streams
 from launcher.transport.connection import Connection
 from launcher.transport.pool.pool import ConnectionPool
-from launcher.transport.protocol import FrameType
+from launcher.transport.protocol import AFTER_GRACE_S, FrameType
 
-AFTER_GRACE_S = 10.0
-"""How long beyond the grace a node may take before its connection is cut."""
 LINGER_S = 5.0
 """How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
 READER_CHECK_S = 1.0

@@ -3,12 +3,12 @@
 import signal
 from collections.abc import Sequence
 
+from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
+
 VERBS = ("close", "list", "logs", "status", "stop")
 """First words that are not a command's: ``launch -- list`` runs a command of that name."""
 OF_A_SHELL = frozenset(";&|<>$`()\n")
 """In a line with one of these, another command than the first may have failed."""
-CANNOT_RUN, NOT_FOUND = 126, 127
-"""A shell's exit codes for a command that cannot be run or is not there (POSIX.1-2017, Shell, 2.8.2)."""
 KILLED = 128 + signal.SIGKILL
 """What launcher.runner.processes reports then. The launcher's own KILL comes after a job's end is decided."""
 LIKENESS = 0.7

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
-from launcher.job.exit_hints import CANNOT_RUN, NOT_FOUND, advice
+from launcher.job.exit_hints import advice
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.spec import JOBS_DIR, NodeSpec
 from launcher.output.prefixes import ProcessOutput, Streams
 from launcher.transport.connection import Connection
-from launcher.transport.protocol import Frame, FrameType
+from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND, Frame, FrameType
 
 LOST = 1
 """Exit code of a job that lost a node."""

@@ -10,12 +10,12 @@ import time
 
 from launcher.paths import JOBS_DIR
 from launcher.runner.runner_channel import RunnerChannel
+from launcher.transport.protocol import AFTER_GRACE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launcher.job.spec import NodeSpec
 
-AFTER_GRACE_S = 10.0
 POLL_S = 0.1
 
 

@@ -4,12 +4,11 @@ import os
 from _collections_abc import Callable, Mapping, Sequence  # importing collections is slow
 
 from launcher.errors import LaunchError
+from launcher.paths import AGENT_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launcher.job.spec import NodeSpec, ProcessSpec
-
-AGENT_VARIABLE = "SSH_AUTH_SOCK"
 
 
 def process_environment(

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from launcher.atomic_file import write_atomically
 from launcher.paths import JOBS_DIR
 from launcher.runner.logs import is_running
 
@@ -68,10 +69,8 @@ def _rows(asked: "subprocess.Popen[str] | None", *, columns: int) -> list[list[s
 
 def claim(directory: str, gpus: list[str] | None) -> None:
     """Record in a job's directory which GPUs it takes: its processes may not have reached them yet."""
-    fresh = Path(directory, f".{CLAIM_FILE}")
     with suppress(OSError):
-        fresh.write_text(json.dumps(gpus))
-        fresh.replace(Path(directory, CLAIM_FILE))
+        write_atomically(Path(directory, CLAIM_FILE), json.dumps(gpus).encode("ascii"))
 
 
 def claims(jobs: Path) -> dict[str, list[str] | None]:

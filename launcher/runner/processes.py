@@ -6,6 +6,7 @@ import time
 from _collections_abc import Mapping, Sequence  # importing collections is slow
 
 from launcher.runner.fast_imports import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, contents, prctl, signal
+from launcher.transport.protocol import NOT_FOUND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _become(
     except OSError as error:
         os.write(failure, str(error.errno).encode("ascii"))
     finally:
-        os._exit(127)
+        os._exit(NOT_FOUND)
 
 
 def program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:

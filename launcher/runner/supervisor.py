@@ -14,7 +14,7 @@ from launcher.runner.fast_imports import signal
 from launcher.runner.logs import ProcessLog
 from launcher.runner.poller import Poller
 from launcher.runner.runner_channel import RunnerChannel
-from launcher.transport.protocol import FrameType
+from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND, FrameType
 
 READ_SIZE = 1 << 16
 """Size of a pipe: one read empties it."""
@@ -66,7 +66,7 @@ class Supervisor:
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             reason = "command not found" if missing else (error.strerror or str(error))
-            self.refuse(index, reason=f"{command[0]}: {reason}", code=127 if missing else 126)
+            self.refuse(index, reason=f"{command[0]}: {reason}", code=NOT_FOUND if missing else CANNOT_RUN)
             return
         process = _Process(started, index=index, log=log)
         self._alive.append(process)

@@ -23,6 +23,10 @@ HEARTBEAT_INTERVAL_S = 5.0
 HEARTBEAT_TIMEOUT_S = 20.0
 """A side that stays silent for this long hangs or is cut off, and the other side ends its part of the job.
 It is four heartbeats, because a machine under full load may miss some."""
+AFTER_GRACE_S = 10.0
+"""How long beyond the grace a node may take to end its processes, before its connection is cut."""
+CANNOT_RUN, NOT_FOUND = 126, 127
+"""Exit codes of a command that cannot be run or is not there (POSIX.1-2017, Shell, 2.8.2)."""
 HEARTBEAT = b"\n"
 REQUEST = b"sync "
 DATA = b"data "

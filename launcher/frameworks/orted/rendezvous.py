@@ -7,16 +7,15 @@ the other is, as any user of the machine can take such a name.
 import os
 import pwd
 import socket
-import struct
 import subprocess
 import time
+
+from launcher.transport.pool.daemon import is_ours
 
 PAUSE_S = 0.05
 MPIRUN_S = 5.0
 """How long mpirun may take to end with the failed rank's exit code after one of its daemons failed."""
 TAKEN = b"+"
-CREDENTIALS = struct.Struct("3i")
-"""SO_PEERCRED of unix(7): process, user, group."""
 
 
 def deliver(place: str, command: bytes, *, seconds: float) -> int:
@@ -40,7 +39,7 @@ def await_command(place: str, *, seconds: float) -> str:
                 listener.settimeout(max(PAUSE_S, until - time.monotonic()))
                 connection, _ = listener.accept()
                 with connection:
-                    if _is_ours(connection):
+                    if is_ours(connection):
                         return _take(connection, until=until)
         except TimeoutError as error:
             raise TimeoutError(f"mpirun has sent no command within {seconds:g} s") from error
@@ -78,12 +77,7 @@ def _connect(place: str, *, until: float) -> socket.socket:
                 raise
             time.sleep(PAUSE_S)
             continue
-        if _is_ours(connection):
+        if is_ours(connection):
             return connection
         connection.close()
         raise PermissionError("another user's process waits there")
-
-
-def _is_ours(connection: socket.socket) -> bool:
-    said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return bool(CREDENTIALS.unpack(said)[1] == os.getuid())

@@ -10,6 +10,7 @@ import os
 import socket
 from pathlib import Path
 
+from launcher.atomic_file import write_atomically
 from launcher.errors import LaunchError
 from launcher.sync.manifest import Manifest
 
@@ -41,9 +42,8 @@ class SyncState:
 
     def write(self, manifest: Manifest) -> None:
         """Replace the record by `manifest`."""
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps({"directory": self._directory, "manifest": manifest.pack()}))
-        fresh.replace(self._path)
+        record = {"directory": self._directory, "manifest": manifest.pack()}
+        write_atomically(self._path, json.dumps(record).encode("ascii"))
 
     def release(self) -> None:
         """Let others work on the directory."""

@@ -19,7 +19,6 @@ from launcher.transport.ssh import GIVEN_KEY_ONLY
 NOT_COUNTED = {"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"}
 COUNTED = {"HOME", "USER", "LOGNAME", "PATH", "LANG", "TZ"}
 COUNTED |= {"KRB5CCNAME", "KRB5_CONFIG", "LD_LIBRARY_PATH", "LD_PRELOAD"}
-AGENT_VARIABLE = "SSH_AUTH_SOCK"
 NAMES_VARIABLES = re.compile(
     r"\$|^\s*(SendEnv(?!\s+LANG LC_\*\s*$)|Match\s.*exec|ProxyCommand|LocalCommand|KnownHostsCommand)", re.I | re.M
 )

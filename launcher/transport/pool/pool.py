@@ -6,8 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from launcher.hosts.hostfile import Host
+from launcher.paths import AGENT_VARIABLE
 from launcher.transport.pool.client import IdleConnection, leave, take
-from launcher.transport.pool.conditions import AGENT_VARIABLE, connection_fingerprint, fixed_names, login_fingerprint
+from launcher.transport.pool.conditions import connection_fingerprint, fixed_names, login_fingerprint
 from launcher.transport.process import Process
 from launcher.transport.protocol import CALL
 from launcher.transport.ssh import ssh_command
