@@ -132,12 +132,12 @@ def _given(options: argparse.Namespace, names: Sequence[str]) -> dict[str, str]:
     return {option: value for option in names if (value := getattr(options, option[2:].replace("-", "_")))}
 
 
-def ranks_shown(options: argparse.Namespace, *, engine: str) -> frozenset[int] | None:
+def ranks_shown(options: argparse.Namespace, *, framework: str) -> frozenset[int] | None:
     """The local ranks that ``--local-ranks-filter`` names; None for all."""
     asked = options.local_ranks_filter
     if asked is None:
         return None
-    if engine not in RANKED:
+    if framework not in RANKED:
         raise UsageError(
             f"--local-ranks-filter is for --engine {' or '.join(RANKED)}, whose ranks launch starts itself"
         )
