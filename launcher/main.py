@@ -1,7 +1,7 @@
-"""``launch [options] COMMAND...``: the launcher's main.
+"""Run ``launch [options] COMMAND...``.
 
-It imports first what the command line takes. Runners that wait on the nodes are then called, and look around there
-while the rest is imported here.
+First import only what the command line needs. Idle runners on the nodes are then called, and get ready while the
+rest is imported here.
 """
 
 import gc
@@ -21,7 +21,7 @@ STANDARD_FDS = (0, 1, 2)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one job, or do what a verb asks; returns the exit code."""
+    """Run a job or a subcommand; return the exit code."""
     open_streams()
     keep_to_ourselves()
     try:
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_verb(arguments: Sequence[str]) -> int:
-    """Do what a verb asks."""
+    """Run a subcommand."""
     import_asyncio()
     from launcher.history.commands import main as verb
 
@@ -67,23 +67,23 @@ def run_here(job: Job, *, cwd: str) -> int:
 
 
 def import_asyncio() -> None:
-    """Import it without TLS, which takes a quarter of its time and which nobody here asks it for."""
+    """Import asyncio without TLS, which takes a quarter of its time and is not used here."""
     if "ssl" not in sys.modules:
         # None is how Python marks what cannot be imported.
-        sys.modules["ssl"] = None  # type: ignore[assignment]  # no stub knows of it
-        import asyncio  # noqa: F401  (for those who import it next)
+        sys.modules["ssl"] = None  # type: ignore[assignment]  # the stubs do not know it
+        import asyncio  # noqa: F401  (loaded for later imports)
 
         del sys.modules["ssl"]
 
 
 def all_is_imported() -> None:
-    """Let Python look for garbage from now on, but not among modules."""
+    """Collect garbage from now on, but not among modules."""
     gc.freeze()
     gc.enable()
 
 
 def open_streams() -> None:
-    """Let output that the caller closed (``>&-``) go nowhere, and not into the first file that is opened."""
+    """Open /dev/null for a stream that the caller closed (``>&-``), or the first file opened would take its place."""
     for fd in STANDARD_FDS:
         try:
             os.fstat(fd)
@@ -92,18 +92,18 @@ def open_streams() -> None:
 
 
 def keep_to_ourselves() -> None:
-    """Pass on none of the descriptors that the caller left open: what is kept for the next job outlives this one.
+    """Keep descriptors that the caller left open out of child processes: stored connections outlive this one.
 
-    A lock of flock(1) would be held by it, and the reader of a pipe would wait for it.
+    They would hold locks of flock(1), and keep a pipe's reader waiting.
     """
     for entry in Path("/proc/self/fd").iterdir():
         fd = int(entry.name)
-        with suppress(OSError):  # the directory itself was one of them
+        with suppress(OSError):  # it was the directory's own
             os.set_inheritable(fd, fd in STANDARD_FDS)
 
 
 def working_directory() -> str:
-    """The directory that the ranks start in."""
+    """Return the directory that the ranks start in."""
     try:
         return str(Path.cwd())
     except FileNotFoundError as error:

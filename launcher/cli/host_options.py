@@ -1,4 +1,4 @@
-"""Which machines a job uses, and how many ranks on each: the part of the command line that says so."""
+"""Choose the job's machines, and the ranks on each, from the command line."""
 
 import argparse
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ LOCAL_HOST = "localhost"
 
 
 def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> HostSource:
-    """Where the job's hosts are from."""
+    """Return where the job's hosts come from."""
     path = Path(options.hostfile or environ.get(WORKERS_PATH_VARIABLE) or WORKERS_FILE)
     if options.hostfile is None and not path.exists():
         raise UsageError(
@@ -30,7 +30,7 @@ def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *,
 
 
 def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, framework: str) -> tuple[Host, ...]:
-    """Those of the hosts that the job begins on."""
+    """Return the hosts on which the job begins."""
     taken = _filled(options, hosts) if options.num_proc is not None else hosts[: _nodes_to_take(options, len(hosts))]
     if framework == LAUNCHED_BY_MPI and (ports := [str(host) for host in taken if host.port is not None]):
         raise UsageError(f"--launcher mpi takes ports from ssh's configuration alone, got {ports[0]}")
@@ -38,7 +38,7 @@ def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, framewo
 
 
 def _nodes_to_take(options: argparse.Namespace, there: int) -> int:
-    # Not $DEEPLEARNING_WORKERS_COUNT: in a shell from before a node came or went it is out of date.
+    # $DEEPLEARNING_WORKERS_COUNT is out of date in a shell that is older than the last change of nodes.
     name, nodes = "--nnodes", nodes_asked(options)
     if nodes is None:
         wanted = there if options.num_workers is None else whole_number(options.num_workers, name="-n")
@@ -49,7 +49,7 @@ def _nodes_to_take(options: argparse.Namespace, there: int) -> int:
 
 
 def _filled(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[Host, ...]:
-    """The first hosts that have so many slots together. A part of one would not be the same after a restart."""
+    """Return the first hosts that together have that many slots. Part of a host would differ after a restart."""
     if options.num_workers is not None or options.nnodes is not None:
         raise UsageError("-np counts ranks, -n and --nnodes count nodes: give one of them")
     wanted = whole_number(options.num_proc, name="-np")
@@ -61,7 +61,7 @@ def _filled(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[Host,
 
 
 def this_machine(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> Host:
-    """The one host of a local job."""
+    """Return the one host of a local job."""
     if options.hostfile is not None:
         raise UsageError(f"-H names machines, of which --launcher local uses none, got {options.hostfile!r}")
     if nodes_asked(options) not in (None, Nodes(least=1, most=1)):
@@ -87,7 +87,7 @@ def _ranks_asked(options: argparse.Namespace, environ: Mapping[str, str]) -> int
 
 
 def _one_worker(asked: int | None) -> int:
-    """A worker of MXNet drives all GPUs of its machine."""
+    """Return 1: one worker of MXNet drives all GPUs of its machine."""
     if asked not in (None, 1):
         raise UsageError(f"--nproc-per-node must be 1 with --engine mxnet, got {asked}")
     return 1

@@ -1,4 +1,4 @@
-"""The command line of ``launch``, turned into one Job."""
+"""Parse the command line of ``launch`` into one Job."""
 
 import argparse
 import os
@@ -29,22 +29,22 @@ from launcher.validate import whole_number
 LAUNCHERS = ("ssh", "local", "mpi")
 ASKED_ENGINES = tuple(name for name in FRAMEWORKS if name != LAUNCHED_BY_MPI)
 REJOIN_S = 600
-"""Time for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
+"""Seconds in which a replacement can boot from its image; also torchrun's timeout for nodes that join."""
 KEEP_S = 60
-"""Long enough for who edits and tries again; shorter than an idle runner waits (launcher.runner.idle)."""
+"""Long enough to edit and try again; shorter than an idle runner waits (launcher.runner.idle)."""
 LONGEST_S = 86400
 MOST_RESTARTS = 1000
 MOST_SERVERS = 1024
-"""More than any cluster has use for; stops a slip of the keyboard."""
+"""More than any cluster can use, so that a typing slip is refused."""
 NO_TERMINAL = 80
-"""Columns of help that goes elsewhere."""
+"""Width of help, in columns, if it does not go to a terminal."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What a shell can read (POSIX.1-2017, Base Definitions 3.235, Name)."""
+"""A variable's name, as a shell reads it (POSIX.1-2017, Base Definitions 3.235, Name)."""
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class _Help(argparse.HelpFormatter):
-    """As wide as the terminal. By itself it asks shutil, which takes longer to import than all options to parse."""
+    """Format help as wide as the terminal. argparse would ask shutil, which is slower to import than all of this."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_terminal_width() - 2)
@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _OfMpirun(argparse.Action):
-    """An option whose name begins as one of ours: argparse would take the rest of it for a value."""
+    """An option whose name begins as one of launch's: argparse would take the rest of it for a value."""
 
     def __call__(self, parser: object, namespace: object, values: Any, option_string: str | None = None) -> None:
         raise _refusal(str(option_string), known=())
@@ -114,7 +114,7 @@ def _terminal_width() -> int:
 
 
 def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Job:
-    """The job that the command line asks for, with the node's variables for what is left out."""
+    """Parse the command line into a Job; the node's variables fill in what is left out."""
     options = _known_options(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
@@ -156,7 +156,7 @@ def _known_options(parser: _Parser, arguments: Sequence[str]) -> argparse.Namesp
     options, unknown = parser.parse_known_args(arguments)
     starter = None if unknown else find_starter(_words(options))
     if starter is not None and starter.name == "torchrun" and starter.plain:
-        # What torchrun does is what launch does: its options are ours, and its script is the command.
+        # torchrun does what launch does: its options become launch's, and its script the command.
         options, unknown = parser.parse_known_args([*_own(arguments, options), *starter.words])
         if options.command and not unknown:
             options.command = _torchruns(starter, options)
@@ -168,7 +168,7 @@ def _known_options(parser: _Parser, arguments: Sequence[str]) -> argparse.Namesp
 
 
 def _refusal(option: str, *, known: Sequence[str]) -> UsageError:
-    # Most never need it.
+    # Import only now: most command lines never need it.
     from launcher.cli.unsupported_options import advice
 
     if without := advice(option):
@@ -244,7 +244,7 @@ def _variable(item: str, environ: Mapping[str, str], *, framework: str) -> tuple
 
 
 def _own(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
-    """The part of the command line before the command."""
+    """Return the part of the command line before the command."""
     own = list(arguments[: len(arguments) - len(options.command)])
     return own[:-1] if own[-1:] == ["--"] else own
 
@@ -254,7 +254,7 @@ def _words(options: argparse.Namespace) -> list[str]:
 
 
 def _torchruns(starter: Started, options: argparse.Namespace) -> list[str]:
-    """The command of a line that says torchrun: any script is for the Python that torchrun is installed in."""
+    """Return the command of a line that says torchrun: the Python that torchrun is installed in runs the script."""
     if options.no_python:
         return [*starter.before, *_words(options)]
     python = [starter.python, "-u", *(["-m"] if options.module else [])]
@@ -266,7 +266,7 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
     words = tuple(_words(options))
     if not words or not words[0]:
         raise UsageError("no command given, as in: launch python train.py")
-    # launch.py gives its words to a shell, to which NAME=value before the command's name is a variable.
+    # launch.py passes its words to a shell, which takes NAME=value before the command's name for a variable.
     variables = tuple(takewhile(ASSIGNMENT.match, words[:-1]))
     run = program(words[len(variables) :], options)
     if len(run) == 1:

@@ -1,6 +1,6 @@
-"""Programs that start ranks themselves: as a command of launch, each of its processes would train apart.
+"""Recognize programs that start ranks themselves: under launch each of their copies would train apart.
 
-torchrun does what launch does, so it is taken as a part of launch's own line (launcher.cli.options). The others are
+torchrun does what launch does, so it is taken as part of launch's own line (launcher.cli.options). The others are
 refused, with the line that works.
 """
 
@@ -21,7 +21,7 @@ STARTERS = {
     "mpiexec": "--launcher mpi",
     "srun": "",
 }
-"""By the name of the program, the option of launch that stands for it."""
+"""The option of launch that replaces a program, by the program's name."""
 MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torch.distributed.launch",
@@ -29,7 +29,7 @@ MODULES = {
     "deepspeed.launcher.runner": "deepspeed",
     "horovod.runner.launch": "horovodrun",
 }
-"""What ``python -m`` may name instead."""
+"""The same for what ``python -m`` may name."""
 BEFORE = frozenset(
     (
         *("command", "env", "exec", "nice", "nohup", "numactl", "setsid", "stdbuf", "sudo", "time", "timeout"),
@@ -41,30 +41,30 @@ SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 PYTHON = re.compile(r"python[0-9.]*")
 KEYWORDS = frozenset(("!", "{", "do", "elif", "else", "if", "then", "until", "while"))
-"""Of a shell: a command follows (POSIX.1-2017, Shell, 2.4)."""
+"""Words of a shell after which a command follows (POSIX.1-2017, Shell, 2.4)."""
 PATTERN = frozenset("*?[{~")
-"""What a shell expands, besides what launcher.job.exit_hints.OF_A_SHELL has."""
+"""What a shell expands, besides launcher.job.exit_hints.OF_A_SHELL."""
 BETWEEN = re.compile(r"-.*|[0-9.]+[smhd]?|run|--|" + ASSIGNMENT.pattern + ".*")
-"""Words between such a program and the one that it runs."""
+"""Most words between such a program and the one that it runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Started:
-    """A starter's call."""
+    """Describe the call of a starter."""
 
     name: str
     before: tuple[str, ...]
-    """What stands before it: variables, if it can be taken as a part of launch's line."""
+    """What precedes it: variables, if it can be taken as part of launch's line."""
     python: str
     """The Python that it would run the script with."""
     words: tuple[str, ...]
-    """What follows its name."""
+    """The words after its name."""
     plain: bool
-    """Whether nothing stands before it but variables, and no shell has to read the line."""
+    """Whether only variables precede it, and no shell has to read the line."""
 
 
 def find_starter(command: Sequence[str]) -> Started | None:
-    """The starter that `command` calls, in words or in a line for a shell."""
+    """Find the starter that `command` calls, in words or in a line for a shell."""
     words = list(command)
     while len(words) > 1 and ASSIGNMENT.match(words[0]):
         words.pop(0)
@@ -86,7 +86,7 @@ def _in_line(line: str, *, before: tuple[str, ...]) -> Started | None:
     lexer.whitespace, lexer.whitespace_split = " \t\r", True
     try:
         tokens = list(lexer)
-    except ValueError:  # the shell will say so
+    except ValueError:  # the shell will report it
         return None
     if before[:1] != ("sh",) and not (OF_A_SHELL | PATTERN).intersection(line):
         return _call((*before, *tokens))
@@ -103,7 +103,7 @@ def _in_line(line: str, *, before: tuple[str, ...]) -> Started | None:
 
 
 def _call(command: Sequence[str]) -> Started | None:
-    """The starter that a simple command calls."""
+    """Find the starter that a simple command calls."""
     start = _start(command)
     before, words = tuple(command[:start]), tuple(command[start:])
     if not words:
@@ -127,7 +127,7 @@ def _call(command: Sequence[str]) -> Started | None:
 
 
 def _start(command: Sequence[str]) -> int:
-    """Where the program begins that a line runs in the end."""
+    """Return the index of the program that a line runs in the end."""
     start, wraps, after_option = 0, False, False
     while start < len(command):
         word = command[start]
@@ -148,7 +148,7 @@ def _name(word: str) -> str:
 
 
 def refuse_starter(found: Started, *, options: Sequence[str], hosts: Sequence[Host]) -> None:
-    """UsageError, with the line that works, unless the job is one process, which has nobody to train apart from."""
+    """Raise UsageError with the line that works, unless the job is one process, which cannot train apart."""
     processes = sum(host.slots for host in hosts)
     if processes == 1:
         return
@@ -166,7 +166,7 @@ def refuse_starter(found: Started, *, options: Sequence[str], hosts: Sequence[Ho
 
 
 def _script(words: Sequence[str]) -> tuple[str, ...]:
-    """The part of a starter's line that each rank runs."""
+    """Return the part of a starter's line that each rank runs."""
     for index, word in enumerate(words):
         if word.endswith(".py"):
             return ("python", *words[index:])

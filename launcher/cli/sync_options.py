@@ -1,4 +1,4 @@
-"""The part of the command line that is about files."""
+"""Parse the options about files."""
 
 import argparse
 
@@ -33,14 +33,14 @@ def add_sync_options(parser: argparse.ArgumentParser) -> None:
 
 
 def sync_request(options: argparse.Namespace) -> SyncRequest | None:
-    """What is asked for, if anything."""
+    """Return what the options ask for, if anything."""
     deadline_s = DEADLINE_S
     if options.sync_timeout is not None:
         deadline_s = whole_number(options.sync_timeout, name="--sync-timeout")
     if options.sync_dst_dir is None and options.sync_exclude:
         raise UsageError("--sync-exclude is for --sync-dst-dir, which is not given")
     if options.sync_exclude:
-        # Most jobs need not wait for this.
+        # Import only now: most jobs never need it.
         from launcher.sync.ignore import Ignore
 
         Ignore(options.sync_exclude)  # raises

@@ -1,7 +1,7 @@
-"""torchrun's command line: of an old one only the first word changes.
+"""Parse torchrun's options, so that of a torchrun line only the first word changes.
 
-Names and meanings: "torchrun (Elastic Launch)", https://docs.pytorch.org/docs/stable/elastic/run.html. What launch has
-no equal for is refused, with what to do instead (launcher.cli.unsupported_options).
+Names and meanings: "torchrun (Elastic Launch)", https://docs.pytorch.org/docs/stable/elastic/run.html. Options
+without an equivalent are refused, with what to do instead (launcher.cli.unsupported_options).
 """
 
 import argparse
@@ -14,35 +14,35 @@ from launcher.errors import UsageError
 from launcher.validate import whole_number
 
 MEETING = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--master-addr", "--master-port", "--node-rank")
-"""How the ranks find each other. It is what launch does by itself: whatever these say, the job is the same."""
+"""Options about how the ranks find each other, which launch does by itself: they never change the job."""
 KEPT = ("--log-dir", "--redirects", "--tee", "--role")
-"""What of it launch does anyway, and what it does not, is said in one line (notes)."""
+"""Options that launch covers in part; one line says what it does and does not do (notes)."""
 BACKENDS = ("c10d", "static")
-"""Those that need no server besides the nodes."""
+"""Rendezvous backends that need no server besides the nodes."""
 RANKED = ("torch", "horovod")
-"""Engines whose processes have local ranks that launch knows."""
+"""Frameworks whose processes have local ranks that launch knows."""
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
-"""A Python file's name, in which a shell would find nothing to do (as shlex.quote has it)."""
+"""Name of a Python file in which a shell would find nothing to expand (as in shlex.quote)."""
 PYTHON = ("python", "-u")
 COUNTED = ("auto", "gpu", "cpu")
-"""What ``--nproc-per-node`` takes besides a number."""
+"""Words that ``--nproc-per-node`` takes besides a number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Nodes:
-    """How many there may be."""
+    """Hold the least and the largest number of nodes."""
 
     least: int
     most: int
 
 
 def both(option: str) -> tuple[str, str]:
-    """An option's two spellings, as torchrun has them. The last one is what we call it."""
+    """Return an option's two spellings, as torchrun has them; the last one is used in messages."""
     return "--" + option[2:].replace("-", "_"), option
 
 
 def add_torchrun_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what torchrun has and we call otherwise."""
+    """Declare torchrun's options that launch calls otherwise."""
     group = parser.add_argument_group("torchrun's options", "so that of its command line only the first word changes")
     group.add_argument("--nnodes", metavar="N", help="-n; MIN:MAX for as many as there are, with --min-nodes MIN")
     group.add_argument("--standalone", action="store_true", help="--launcher local")
@@ -61,7 +61,7 @@ def add_torchrun_options(parser: argparse.ArgumentParser) -> None:
 
 
 def nodes_asked(options: argparse.Namespace) -> Nodes | None:
-    """What ``--nnodes`` says, or None where it is left out."""
+    """Parse ``--nnodes``; None if it is left out."""
     if options.nnodes is None:
         return None
     least, colon, most = options.nnodes.partition(":")
@@ -78,14 +78,14 @@ def nodes_asked(options: argparse.Namespace) -> Nodes | None:
 
 
 def launcher_asked(options: argparse.Namespace) -> str:
-    """``--launcher``, also as ``--standalone`` says it."""
+    """Return ``--launcher``, which ``--standalone`` implies."""
     if options.standalone and options.launcher not in (None, "local"):
         raise UsageError(f"--standalone is --launcher local, got --launcher {options.launcher} as well")
     return options.launcher or ("local" if options.standalone else "ssh")
 
 
 def ranks_counted(asked: str, *, gpus: int) -> int:
-    """How many ranks auto, gpu or cpu stand for: this machine's GPUs or cores, as if all of the job's had as many."""
+    """Return the ranks that auto, gpu or cpu stand for: this machine's GPUs or cores, taken for every node's."""
     if asked == "gpu" and not gpus:
         raise UsageError("--nproc-per-node gpu is for machines with GPUs, and this one has none")
     # As torch counts them: those that this process may use.
@@ -93,7 +93,7 @@ def ranks_counted(asked: str, *, gpus: int) -> int:
 
 
 def program(words: Sequence[str], options: argparse.Namespace) -> tuple[str, ...]:
-    """What runs the command: Python for a module and for what ends in .py, unless that starts by itself."""
+    """Return what runs the command: Python for a module and for a .py file, unless the file starts by itself."""
     if options.module and options.no_python:
         raise UsageError("-m is for python, which --no-python leaves out: give one of them")
     if options.module:
@@ -104,12 +104,12 @@ def program(words: Sequence[str], options: argparse.Namespace) -> tuple[str, ...
 
 
 def _starts_by_itself(path: str) -> bool:
-    """Whether a shell, which is what launch.py gives its command to, would have run it by its first line."""
+    """Return whether the file's first line names its interpreter, as a shell would use it."""
     return "/" in path and os.access(path, os.X_OK)
 
 
 def notes(options: argparse.Namespace) -> tuple[str, ...]:
-    """Say which options made no difference; UsageError where the job would be another one without."""
+    """Say which options made no difference; UsageError if the job would differ without one."""
     given = _given(options, MEETING)
     backend, node_rank = given.get("--rdzv-backend", BACKENDS[0]), given.get("--node-rank", "0")
     if backend not in BACKENDS:
@@ -133,7 +133,7 @@ def _given(options: argparse.Namespace, names: Sequence[str]) -> dict[str, str]:
 
 
 def ranks_shown(options: argparse.Namespace, *, framework: str) -> frozenset[int] | None:
-    """The local ranks that ``--local-ranks-filter`` names; None for all."""
+    """Parse ``--local-ranks-filter``; None for all ranks."""
     asked = options.local_ranks_filter
     if asked is None:
         return None

@@ -1,4 +1,4 @@
-"""Options of other launchers that ours has not, and what to do without them."""
+"""Say what to do without other launchers' options that launch does not have."""
 
 LOGS = "leave it out: all output is shown, and each node keeps what its ranks say, see launch logs"
 MPIRUNS = "leave it out: --launcher mpi gives mpirun what Horovod's documentation advises"
@@ -34,6 +34,6 @@ REFUSED = {
 
 
 def advice(option: str) -> str | None:
-    """What to do without `option`, if we know it; torchrun takes both spellings."""
+    """Return what to do without `option`, if known; torchrun takes both spellings."""
     name = option.partition("=")[0]
     return REFUSED.get(name if not name.startswith("--") else name.replace("_", "-"))

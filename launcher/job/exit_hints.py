@@ -1,4 +1,4 @@
-"""First words of a line: those that are launch's own, and advice where a command's end alone leads nowhere."""
+"""Name launch's subcommands, and explain exit codes that alone would leave the user puzzled."""
 
 import signal
 from collections.abc import Sequence
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
 
 VERBS = ("close", "list", "logs", "status", "stop")
-"""First words that are not a command's: ``launch -- list`` runs a command of that name."""
+"""Subcommands: ``launch -- list`` runs a command of that name instead."""
 OF_A_SHELL = frozenset(";&|<>$`()\n")
-"""In a line with one of these, another command than the first may have failed."""
+"""If a line contains one of these, another command than the first may have failed."""
 KILLED = 128 + signal.SIGKILL
-"""What launcher.runner.processes reports then. The launcher's own KILL comes after a job's end is decided."""
+"""Exit code of a killed process (launcher.runner.processes). launch's own KILL comes after a job's end is decided."""
 LIKENESS = 0.7
-"""By difflib's measure: `lst` and `stat` are like a verb, `ls` is not."""
+"""By difflib's measure `lst` and `stat` resemble a subcommand, `ls` does not."""
 
 
 def advice(code: int, command: Sequence[str]) -> str:
-    """What to add to the exit code of `command`; empty where there is nothing to say."""
+    """Return what to add to the exit code of `command`, or an empty string."""
     if code == KILLED:
         return ": killed, as the kernel does where memory runs out"
     if code not in (CANNOT_RUN, NOT_FOUND) or (name := _name(command)) is None:
         return ""
     if code == CANNOT_RUN:
-        # A path alone: what PATH led to, such as python, did run.
+        # Only for a path: what PATH led to, such as python, did run.
         return f": if Python is to run {name}: launch python {name}" if "/" in name else ""
     import difflib
 
@@ -31,7 +31,7 @@ def advice(code: int, command: Sequence[str]) -> str:
 
 
 def _name(command: Sequence[str]) -> str | None:
-    """The word that a shell would look up; None where it may have been any of several."""
+    """Return the word that a shell would look up; None if it may be any of several."""
     words = list(command)
     if words[:2] == ["/bin/bash", "-c"]:
         if OF_A_SHELL.intersection(words[2]):
@@ -40,6 +40,6 @@ def _name(command: Sequence[str]) -> str | None:
 
         try:
             words = shlex.split(words[2])
-        except ValueError:  # the shell has said so
+        except ValueError:  # the shell has reported it
             return None
     return words[0] if words else None

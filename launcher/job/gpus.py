@@ -1,4 +1,4 @@
-"""Whether a job would land on GPUs that somebody computes on."""
+"""Check that a job does not land on GPUs that are in use."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,21 +13,21 @@ from launcher.job.spec import Job
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 Gpus = tuple[str, ...] | None
-"""Indices or beginnings of UUIDs, as CUDA_VISIBLE_DEVICES has them; None: all of the node's."""
+"""Indices or beginnings of UUIDs, as in CUDA_VISIBLE_DEVICES; None: all GPUs of the node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpusInUse:
-    """What a node said about its GPUs before the job; nothing where it has none or cannot say."""
+    """Hold what a node reported about its GPUs before the job; empty if it has none or cannot tell."""
 
     processes: tuple[tuple[str, str, str], ...] = ()
     """Index and UUID of a GPU, and who computes on it."""
     jobs: Mapping[str, Gpus] = field(default_factory=dict)
-    """Our jobs that run on the node, with the GPUs that they have or will have."""
+    """Running jobs of ours on the node, with the GPUs that they have claimed."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "GpusInUse":
-        """What the runner sent (launcher.runner.gpus)."""
+        """Parse what the runner sent (launcher.runner.gpus)."""
         return cls(
             processes=tuple((one[0], one[1], one[2]) for one in values.get("processes", ())),
             jobs={job: None if gpus is None else tuple(gpus) for job, gpus in values.get("jobs", {}).items()},
@@ -35,7 +35,7 @@ class GpusInUse:
 
 
 def gpus_of(job: Job, host: Host) -> Gpus:
-    """The GPUs of `host` that the job's processes take, as far as the launcher can know."""
+    """Return the GPUs of `host` that the job's processes take, as far as the launcher can know."""
     visible = _visible(job)
     if visible is not None:
         return tuple(one.strip() for one in visible.split(",") if one.strip())
@@ -46,12 +46,12 @@ def gpus_of(job: Job, host: Host) -> Gpus:
 def _visible(job: Job) -> str | None:
     words = job.command[1:] if job.command[:1] == ("env",) else ()
     before = (word.partition("=")[2] for word in words if word.startswith(f"{VISIBLE}="))
-    # With --launcher local the processes have the whole shell.
+    # With --launcher local the processes have the whole environment of the shell.
     return next(before, job.environment.get(VISIBLE, os.environ.get(VISIBLE) if job.local else None))
 
 
 def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
-    """LaunchError when the job would land on GPUs in use; `in_use` is what each host of the job said."""
+    """Raise LaunchError if the job would land on GPUs in use; `in_use` is what each of its hosts reported."""
     pairs = zip(job.hosts, in_use, strict=True)
     found = [f"{host}: {'; '.join(said)}" for host, there in pairs if (said := _clashes(gpus_of(job, host), there))]
     if found:
@@ -67,7 +67,7 @@ def _clashes(wanted: Gpus, there: GpusInUse) -> list[str]:
 
 def _overlap(one: Gpus, other: Gpus) -> bool:
     if one is None or other is None:
-        # Of none, all are none.
+        # All of none is none.
         return one != () and other != ()
     return bool(set(one) & set(other))
 

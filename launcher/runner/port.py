@@ -1,12 +1,12 @@
-"""A TCP port for the ranks to meet at: free, and claimed against every other launch until this process ends.
+"""Claim a TCP port for the ranks to meet at, against every other launch until this process ends.
 
-Free when asked is not enough: the ranks take it seconds later, when they have imported what they need. It is none that
-the kernel gives away by itself, and its number is bound as the name of an abstract Unix socket (unix(7)), which one
-process of a network namespace can have, and which is free again when that process is gone, however it ended. The port
-itself stays unbound: a rank that does not say SO_REUSEADDR could not take it otherwise.
+A port that is free when asked is not enough: the ranks take it seconds later, after their imports. The kernel gives
+this one to nobody by itself, and its number is bound as the name of an abstract Unix socket (unix(7)), which only one
+process of a network namespace can have and which is released however that process ends. The port itself stays
+unbound: a rank that does not set SO_REUSEADDR could not take it otherwise.
 """
 
-import _socket as socket  # socket itself takes long to import
+import _socket as socket  # importing socket is slow
 import os
 
 from launcher.runner.fast_imports import contents
@@ -17,25 +17,25 @@ RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
 class Claim:
-    """A port that no other launch on this machine gets, as long as this is open."""
+    """Hold a port that no other launch on this machine gets while this is open."""
 
     def __init__(self, port: int, held: socket.socket) -> None:
         self.port = port
         self._held = held
 
     def close(self) -> None:
-        """Give the port up."""
+        """Release the port."""
         self._held.close()
 
 
 def claim_port(port_range: str = RANGE) -> Claim:
-    """A TCP port that nobody on this node uses or has claimed, and that no outgoing connection will be given."""
+    """Claim a TCP port that is free on this node and that no outgoing connection will be given."""
     ephemeral = int(contents(port_range).split()[0])
     lowest = max(1024, ephemeral - PORTS)
-    # None where every port may be given to an outgoing connection, as some administrators have it.
+    # An administrator may have given every port to outgoing connections.
     span = max(0, ephemeral - lowest)
     for tried in range(PORTS_TRIED):
-        # At last any that the kernel gives.
+        # The last try takes any port that the kernel gives.
         wanted = lowest + int.from_bytes(os.urandom(4), "big") % span if span and tried < PORTS_TRIED // 2 else 0
         if (claim := _claim(wanted)) is not None:
             return claim
