@@ -20,7 +20,7 @@ from bootstrap.imds import Outlook
 from bootstrap.membership import EMPTY, Member, Membership
 from bootstrap.node import NodeFiles
 from bootstrap.own_record import OwnRecord
-from bootstrap.pace import EAGER_S, Pace, Turn
+from bootstrap.pace import EAGER_S, Pace
 from bootstrap.phases import Phases, first_start
 from bootstrap.world import Links, World, link
 
@@ -57,8 +57,6 @@ class Agent:
             answers=world.answers_ssh,
         )
         self._pace = Pace()
-        self._turn = Turn(world.chance)
-        self._turn_in = 0.0
         self._outlook = Outlook()
         self._record = OwnRecord(config, world)
         self._membership: Membership = EMPTY
@@ -199,29 +197,16 @@ class Agent:
         """The membership: on the master from AWS, on the others from the table."""
         self._doing = "table"
         if links.coordinator is None:
-            return self._look_into_table(links)
+            return links.follower.read(self._membership)
         now = self._world.monotonic()
         # A master that only might go has no more hurry than others, once they have heard of it.
         urgent = self._outlook.ending or (self._outlook.leaving and self._membership.lists(links.identity.instance_id))
         if now < self._next_look and not urgent:
             return self._membership
-        current = links.table.read_membership()
+        stored = links.table.read_stored()
         self._doing = "groups"
-        found = links.coordinator.reconcile(current)
+        found = links.coordinator.reconcile(stored)
         self._next_look = now + self._pace.interval(links.coordinator.arriving, now=now)
-        return found
-
-    def _look_into_table(self, links: Links) -> Membership:
-        """The membership, read again when it has changed and this node's turn has come: all hear of it at once."""
-        self._turn_in = 0.0
-        if links.table.read_generation() == self._membership.generation:
-            return self._membership
-        now = self._world.monotonic()
-        self._turn_in = self._turn.wait(self._membership.expected, now=now)
-        if self._turn_in > 0:
-            return self._membership
-        found = links.table.read_membership()
-        self._turn.taken(now=now)
         return found
 
     def _write_files(self, member: Member) -> None:
@@ -281,7 +266,7 @@ class Agent:
         if self._finding is not None:
             return self._finding.what
         if self._membership.generation == 0:
-            return "no-membership"
+            return "bad-record" if self._links is not None and self._links.follower.flaw else "no-membership"
         if self._membership.has(self._config.min_nodes) and self._engines.waiting:
             return self._engines.waiting
         return f"peers {len(self._membership.present)}/{self._membership.expected} joined"
@@ -300,8 +285,9 @@ class Agent:
         self._trouble = trouble
 
     def _delay(self) -> float:
-        if self._turn_in > 0 and not self._failed_passes:
-            return min(STEADY_S, max(BOOTSTRAP_S, self._turn_in))
+        turn_in = 0.0 if self._links is None else self._links.follower.turn_in
+        if turn_in > 0 and not self._failed_passes:
+            return min(STEADY_S, max(BOOTSTRAP_S, turn_in))
         if self._outlook.ending:
             return BOOTSTRAP_S
         if self._failed_passes:

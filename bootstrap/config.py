@@ -8,6 +8,7 @@ from typing import Any, Final, cast, get_args
 
 from bootstrap.contract import MASTER, WORKER, NodeType
 from bootstrap.errors import ConfigError
+from bootstrap.fields import Networks, RecordError, parse_networks
 
 CONFIG_VERSION: Final = 1
 
@@ -46,6 +47,8 @@ class NodeConfig:
     address_allocation: str | None
     """EC2's id of that address."""
     table: str
+    networks: str
+    """CIDR blocks with commas between them: every address of a node is in one."""
     log_group: str
     bucket: str
     """Name of the bucket that DEEPLEARNING_BUCKET says."""
@@ -71,6 +74,10 @@ class NodeConfig:
             number = getattr(self, name)
             if number is not None and number < least:
                 raise ConfigError(f"{name} must be at least {least}, got {number}")
+        try:
+            parse_networks(self.networks)
+        except RecordError as error:
+            raise ConfigError(str(error)) from error
         if (self.address is None) != (self.address_allocation is None):
             raise ConfigError("address and address_allocation must be given together or not at all")
 
@@ -78,6 +85,11 @@ class NodeConfig:
     def signal_target(self) -> SignalTarget:
         """Where this node's signal goes."""
         return SignalTarget(region=self.region, stack_id=self.stack_id, signal_resource=self.signal_resource)
+
+    @property
+    def cluster_networks(self) -> Networks:
+        """The networks, parsed."""
+        return parse_networks(self.networks)
 
     def role_id(self, node_type: NodeType) -> str:
         """Unique id of the IAM role of the nodes of one type."""

@@ -11,7 +11,8 @@ MASTER: Final = "master"
 WORKER: Final = "worker"
 NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
 MOST_WORKERS: Final = 500
-"""The table serves no more agents: docs/healing.md has the arithmetic, bootstrap/pace.py what follows from it."""
+"""Most workers of a cluster; every reader refuses a membership with more. The table's read rate sets it: docs/healing.md has
+the arithmetic, bootstrap/pace.py what follows from it."""
 
 # ---- files and directories on a node ----
 ROOT: Final = "/opt/deeplearning"
@@ -28,7 +29,7 @@ NODE_CONFIG: Final = "/etc/deeplearning/node.json"
 """Written by the user data, read by the agent; see bootstrap.config.NodeConfig."""
 NODE_STATE: Final = "/run/deeplearning/node.json"
 """What the agent last made true: {"instance_id", "slot", "generation", "members"}, with of each member
-slot, instance id, address, node type and host key; written last, world-readable."""
+slot, instance id, address, node type and host key; written last, world-readable. Root alone writes it."""
 HOSTS_FILE: Final = "/etc/hosts"
 ENVIRONMENT_SCRIPT: Final = "/etc/profile.d/deeplearning.sh"
 """The variables for login shells."""
@@ -117,6 +118,8 @@ TABLE_OUTPUT: Final = "ClusterTable"
 LOG_GROUP_OUTPUT: Final = "ClusterLogGroup"
 BUCKET_OUTPUT: Final = "ClusterBucket"
 LOGIN_USER_OUTPUT: Final = "LoginUser"
+NETWORKS_OUTPUT: Final = "ClusterNetworks"
+"""CIDR blocks with commas between them: no address elsewhere is a node's, whatever the table says."""
 
 # ---- the cluster's table (DynamoDB): one item a record, partition key TABLE_KEY ----
 TABLE_KEY: Final = "id"

@@ -28,12 +28,6 @@ class HostKeyError(BootstrapError):
     reason = "no-host-key"
 
 
-class RecordError(BootstrapError):
-    """A record of the table cannot be understood."""
-
-    reason = "bad-record"
-
-
 class TableBusyError(BootstrapError):
     """The table kept part of a batch unprocessed."""
 

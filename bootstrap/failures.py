@@ -13,9 +13,10 @@ from botocore.exceptions import (
 
 from bootstrap.engines.errors import EnginesError
 from bootstrap.errors import BootstrapError, CommandError, HostKeyError
+from bootstrap.fields import RecordError
 
-Delay = BootstrapError | BotoCoreError | ClientError | OSError
-DELAYS: Final = (BootstrapError, BotoCoreError, ClientError, OSError)
+Delay = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
+DELAYS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)
 """What a pass may fail with: AWS, the metadata service or the disk is not well just now.
 
 Anything else is a defect: it ends the agent with a traceback in the journal, and systemd
@@ -32,6 +33,8 @@ def reason(error: Delay, *, doing: str) -> str:
         return f"engines: {error.short}"
     if isinstance(error, BootstrapError):
         return error.reason
+    if isinstance(error, RecordError):
+        return "bad-record"
     if isinstance(error, NO_CREDENTIALS):
         return "no-credentials"
     if isinstance(error, ClientError):

@@ -20,20 +20,22 @@ from bootstrap.membership import Member
 
 SSH_CLIENT: Final = """\
 Host deeplearning-*
-    ForwardAgent yes
+    ForwardAgent no
     StrictHostKeyChecking yes
 """
+"""A person's agent comes as far as the master: whoever is root on a node that has it can sign with it."""
 SSH_CLIENT_WITH_KEY: Final = f"""\
 {SSH_CLIENT}Match host deeplearning-* exec "test -r {CLUSTER_KEY_FILE}"
+    IdentitiesOnly yes
     IdentityFile {CLUSTER_KEY_FILE}
     IdentityFile ~/.ssh/id_ed25519
     IdentityFile ~/.ssh/id_rsa
 """
-"""On the master. Naming one identity file switches the usual ones off, hence the others."""
-SSHD: Final = f"""\
-AllowAgentForwarding yes
-AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 {AUTHORIZED_KEYS_DIR}/%u
-"""
+"""On the master. Naming one identity file switches the usual ones off, hence the others; an agent with many
+keys would use up the tries that sshd allows."""
+_SSHD: Final = f"AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 {AUTHORIZED_KEYS_DIR}/%u\n"
+SSHD_MASTER: Final = f"AllowAgentForwarding yes\n{_SSHD}"
+SSHD_WORKER: Final = f"AllowAgentForwarding no\n{_SSHD}"
 
 
 def host_names(slot: int) -> list[str]:

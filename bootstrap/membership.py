@@ -3,21 +3,10 @@
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import cast
 
-from bootstrap.contract import (
-    ADDRESS_FIELD,
-    AWAY_FIELD,
-    HOST_KEY_FIELD,
-    INSTANCE_ID_FIELD,
-    MASTER,
-    NODE_TYPE_FIELD,
-    NODE_TYPES,
-    SLOT_FIELD,
-    SSH_KEY_FIELD,
-    NodeType,
-)
-from bootstrap.errors import RecordError
+from bootstrap.contract import MASTER, NodeType
+from bootstrap.fields import MOST_NODES
+from bootstrap.records import MOST_GENERATION, MemberRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +28,11 @@ class Member(Node):
     """A node in its slot."""
 
     slot: int
+
+    @classmethod
+    def of(cls, record: MemberRecord) -> "Member":
+        """The member that a record says, once the record has been checked."""
+        return cls(**asdict(record))
 
     @property
     def node(self) -> Node:
@@ -86,11 +80,17 @@ EMPTY = Membership(generation=0, expected=0, members=())
 
 def next_membership(current: Membership, *, expected: int, nodes: Sequence[Node], gone: Collection[str]) -> Membership:
     """What the membership should be now; the same object when nothing has to change."""
+    expected = min(expected, MOST_NODES)
     members = assign_slots(current.members, expected=expected, nodes=nodes, gone=gone)
     wanted = replace(current, expected=expected, members=members)
     if wanted == current and current.generation > 0:
         return current
-    return replace(wanted, generation=current.generation + 1)
+    return replace(wanted, generation=generation_after(current.generation))
+
+
+def generation_after(generation: int, *, step: int = 1) -> int:
+    """The next generation. Others only ask whether it is another one, so it may begin again."""
+    return generation + step if generation + step <= MOST_GENERATION else step
 
 
 def assign_slots(
@@ -102,7 +102,8 @@ def assign_slots(
     ``expected``: a replacement that comes before its predecessor is gone waits for that slot.
     """
     known = {node.instance_id: node for node in nodes}
-    kept = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in gone]
+    refreshed = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in gone]
+    kept = [member for member in refreshed if (member.slot == 1) == (member.node_type == MASTER)]
     slots = {member.slot: member for member in _close_gaps(kept, expected=expected)}
     placed = {member.instance_id for member in slots.values()}
     newcomers = sorted(
@@ -143,28 +144,3 @@ def _lowest_free(slots: Collection[int], node_type: NodeType, *, expected: int) 
 def members_to_json(members: Iterable[Member]) -> str:
     """The list as the table and the node's state file keep it."""
     return json.dumps([asdict(member) for member in members], separators=(",", ":"))
-
-
-def members_from_json(text: str) -> tuple[Member, ...]:
-    """Read the list; keys that a newer agent added are passed over."""
-    try:
-        rows = cast("list[dict[str, object]]", json.loads(text))
-        members = tuple(_member(row) for row in rows)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"members must be a list of members, got {text[:80]!r}: {error!r}") from error
-    return tuple(sorted(members, key=lambda member: member.slot))
-
-
-def _member(row: dict[str, object]) -> Member:
-    node_type = str(row[NODE_TYPE_FIELD])
-    if node_type not in NODE_TYPES:
-        raise ValueError(f"node_type {node_type!r}")
-    return Member(
-        slot=int(str(row[SLOT_FIELD])),
-        instance_id=str(row[INSTANCE_ID_FIELD]),
-        address=str(row[ADDRESS_FIELD]),
-        node_type=node_type,
-        host_key=str(row[HOST_KEY_FIELD]),
-        ssh_key=str(row.get(SSH_KEY_FIELD, "")),
-        away=bool(row.get(AWAY_FIELD, False)),
-    )

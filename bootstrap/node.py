@@ -9,8 +9,10 @@ from typing import Protocol
 
 from bootstrap import contract, hosts
 from bootstrap.errors import ConfigError
+from bootstrap.fields import Networks, RecordError
 from bootstrap.files import Access, write_and_act, write_block, write_file
-from bootstrap.membership import Member, Membership
+from bootstrap.membership import EMPTY, Member, Membership
+from bootstrap.records import parse_state
 
 
 class Actions(Protocol):
@@ -101,7 +103,7 @@ class NodeFiles:
         }
 
     def _write_ssh(self, membership: Membership, *, member: Member) -> dict[str, bool]:
-        has_key = member.node_type == contract.MASTER
+        is_master = member.node_type == contract.MASTER
         authorized_keys = f"{contract.AUTHORIZED_KEYS_DIR}/{self._user_name}"
         return {
             authorized_keys: write_file(self._path(authorized_keys), hosts.authorized_keys(membership.master)),
@@ -109,11 +111,11 @@ class NodeFiles:
                 self._path(contract.KNOWN_HOSTS_FILE), hosts.known_hosts_lines(membership.present)
             ),
             contract.SSH_CLIENT_CONFIG: write_file(
-                self._path(contract.SSH_CLIENT_CONFIG), hosts.SSH_CLIENT_WITH_KEY if has_key else hosts.SSH_CLIENT
+                self._path(contract.SSH_CLIENT_CONFIG), hosts.SSH_CLIENT_WITH_KEY if is_master else hosts.SSH_CLIENT
             ),
             contract.SSHD_CONFIG: write_and_act(
                 self._path(contract.SSHD_CONFIG),
-                hosts.SSHD,
+                hosts.SSHD_MASTER if is_master else hosts.SSHD_WORKER,
                 act=self._actions.reload_sshd,
                 pending=self._pending("reload-sshd"),
             ),
@@ -124,6 +126,18 @@ class NodeFiles:
 
     def _pending(self, action: str) -> Path:
         return self._path(contract.NODE_STATE).with_name(f"{action}.pending")
+
+
+def read_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:
+    """The membership that this node's files were made from since it started; the empty one if there is none."""
+    try:
+        state = parse_state(place(root, contract.NODE_STATE).read_text(), networks)
+    except (OSError, RecordError):
+        return EMPTY
+    if state.instance_id != instance_id:
+        return EMPTY
+    members = tuple(map(Member.of, state.members))
+    return Membership(generation=state.generation, expected=len(members), members=members)
 
 
 def node_state(membership: Membership, *, member: Member) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, node_record_id
 from bootstrap.node import user_access
-from bootstrap.table import NodeRecord
+from bootstrap.records import NodeRecord
 from bootstrap.trust import cluster_key, forget_cluster_key, read_host_key
 from bootstrap.world import Links, World
 

@@ -1,9 +1,8 @@
 """The cluster's table: one item for the membership, one for its generation, one for each node."""
 
 import logging
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -22,73 +21,107 @@ from bootstrap.contract import (
     TABLE_KEY,
     VERSION_FIELD,
 )
-from bootstrap.errors import RecordError, TableBusyError
-from bootstrap.membership import EMPTY, Membership, members_from_json, members_to_json
+from bootstrap.errors import TableBusyError
+from bootstrap.fields import Networks, RecordError
+from bootstrap.membership import EMPTY, Member, Membership, members_to_json
+from bootstrap.records import (
+    Item,
+    NodeRecord,
+    parse_generation,
+    parse_membership,
+    parse_node,
+    usable_members,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import PutTypeDef
+    from mypy_boto3_dynamodb.type_defs import KeysAndAttributesTypeDef, PutTypeDef
 
 log = logging.getLogger(__name__)
 
-KEY: Final = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 BATCH: Final = 100
 """Most keys that BatchGetItem takes."""
 BATCH_ATTEMPTS: Final = 5
+"""Answers in a row that bring nothing."""
+NODE_FIELDS: Final = {
+    f"#{number}": name
+    for number, name in enumerate(
+        (
+            TABLE_KEY,
+            VERSION_FIELD,
+            INSTANCE_ID_FIELD,
+            NODE_TYPE_FIELD,
+            HOST_KEY_FIELD,
+            AWAY_FIELD,
+            SSH_KEY_FIELD,
+        )
+    )
+}
+"""What is asked for of a node's own record, by placeholder: the node may have written more, up to 400 KB."""
 LOST_RACE: Final = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 """Reasons for which DynamoDB cancels a transaction when two writers meet (TransactWriteItems)."""
 
-Item = Mapping[str, Mapping[str, Any]]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeRecord:
-    """What a node says about itself.
+class Stored:
+    """The membership as the coordinator finds it in the table."""
 
-    Only the key is vouched for (IAM lets a node write under its own id alone), so readers
-    take the instance id and the node type from EC2 and not from here.
-    """
-
-    record_id: str
-    instance_id: str
-    node_type: str
-    host_key: str
-    away: bool = False
-    """It has notice of its end."""
-    ssh_key: str = ""
-    """Public half of the cluster's key, from a master."""
-
-    def __post_init__(self) -> None:
-        # They end up in every node's known hosts and authorized keys: one line, one key, nothing else.
-        if not KEY.fullmatch(self.host_key):
-            raise RecordError(f"host_key of {self.record_id} must be an ed25519 key, got {self.host_key!r}")
-        if self.ssh_key and not KEY.fullmatch(self.ssh_key):
-            raise RecordError(f"ssh_key of {self.record_id} must be an ed25519 key, got {self.ssh_key!r}")
+    membership: Membership
+    """Of one that cannot be used: the members that are right by themselves."""
+    flaw: str | None = None
+    """Why both records have to be written anew."""
+    condition: Mapping[str, Any]
+    """Of a write, that nobody else has replaced the record meanwhile."""
 
 
 class Table:
     """Reads and conditional writes; a race lost is an answer, not an error."""
 
-    def __init__(self, client: "DynamoDBClient", *, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        *,
+        name: str,
+        networks: Networks,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._client = client
         self._name = name
+        self._networks = networks
         self._sleep = sleep
 
     def read_generation(self) -> int:
         """The membership's generation as of a moment ago, for a fraction of the price of the membership."""
         item = self._get(GENERATION_ID, consistent=False)
-        return _generation(item) if item else EMPTY.generation
+        return parse_generation(item) if item else EMPTY.generation
 
     def read_membership(self) -> Membership:
         """The membership as it is now, or the empty one when nobody has written it yet."""
         item = self._get(MEMBERSHIP_ID, consistent=True)
-        return _membership(item) if item else EMPTY
+        return _membership(item, self._networks) if item else EMPTY
+
+    def read_stored(self) -> Stored:
+        """The same for who replaces it: a record that cannot be used is an answer, and no error."""
+        item = self._get(MEMBERSHIP_ID, consistent=True)
+        if item is None:
+            return Stored(membership=EMPTY, condition=_nothing_stored())
+        try:
+            membership, flaw = _membership(item, self._networks), None
+            if self._get_generation() != membership.generation:
+                flaw = "the generation record does not fit the membership"
+        except RecordError as error:
+            membership, flaw = _usable(item, self._networks), str(error)
+        return Stored(membership=membership, flaw=flaw, condition=_still(item.get(GENERATION_FIELD)))
+
+    def _get_generation(self) -> int:
+        item = self._get(GENERATION_ID, consistent=True)
+        return parse_generation(item) if item else EMPTY.generation
 
     def _get(self, record_id: str, *, consistent: bool) -> Item | None:
         key = {TABLE_KEY: {"S": record_id}}
         return self._client.get_item(TableName=self._name, Key=key, ConsistentRead=consistent).get("Item")
 
-    def replace_membership(self, old: Membership, new: Membership) -> bool:
+    def replace_membership(self, old: Stored, new: Membership) -> bool:
         """Write the new membership and its generation, both or neither, unless somebody was faster."""
         generation = {VERSION_FIELD: {"N": str(RECORD_VERSION)}, GENERATION_FIELD: {"N": str(new.generation)}}
         membership = {
@@ -99,7 +132,7 @@ class Table:
         try:
             self._client.transact_write_items(
                 TransactItems=[
-                    {"Put": self._put(MEMBERSHIP_ID, membership, _still(old))},
+                    {"Put": self._put(MEMBERSHIP_ID, membership, old.condition)},
                     {"Put": self._put(GENERATION_ID, generation)},
                 ]
             )
@@ -134,9 +167,9 @@ class Table:
         records = {}
         for item in self._items(record_ids):
             try:
-                record = _node(item)
+                record = parse_node(item)
             except RecordError as error:
-                log.warning("%s", error)
+                log.warning("passed over a node's record: %s", error)
             else:
                 records[record.record_id] = record
         return records
@@ -145,66 +178,66 @@ class Table:
         for start in range(0, len(record_ids), BATCH):
             yield from self._batch(record_ids[start : start + BATCH])
 
-    def _batch(self, record_ids: Iterable[str]) -> Iterator[Item]:
+    def _batch(self, record_ids: Sequence[str]) -> Iterator[Item]:
+        """Ask until nothing is left: large records, which any node can write, only take more answers.
+
+        What the table keeps back all the time is as good as not there, unless that is everything.
+        """
         keys: list[Mapping[str, Any]] = [{TABLE_KEY: {"S": record_id}} for record_id in record_ids]
-        for attempt in range(BATCH_ATTEMPTS):
-            answer = self._client.batch_get_item(RequestItems={self._name: {"Keys": keys, "ConsistentRead": True}})
+        asked, in_vain = len(keys), 0
+        while keys and in_vain < BATCH_ATTEMPTS:
+            answer = self._client.batch_get_item(RequestItems={self._name: self._question(keys)})
             yield from answer["Responses"].get(self._name, [])
             left = answer["UnprocessedKeys"].get(self._name)
-            if not left:
-                return
-            keys = list(left["Keys"])
-            # The documentation asks for exponential backoff on unprocessed keys.
-            self._sleep(0.1 * 2**attempt)
-        raise TableBusyError(f"table {self._name} left {len(keys)} keys unread {BATCH_ATTEMPTS} times")
+            still = list(left["Keys"]) if left else []
+            in_vain = in_vain + 1 if len(still) == len(keys) else 0
+            keys = list[Mapping[str, Any]](still)
+            if keys:
+                # The documentation asks for exponential backoff on unprocessed keys.
+                self._sleep(0.1 * 2**in_vain)
+        if keys:
+            what = f"table {self._name} left {len(keys)} of {asked} keys unread {BATCH_ATTEMPTS} times"
+            if len(keys) == asked:
+                raise TableBusyError(what)
+            log.warning("%s", what)
+
+    def _question(self, keys: Sequence[Mapping[str, Any]]) -> "KeysAndAttributesTypeDef":
+        return {
+            "Keys": keys,
+            "ConsistentRead": True,
+            "ProjectionExpression": ", ".join(NODE_FIELDS),
+            "ExpressionAttributeNames": NODE_FIELDS,
+        }
 
 
-def _still(old: Membership) -> Mapping[str, Any]:
-    """The condition that the table holds the membership that the new one was made from."""
-    if old.generation == EMPTY.generation:
-        return {"ConditionExpression": "attribute_not_exists(#id)", "ExpressionAttributeNames": {"#id": TABLE_KEY}}
+def _nothing_stored() -> Mapping[str, Any]:
+    return {"ConditionExpression": "attribute_not_exists(#id)", "ExpressionAttributeNames": {"#id": TABLE_KEY}}
+
+
+def _still(generation: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The condition that the table holds the record that was read, whatever stands in the generation's place."""
+    if generation is None:
+        return {"ConditionExpression": f"attribute_not_exists({GENERATION_FIELD})"}
     return {
         "ConditionExpression": f"{GENERATION_FIELD} = :old",
-        "ExpressionAttributeValues": {":old": {"N": str(old.generation)}},
+        "ExpressionAttributeValues": {":old": generation},
     }
 
 
-def _generation(item: Item) -> int:
-    _check_version(item)
+def _membership(item: Item, networks: Networks) -> Membership:
+    record = parse_membership(item, networks)
+    return Membership(
+        generation=record.generation,
+        expected=record.expected,
+        members=tuple(map(Member.of, record.members)),
+    )
+
+
+def _usable(item: Item, networks: Networks) -> Membership:
+    """What is left of a bad record."""
     try:
-        return int(item[GENERATION_FIELD]["N"])
-    except (KeyError, ValueError) as error:
-        raise RecordError(f"generation record is incomplete: {error!r}") from error
-
-
-def _membership(item: Item) -> Membership:
-    try:
-        return Membership(
-            generation=_generation(item),
-            expected=int(item[EXPECTED_FIELD]["N"]),
-            members=members_from_json(item[MEMBERS_FIELD]["S"]),
-        )
-    except (KeyError, ValueError) as error:
-        raise RecordError(f"membership record is incomplete: {error!r}") from error
-
-
-def _node(item: Item) -> NodeRecord:
-    _check_version(item)
-    try:
-        return NodeRecord(
-            record_id=item[TABLE_KEY]["S"],
-            instance_id=item[INSTANCE_ID_FIELD]["S"],
-            node_type=item[NODE_TYPE_FIELD]["S"],
-            host_key=item[HOST_KEY_FIELD]["S"],
-            away=bool(item.get(AWAY_FIELD, {}).get("BOOL", False)),
-            ssh_key=item.get(SSH_KEY_FIELD, {}).get("S", ""),
-        )
-    except KeyError as error:
-        raise RecordError(f"node record is incomplete: {error!r}") from error
-
-
-def _check_version(item: Item) -> None:
-    """A newer agent's record is as good as ours: what it adds is passed over, what it lacks is an error."""
-    found = item.get(VERSION_FIELD, {}).get("N", "")
-    if not found.isdigit() or int(found) < RECORD_VERSION:
-        raise RecordError(f"record version must be {RECORD_VERSION} or higher, got {found or 'none'}")
+        generation = parse_generation(item)
+    except RecordError:
+        generation = EMPTY.generation
+    members = tuple(map(Member.of, usable_members(item, networks)))
+    return Membership(generation=generation, expected=len(members), members=members)

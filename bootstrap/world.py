@@ -12,10 +12,12 @@ from bootstrap.aws import Clients
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER
 from bootstrap.coordinator import Coordinator
+from bootstrap.follower import Follower
 from bootstrap.imds import Identity, Outlook
 from bootstrap.leaving import Leaving
 from bootstrap.logs import LogShipper
-from bootstrap.node import Actions, place
+from bootstrap.node import Actions, place, read_state
+from bootstrap.pace import Turn
 from bootstrap.signals import SIGNALLED_FILE, Signals
 from bootstrap.table import Table
 
@@ -49,6 +51,7 @@ class Links:
 
     identity: Identity
     table: Table
+    follower: Follower
     signals: Signals
     leaving: Leaving
     coordinator: Coordinator | None
@@ -59,11 +62,13 @@ class Links:
 
 def link(config: NodeConfig, world: World, *, identity: Identity, clients: Clients) -> Links:
     """Make the links of one node."""
-    table = Table(clients.dynamodb, name=config.table)
+    networks = config.cluster_networks
+    table = Table(clients.dynamodb, name=config.table, networks=networks)
     is_master = config.node_type == MASTER
     return Links(
         identity=identity,
         table=table,
+        follower=Follower(table, turn=Turn(world.chance), monotonic=world.monotonic),
         signals=Signals(
             clients.cloudformation,
             target=config.signal_target,
@@ -76,7 +81,14 @@ def link(config: NodeConfig, world: World, *, identity: Identity, clients: Clien
             instance_id=identity.instance_id,
             monotonic=world.monotonic,
         ),
-        coordinator=Coordinator(config, table=table, autoscaling=clients.autoscaling, ec2=clients.ec2)
+        coordinator=Coordinator(
+            config,
+            instance_id=identity.instance_id,
+            table=table,
+            autoscaling=clients.autoscaling,
+            ec2=clients.ec2,
+            remembered=read_state(world.root, instance_id=identity.instance_id, networks=networks),
+        )
         if is_master
         else None,
         address=StableAddress(

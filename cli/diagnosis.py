@@ -98,7 +98,9 @@ def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> D
 
 
 def _presence(clients: Clients, cluster: Cluster) -> Presence:
-    membership = read_membership(clients.dynamodb, table=cluster.table, cluster_name=cluster.name)
+    membership = read_membership(
+        clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
+    )
     groups = find_groups(clients.autoscaling, cluster.name)
     asked = groups.asked(otherwise=membership.expected)
     ids = [member.instance_id for member in membership.members]

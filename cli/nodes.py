@@ -1,19 +1,12 @@
 """The nodes of a cluster: the membership record, joined with what EC2 says of each."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from bootstrap import contract
-from bootstrap.contract import (
-    MASTER,
-    MASTER_HOST,
-    MEMBERSHIP_ID,
-    RECORD_VERSION,
-    TABLE_KEY,
-    worker_host,
-)
+from bootstrap.contract import MASTER, MASTER_HOST, MEMBERSHIP_ID, TABLE_KEY, worker_host
+from bootstrap.fields import Networks, RecordError, check_address
+from bootstrap.records import MemberRecord, parse_membership
 from cli.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -86,8 +79,13 @@ RUNNING: Final = "running"
 GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
 
 
-def read_membership(dynamodb: "DynamoDBClient", *, table: str, cluster_name: str | None) -> Membership:
-    """The membership record of a cluster's table; the name, where the caller knows it, is for messages."""
+def read_membership(
+    dynamodb: "DynamoDBClient", *, table: str, networks: Networks, cluster_name: str | None
+) -> Membership:
+    """The membership record of a cluster's table; the name, where the caller knows it, is for messages.
+
+    Any process on the master can write the record: nothing of it is used before all of it has been checked.
+    """
     cluster = "the cluster" if cluster_name is None else f"cluster {cluster_name}"
     try:
         found = dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}}, ConsistentRead=True)
@@ -98,27 +96,27 @@ def read_membership(dynamodb: "DynamoDBClient", *, table: str, cluster_name: str
     item = found.get("Item")
     if item is None:
         raise ClusterError(f"{cluster} has no members yet: its master has not started")
-    version = int(item[contract.VERSION_FIELD]["N"])
-    # A newer agent's record says more, never less.
-    if version < RECORD_VERSION:
-        raise ClusterError(f"{cluster} has record version {version}, this dlcluster knows {RECORD_VERSION} and higher")
-    members = map(_member, json.loads(item[contract.MEMBERS_FIELD]["S"]))
+    try:
+        record = parse_membership(item, networks)
+    except RecordError as error:
+        raise ClusterError(
+            f"{cluster} has a membership record that cannot be used: {error} (its master replaces it within a minute)"
+        ) from error
     return Membership(
-        generation=int(item[contract.GENERATION_FIELD]["N"]),
-        expected=int(item[contract.EXPECTED_FIELD]["N"]),
-        members=tuple(sorted(members, key=lambda member: member.slot)),
+        generation=record.generation,
+        expected=record.expected,
+        members=tuple(map(_member, record.members)),
     )
 
 
-def _member(row: Mapping[str, Any]) -> Member:
-    """One of the list; what a newer agent added is passed over."""
+def _member(record: MemberRecord) -> Member:
     return Member(
-        slot=row[contract.SLOT_FIELD],
-        instance_id=row[contract.INSTANCE_ID_FIELD],
-        address=row[contract.ADDRESS_FIELD],
-        node_type=row[contract.NODE_TYPE_FIELD],
-        host_key=row[contract.HOST_KEY_FIELD],
-        away=bool(row.get(contract.AWAY_FIELD, False)),
+        slot=record.slot,
+        instance_id=record.instance_id,
+        address=record.address,
+        node_type=record.node_type,
+        host_key=record.host_key,
+        away=record.away,
     )
 
 
@@ -168,7 +166,10 @@ def master_address(ec2: "EC2Client", membership: Membership) -> str:
     machine = find_machines(ec2, [master.instance_id])[master.instance_id]
     if not machine.public_address:
         raise ClusterError(f"the master {master.instance_id} has no public address, its state is {machine.state}")
-    return machine.public_address
+    try:
+        return check_address(machine.public_address, networks=None)
+    except RecordError as error:
+        raise ClusterError(f"the master {master.instance_id} has a public address that is none: {error}") from error
 
 
 def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> Member:

@@ -25,6 +25,8 @@ class Options:
     """Whose known hosts lines to print; left out, everybody's."""
     table: str | None
     """The cluster's table, where the caller knows it."""
+    networks: str | None
+    """The cluster's networks, where the caller knows them."""
     context: tuple[str, ...]
     """``name=value`` settings, as ``cdk deploy -c`` takes them."""
     command: tuple[str, ...]
@@ -82,6 +84,7 @@ def _parser() -> _Parser:
     verb("ssh-config", "print a block for ~/.ssh/config")
     known_hosts = verb("known-hosts", "print verified host keys")
     known_hosts.add_argument("--table", metavar="NAME", help="the cluster's table, to save looking it up")
+    known_hosts.add_argument("--networks", metavar="CIDR,...", help="its networks, which goes with --table")
     known_hosts.add_argument("host", nargs="?")
     verb("run", "run what follows -- on the master, with your SSH agent", usage="-- COMMAND ...")
     verb("status", "list the nodes")
@@ -108,6 +111,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         node=found.get("node", MASTER),
         host=found.get("host"),
         table=found.get("table"),
+        networks=found.get("networks"),
         context=tuple(found.get("context") or ()),
         command=tuple(words[split + 1 :]),
     )

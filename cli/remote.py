@@ -1,7 +1,6 @@
 """Runs one command on the master through paramiko: no OpenSSH needed where dlcluster runs."""
 
 import base64
-import logging
 import os
 import select
 import socket
@@ -12,8 +11,6 @@ from paramiko.agent import AgentRequestHandler
 
 from bootstrap.contract import SSH_PORT
 from cli.errors import ClusterError
-
-log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 15.0
 KEEPALIVE_S = 15
@@ -34,15 +31,16 @@ class Target:
 
 
 def run_command(target: Target, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
-    """Run `command` with the user's agent forwarded; its output streams, its exit code is returned."""
+    """Run `command` with the user's agent forwarded; its output streams, its exit code is returned.
+
+    The master needs no agent to reach the workers: it has the cluster's own key.
+    """
     lost = ClusterError(f"the connection to {target.address} was lost")
     with paramiko.SSHClient() as client:
         try:
             channel = _log_in(client, target).open_session(timeout=CONNECT_TIMEOUT_S)
             if agent_has_keys():
                 AgentRequestHandler(channel)
-            else:
-                log.warning("no SSH agent with a key: the command cannot go on to the workers (ssh-add)")
             channel.exec_command(command)
             channel.shutdown_write()
             _stream(channel, stdout_fd=stdout_fd, stderr_fd=stderr_fd)

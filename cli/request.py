@@ -25,7 +25,9 @@ def find(options: Options) -> Request:
     """Look the cluster up."""
     clients = connect(options.region)
     cluster = find_cluster(clients.cloudformation, name=options.cluster, region=clients.region)
-    membership = read_membership(clients.dynamodb, table=cluster.table, cluster_name=cluster.name)
+    membership = read_membership(
+        clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
+    )
     return Request(options=options, clients=clients, cluster=cluster, membership=membership)
 
 
@@ -36,7 +38,16 @@ def identity_path(name: str | None) -> str | None:
     path = Path(name).expanduser().absolute()
     if not path.is_file():
         raise UsageError(f"--identity must be a private key file, got {name!r}")
-    return str(path)
+    return ssh_path(str(path), "--identity")
+
+
+def ssh_path(path: str, name: str) -> str:
+    """A path that ssh's configuration can hold: it expands ${VARIABLE}, and nothing keeps it from that."""
+    if "${" in path or not path.isprintable():
+        raise UsageError(
+            f"{name} must be a path without ${{ and control characters, which ssh cannot be told: {path!r}"
+        )
+    return path
 
 
 def remote_line(command: tuple[str, ...]) -> str:

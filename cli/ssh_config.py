@@ -34,30 +34,36 @@ class Access:
 
 
 def options(access: Access, member: Member) -> dict[str, str]:
-    """Options for one node, the jump through the master aside."""
+    """Options for one node, the jump through the master aside.
+
+    All that comes from the table or the stack's outputs has been checked (bootstrap.records, cli.clusters): it has
+    nothing that ssh or a shell would expand. Paths are quoted here.
+    """
     is_master = member == access.master
     own = {
         "HostName": access.master_address if is_master else member.address,
         "User": access.login_user,
-        "ForwardAgent": "yes",
+        # The agent goes to the master and no further: whoever is root on a node that has it can sign with it.
+        "ForwardAgent": "yes" if is_master else "no",
         "StrictHostKeyChecking": "yes",
         "HostKeyAlias": member.alias,
         # Named, so that ssh does not ask the table once more to order what it offers.
         "HostKeyAlgorithms": "ssh-ed25519",
-        "KnownHostsCommand": f"{_without_percent(access.known_hosts_command)} %H",
+        "KnownHostsCommand": f"{' '.join(map(_quoted, access.known_hosts_command))} %H",
         # A node that hangs takes the connection and never answers.
         "ConnectTimeout": str(CONNECT_TIMEOUT_S),
         "UserKnownHostsFile": "none",
         "GlobalKnownHostsFile": "none",
     }
     if access.identity is not None:
-        own |= {"IdentityFile": f'"{access.identity.replace("%", "%%")}"', "IdentitiesOnly": "yes"}
+        own |= {"IdentityFile": _quoted(access.identity), "IdentitiesOnly": "yes"}
     return own
 
 
-def _without_percent(words: Sequence[str]) -> str:
-    """The words quoted; ssh expands %-sequences in commands, so a literal one is doubled."""
-    return shlex.join(words).replace("%", "%%")
+def _quoted(word: str) -> str:
+    """A word for ssh itself, which splits by quotes and backslashes much as a shell and then expands %-sequences."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
 
 
 def ssh_arguments(access: Access, member: Member) -> list[str]:
@@ -65,7 +71,9 @@ def ssh_arguments(access: Access, member: Member) -> list[str]:
     own = options(access, member)
     if member != access.master:
         hop = ["ssh", *_as_arguments(options(access, access.master) | {"ForwardAgent": "no"})]
-        own["ProxyCommand"] = f"{_without_percent(hop)} -W '[%h]:%p' {access.host_name(access.master)}"
+        # A shell reads it, so the address stands there itself; %p is a number that ssh has read.
+        through = f"{shlex.join(hop).replace('%', '%%')} -W {shlex.quote(f'[{member.address}]:')}%p"
+        own["ProxyCommand"] = f"{through} {shlex.quote(access.host_name(access.master))}"
     return [*_as_arguments(own), access.host_name(member)]
 
 

@@ -138,6 +138,7 @@ class DeepLearningCluster(Construct):
             address=self.address.address if is_master else None,
             address_allocation=self.address.allocation_id if is_master else None,
             table=self.table.table_name,
+            networks=props.vpc_cidr,
             log_group=self.log_group.log_group_name,
             bucket=self.bucket.bucket_name,
             master_role_id=self.roles.master.role_id,
@@ -176,6 +177,7 @@ class ClusterStack(cdk.Stack):
             contract.LOG_GROUP_OUTPUT: cluster.log_group.log_group_name,
             contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
             contract.LOGIN_USER_OUTPUT: LOGIN_USER,
+            contract.NETWORKS_OUTPUT: cluster.props.vpc_cidr,
         }
 
 

@@ -36,6 +36,7 @@ class NodeSettings:
     address: str | None
     address_allocation: str | None
     table: str
+    networks: str
     log_group: str
     bucket: str
     master_role_id: str

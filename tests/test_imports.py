@@ -10,10 +10,12 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROOMS = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
 CONTRACT = {"bootstrap.contract"}
+RECORDS = {"bootstrap.fields", "bootstrap.records"}
+"""Who reads records checks them by the same code."""
 ALLOWED: dict[str, set[str]] = {
     "stacks": CONTRACT,
-    "launcher": CONTRACT,
-    "cli": CONTRACT | {"stacks.props", "stacks.instances", "stacks.patches", "stacks.zones"},
+    "launcher": CONTRACT | RECORDS,
+    "cli": CONTRACT | RECORDS | {"stacks.props", "stacks.instances", "stacks.patches", "stacks.zones"},
     "bootstrap": set(),
     "trainer": set(),
 }
@@ -75,6 +77,14 @@ def test_code_on_nodes_needs_only_what_is_there(room: str) -> None:
 def test_only_stacks_and_the_app_import_the_cdk(room: str) -> None:
     cdk = ("aws_cdk", "constructs", "jsii")
     assert [(str(p), n) for p, n in all_imports(room) if n.partition(".")[0] in cdk] == []
+
+
+@pytest.mark.parametrize("name", ["fields", "records"])
+def test_records_are_checked_by_code_that_stands_alone(name: str) -> None:
+    seen = set(imports(REPOSITORY / "bootstrap" / f"{name}.py"))
+    assert {n for n in seen if not n.startswith("bootstrap.contract")} <= sys.stdlib_module_names | {
+        "bootstrap.fields", *(n for n in seen if n.startswith("bootstrap.fields."))
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["props", "instances", "__init__"])

@@ -8,7 +8,7 @@ from typing import Final
 from cli.errors import ClusterError
 from cli.nodes import choose_node, master_address
 from cli.options import Options
-from cli.request import Request, find, identity_path, remote_line
+from cli.request import Request, find, identity_path, remote_line, ssh_path
 from cli.ssh_config import Access, ssh_arguments
 
 PROGRAM: Final = Path(__file__).resolve().parents[2] / "bin" / "dlcluster"
@@ -27,15 +27,18 @@ def main(options: Options) -> int:
 
 def access(request: Request) -> Access:
     """How OpenSSH reaches this cluster."""
-    name, region, table = request.cluster.name, request.clients.region, request.cluster.table
-    # The Python that runs now has boto3; the one that PATH names may not. The table is named,
-    # as finding it would cost each login two more clients and a call.
-    words = ("known-hosts", "--cluster", name, "--region", region, "--table", table)
+    cluster = request.cluster
+    # The Python that runs now has boto3; the one that PATH names may not. Table and networks are named,
+    # as finding them would cost each login two more clients and a call.
+    networks = ",".join(map(str, cluster.networks))
+    named = ("--cluster", cluster.name, "--region", request.clients.region, "--table", cluster.table)
+    words = ("known-hosts", *named, "--networks", networks)
+    python, program = (ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(PROGRAM)))
     return Access(
-        cluster_name=name,
-        login_user=request.cluster.login_user,
+        cluster_name=cluster.name,
+        login_user=cluster.login_user,
         master=request.membership.master,
         master_address=master_address(request.clients.ec2, request.membership),
-        known_hosts_command=(sys.executable, str(PROGRAM), *words),
+        known_hosts_command=(python, program, *words),
         identity=identity_path(request.options.identity),
     )

@@ -6,7 +6,7 @@ Without a name it is the cluster of ./cdk.json, or else the only one there is. E
 from pathlib import Path
 
 from cli.aws import Clients, connect
-from cli.clusters import Cluster, find_cluster, find_clusters
+from cli.clusters import Cluster, checked, find_cluster, find_clusters
 from cli.diagnosis import diagnose
 from cli.errors import ClusterError
 from cli.options import Options
@@ -36,4 +36,4 @@ def _find(clients: Clients, name: str | None) -> tuple[StackRecord, Cluster | No
     stack = find_stack(clients.cloudformation, stack_name)
     if stack is None:
         raise ClusterError(f"no stack {stack_name} in {clients.region}, and none was deleted in the last 90 days")
-    return stack, cluster
+    return stack, checked(cluster) if cluster else None

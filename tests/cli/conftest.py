@@ -13,6 +13,8 @@ from moto.server import ThreadedMotoServer
 
 REGION = "eu-west-1"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k"
+NETWORKS = "10.0.0.0/8,127.0.0.0/8"
+"""The second for the servers of tests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,7 @@ def template(name: str, user: str) -> str:
             "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
         },
     }
-    outputs = {"ClusterName": name, "ClusterTable": {"Ref": "Table"}, "LoginUser": user}
+    outputs = {"ClusterName": name, "ClusterTable": {"Ref": "Table"}, "LoginUser": user, "ClusterNetworks": NETWORKS}
     return json.dumps(
         {"Resources": {"Table": table}, "Outputs": {key: {"Value": value} for key, value in outputs.items()}}
     )
@@ -126,7 +128,7 @@ def put_membership(
     version: int = 1,
     expected: int | None = None,
 ) -> None:
-    members: list[dict[str, Any]] = [
+    members = [
         {
             "slot": slot,
             "instance_id": instance_id,
@@ -136,13 +138,20 @@ def put_membership(
         }
         for slot, (instance_id, address, key) in enumerate(zip(ids, private, host_keys, strict=True), 1)
     ]
+    put_members(table, members, version=version, expected=expected)
+
+
+def put_members(
+    table: str, members: Sequence[dict[str, Any]], *, version: int = 1, expected: int | None = None
+) -> None:
+    """Write a membership with these rows, whatever they are."""
     boto3.client("dynamodb", region_name=REGION).put_item(
         TableName=table,
         Item={
             "id": {"S": "membership"},
             "version": {"N": str(version)},
             "generation": {"N": "7"},
-            "expected": {"N": str(expected or len(ids))},
+            "expected": {"N": str(expected or len(members))},
             "members": {"S": json.dumps(members)},
         },
     )

@@ -21,6 +21,7 @@ from cli.nodes import (
     missing_count,
     read_membership,
 )
+from tests.bootstrap.given import NETWORKS, instance_id, public_key
 from tests.cli.conftest import REGION, Deploy
 
 MEMBERS = tuple(
@@ -57,16 +58,18 @@ def test_a_node_has_many_names(name: str, slot: int) -> None:
 
 def members_of(table: str) -> tuple[Member, ...]:
     client = boto3.client("dynamodb", region_name=REGION)
-    return read_membership(client, table=table, cluster_name="demo").members
+    return read_membership(client, table=table, networks=NETWORKS, cluster_name="demo").members
 
 
 def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deploy) -> None:
     client = boto3.client("dynamodb", region_name=REGION)
     table = deploy().table
     client.delete_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})
-    member = membership.Member(slot=1, instance_id="i-1", address="10.0.0.9", node_type="master", host_key="key")
+    key, own_id = public_key(1), instance_id(1)
+    member = membership.Member(slot=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
     written = membership.Membership(generation=1, expected=5, members=(member,))
-    assert Table(client, name=table).replace_membership(membership.EMPTY, written)
+    agents = Table(client, name=table, networks=NETWORKS)
+    assert agents.replace_membership(agents.read_stored(), written)
 
     item = client.get_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})["Item"]
     assert item[contract.VERSION_FIELD] == {"N": str(contract.RECORD_VERSION)}
@@ -80,8 +83,8 @@ def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deplo
         contract.NODE_TYPE_FIELD,
         contract.HOST_KEY_FIELD,
     )
-    assert [row[name] for name in names] == [1, "i-1", "10.0.0.9", "master", "key"]
-    read = Member(slot=1, instance_id="i-1", address="10.0.0.9", node_type="master", host_key="key")
+    assert [row[name] for name in names] == [1, own_id, "10.0.0.9", "master", key]
+    read = Member(slot=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
     assert members_of(table) == (read,)
 
 

@@ -2,6 +2,8 @@
 
 import getpass
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from cli.errors import ClusterError
+from cli.nodes import Member
 from cli.remote import Target, run_command
+from cli.ssh_config import Access, known_hosts_text, ssh_arguments
 from tests.cli.conftest import Deploy, Fleet, put_membership
 from tests.launcher.sshd import Node, make_key, sshd_nodes
 
@@ -125,7 +129,7 @@ def test_ssh_reaches_a_worker_through_the_master(site: Site, name: str) -> None:
     done = site.dlcluster("ssh", name, "--", SHOW + '; echo "$SSH_CONNECTION" | cut -d" " -f1')
     assert done.returncode == 0, done.stderr
     address, keys, _ = done.stdout.splitlines()
-    assert (address, keys) == (WORKER, "1")
+    assert (address, keys) == (WORKER, "0"), "the agent goes to the master and no further"
 
 
 def test_ssh_keeps_words_and_the_exit_code(site: Site) -> None:
@@ -169,7 +173,46 @@ def test_the_printed_block_works_with_plain_ssh(site: Site, tmp_path: Path, host
         ["/usr/bin/ssh", "-F", config, host, SHOW],
         env=site.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    assert (plain.returncode, plain.stdout) == (0, f"{address}\n1\n"), plain.stderr
+    # grep's exit code is that of the number; the agent is forwarded to the master alone.
+    expected = (0, f"{address}\n1\n") if address == MASTER else (1, f"{address}\n0\n")
+    assert (plain.returncode, plain.stdout) == expected, plain.stderr
+
+
+ODD = ["a b", "50%h%%p", "it's", 'say "x"', "back\\slash \\'", "$(touch marker)`touch marker`", ":%p *?[a]"]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("node", [0, 1])
+def test_paths_reach_ssh_whatever_is_in_them(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, node: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    odd = tmp_path / name
+    odd.mkdir()
+    members = [
+        Member(slot=slot, instance_id="", address=address, node_type=node_type, host_key=server.host_key)
+        for slot, address, node_type, server in zip(
+            (1, 2), (MASTER, WORKER), ("master", "worker"), site.nodes, strict=True
+        )
+    ]
+    (odd / "known").write_text(known_hosts_text(members, None))
+    shutil.copy(site.identity, odd / "identity")
+    access = Access(
+        cluster_name="demo",
+        login_user=getpass.getuser(),
+        master=members[0],
+        master_address=MASTER,
+        known_hosts_command=("/usr/bin/env", "sh", "-c", 'cat "$0"', str(odd / "known")),
+        identity=str(odd / "identity"),
+    )
+    config = ["-F", str(tmp_path / "ssh_config")]
+    (tmp_path / "bin" / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh {shlex.join(config)} "$@"\n')
+    done = subprocess.run(
+        ["ssh", *ssh_arguments(access, members[node]), 'echo "$SSH_CONNECTION" | cut -d" " -f3'],
+        env={"PATH": site.environment["PATH"]}, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"{(MASTER, WORKER)[node]}\n"), done.stderr
+    assert not list(tmp_path.rglob("marker"))
 
 
 def test_the_printed_block_has_no_address_that_a_replacement_changes(site: Site) -> None:

@@ -1,0 +1,110 @@
+"""Check one value of a record: what it must be exactly, or RecordError.
+
+Pure. What passes can stand in ssh's command line and in files that root writes: no value has a space, a quote or a
+control character, but for the one space of a key.
+"""
+
+import base64
+import binascii
+import re
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+
+from bootstrap.contract import (
+    ADDRESS_FIELD,
+    AWAY_FIELD,
+    INSTANCE_ID_FIELD,
+    MOST_WORKERS,
+    NODE_TYPE_FIELD,
+    NODE_TYPES,
+    SLOT_FIELD,
+    NodeType,
+)
+
+MOST_NODES: Final = 1 + MOST_WORKERS
+MOST_NETWORKS: Final = 8
+LONGEST_SHOWN: Final = 60
+
+INSTANCE_ID: Final = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+KEY: Final = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})")
+KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
+"""How the 51 bytes of a public key begin: the type and the length of what follows (RFC 8709, RFC 4251)."""
+
+Networks = tuple[IPv4Network, ...]
+
+
+class RecordError(ValueError):
+    """A record cannot be used; the message is one line without control characters."""
+
+
+def parse_networks(text: str) -> Networks:
+    """Read the cluster's networks, CIDR blocks with commas between them, as the stack wrote them."""
+    try:
+        networks = tuple(map(IPv4Network, text.split(",")))
+    except ValueError:
+        networks = ()
+    if not 1 <= len(networks) <= MOST_NETWORKS or text != ",".join(map(str, networks)):
+        raise RecordError(f"networks must be 1 to {MOST_NETWORKS} IPv4 blocks such as 10.0.0.0/16, got {shown(text)}")
+    return networks
+
+
+def check_address(value: object, networks: Networks | None) -> str:
+    """Return an IPv4 address of the cluster's networks (None: of any), written the one usual way."""
+    try:
+        address = IPv4Address(value) if isinstance(value, str) else None
+    except ValueError:
+        address = None
+    if address is None or not (networks is None or any(address in network for network in networks)):
+        allowed = "" if networks is None else f" in {' or '.join(map(str, networks))}"
+        raise RecordError(f"{ADDRESS_FIELD} must be an IPv4 address{allowed}, got {shown(value)}")
+    return str(address)
+
+
+def check_index(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_NODES:  # a bool is an int, too
+        raise RecordError(f"{SLOT_FIELD} must be a whole number from 1 to {MOST_NODES}, got {shown(value)}")
+    return value
+
+
+def check_instance_id(value: object) -> str:
+    if not isinstance(value, str) or not INSTANCE_ID.fullmatch(value):
+        raise RecordError(f"{INSTANCE_ID_FIELD} must be i- and 8 or 17 hex digits, got {shown(value)}")
+    return value
+
+
+def check_node_type(value: object) -> NodeType:
+    for node_type in NODE_TYPES:
+        if value == node_type:
+            return node_type
+    raise RecordError(f"{NODE_TYPE_FIELD} must be {' or '.join(NODE_TYPES)}, got {shown(value)}")
+
+
+def check_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise RecordError(f"{AWAY_FIELD} must be true or false, got {shown(value)}")
+    return value
+
+
+def check_key(value: object, name: str) -> str:
+    """One ed25519 key without a comment, and nothing else."""
+    match = KEY.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not _decoded(match[1]).startswith(KEY_HEADER):
+        raise RecordError(f"{name} must be an ed25519 key, got {shown(value)}")
+    return match[0]
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return b""
+
+
+def shown(value: object) -> str:
+    """Show a value in a message: one line of printable ASCII, short however long or deep the value is."""
+    if value is None:
+        return "none"
+    if not isinstance(value, (str, int, float)):
+        return f"a {type(value).__name__}"
+    text = ascii(value[:LONGEST_SHOWN] if isinstance(value, str) else value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."

@@ -1,0 +1,20 @@
+"""Valid ids and keys for tests, drawn from a number or a word."""
+
+import base64
+import hashlib
+from ipaddress import IPv4Network
+
+from bootstrap.fields import KEY_HEADER
+
+NETWORKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.31.0.0/16"))
+"""The second is that of moto's own VPC."""
+
+
+def instance_id(number: int) -> str:
+    return f"i-{number:017x}"
+
+
+def public_key(word: object) -> str:
+    """An ed25519 public key as ssh-keygen writes it, without a comment."""
+    body = hashlib.sha256(str(word).encode()).digest()
+    return f"ssh-ed25519 {base64.b64encode(KEY_HEADER + body).decode()}"
