@@ -21,7 +21,7 @@ SHELL := /bin/bash
 export NODES ?= 3
 export RUN
 ALONE := $(wildcard tests/local/test_*.py) tests/test_machine.py
-HEALING := $(wildcard tests/e2e/test_zw_*.py tests/e2e/test_zx_*.py)
+HEALING := tests/e2e/test_hostile_records.py $(wildcard tests/e2e/test_zw_*.py tests/e2e/test_zx_*.py)
 # Those of bare instances need no cluster, and this part is the shortest.
 JOBS := tests/e2e/test_faults.py $(wildcard tests/e2e/test_zv_*.py)
 FAILING := $(wildcard tests/e2e/test_zzz_*.py)

@@ -19,7 +19,7 @@ SHOW = """\
 echo "--- /etc/hosts"; sed -n '/BEGIN deeplearning/,/END deeplearning/p' /etc/hosts
 echo "--- $DEEPLEARNING_WORKERS_PATH"; cat "$DEEPLEARNING_WORKERS_PATH"
 echo "--- variables"; env | grep ^DEEPLEARNING_ | sort
-echo "--- from the master to a worker, through the forwarded agent"
+echo "--- from the master to a worker, by the cluster's own key"
 for host in $(tail -n 1 "$DEEPLEARNING_WORKERS_PATH"); do ssh -o BatchMode=yes "$host" hostname; done
 """
 TRAIN = "launch python /opt/deeplearning/trainer --network lenet --kv-store dist_sync"

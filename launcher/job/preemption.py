@@ -5,12 +5,12 @@ docs/healing.md. A crashed node leaves it too. Nodes that join do not matter her
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
+from bootstrap.records import parse_state
 from launcher.hosts.hostfile import Host
 from launcher.job.node import LOST, Failure, settle
 
@@ -37,15 +37,15 @@ class ClusterView:
 
 
 def parse_cluster_view(text: str) -> ClusterView:
-    """Parse what the agent has written."""
-    state = json.loads(text)
+    """Parse what the agent has written, checked as the table's records are."""
+    state = parse_state(text, networks=None)
     instances: dict[str, str] = {}
-    noticed = frozenset(member["instance_id"] for member in state["members"] if member.get("away"))
-    for member in state["members"]:
-        if not member.get("away"):
-            names = (worker_host(member["slot"]), *([MASTER_HOST] if member["slot"] == 1 else []), member["address"])
-            instances |= dict.fromkeys(names, member["instance_id"])
-    return ClusterView(own=state["instance_id"], instances=instances, noticed=noticed)
+    noticed = frozenset(member.instance_id for member in state.members if member.away)
+    for member in state.members:
+        if not member.away:
+            names = (worker_host(member.slot), *([MASTER_HOST] if member.slot == 1 else []), member.address)
+            instances |= dict.fromkeys(names, member.instance_id)
+    return ClusterView(own=state.instance_id, instances=instances, noticed=noticed)
 
 
 class Membership:
@@ -63,7 +63,7 @@ class Membership:
             if (found.st_ino, found.st_mtime_ns) != self._seen:
                 self._present = parse_cluster_view(self._path.read_text())
                 self._seen = (found.st_ino, found.st_mtime_ns)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError):
             # The file is missing or of another release: preempted nodes are then found by their silence.
             pass
         return self._present

@@ -26,6 +26,7 @@ from moto.dynamodb.models.utilities import dynamo_json_dump
 from bootstrap.contract import TABLE_KEY
 from bootstrap.membership import Node, next_membership
 from bootstrap.table import Table
+from tests.bootstrap.given import NETWORKS, instance_id, public_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -84,17 +85,22 @@ def receive(first: Connection) -> Any:
 
 def run(name: str, *, client: RemoteClient, first: Connection, expected: int) -> None:
     """Be one process: claim a slot in each table that is named."""
-    node = Node(instance_id=name, address="10.0.0.1", node_type="worker", host_key="key")
+    node = Node(instance_id=name, address=address_of(name), node_type="worker", host_key=public_key(name))
     while (table_name := receive(first)) is not None:
-        table = Table(cast("DynamoDBClient", client), name=table_name)
+        table = Table(cast("DynamoDBClient", client), name=table_name, networks=NETWORKS)
         first.send(claim(node, table, expected=expected))
+
+
+def address_of(name: str) -> str:
+    number = int(name.removeprefix("i-"), 16)
+    return f"10.0.{number // 256}.{number % 256}"
 
 
 def claim(node: Node, table: Table, *, expected: int) -> Claim:
     lost = 0
     while True:
-        seen = table.read_membership()
-        wanted = next_membership(seen, expected=expected, nodes=[node], gone=())
+        seen = table.read_stored()
+        wanted = next_membership(seen.membership, expected=expected, nodes=[node], gone=())
         if table.replace_membership(seen, wanted):
             member = wanted.member(node.instance_id)
             return Claim(slot=0 if member is None else member.slot, lost=lost)
@@ -137,7 +143,7 @@ def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection
                 claims[processes[connection]] = said
             else:
                 connection.send(answer(said))
-    final = Table(client, name=name).read_membership()
+    final = Table(client, name=name, networks=NETWORKS).read_membership()
     client.delete_table(TableName=name)
     return {
         "claimed": {name: claim.slot for name, claim in claims.items()},
@@ -154,7 +160,7 @@ def main(count: int, rounds: int) -> None:
     fork = multiprocessing.get_context("fork")
     processes = {}
     for number in range(count):
-        name, (ours, theirs) = f"i-{number}", fork.Pipe()
+        name, (ours, theirs) = instance_id(number), fork.Pipe()
         processes[ours] = name
         of_its_own = {"client": RemoteClient(client, theirs), "first": theirs, "expected": count + 1}
         fork.Process(target=run, args=(name,), kwargs=of_its_own, daemon=True).start()

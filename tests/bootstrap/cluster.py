@@ -21,6 +21,7 @@ from bootstrap.logs import LogShipper
 from bootstrap.node import place
 from bootstrap.table import Table
 from bootstrap.world import World
+from tests.bootstrap.given import NETWORKS, public_key
 
 REGION = "eu-west-1"
 CLUSTER = "digits"
@@ -44,6 +45,7 @@ def config_values(node_type: str = "worker") -> dict[str, Any]:
         "address": None,
         "address_allocation": None,
         "table": TABLE,
+        "networks": ",".join(map(str, NETWORKS)),
         "log_group": LOG_GROUP,
         "bucket": "bucket",
         "master_role_id": "AROAMASTER",
@@ -84,7 +86,7 @@ class RecordedActions:
 
     def make_key(self, file: Path, *, comment: str) -> None:
         file.write_text(f"private half of {comment}\n")
-        key = f"ssh-ed25519 AAAA{len(self.calls)}{comment.removeprefix('i-')}"
+        key = public_key(f"{len(self.calls)} {comment}")
         file.with_name(f"{file.name}.pub").write_text(f"{key} {comment}\n")
         self.calls.append("make-key")
 
@@ -162,7 +164,7 @@ class Cluster:
 
     @property
     def table(self) -> Table:
-        return Table(self.clients.dynamodb, name=TABLE)
+        return Table(self.clients.dynamodb, name=TABLE, networks=NETWORKS)
 
     def slots(self) -> dict[int, str]:
         """Who holds which slot, by the table."""
@@ -236,7 +238,7 @@ class Cluster:
         """Boot the node of one of the group's instances, on the disk it may already have."""
         instance_id, address = self.instances(node_type)[number]
         root = self.tmp_path / instance_id
-        host_key = f"ssh-ed25519 AAAA{instance_id.removeprefix('i-')}"
+        host_key = public_key(instance_id)
         _image_file(root, HOST_KEY_FILE, f"{host_key} root@image\n")
         _image_file(root, HOSTS_FILE, "127.0.0.1 localhost\n")
         actions, metadata = RecordedActions(), Metadata()

@@ -13,6 +13,7 @@ from bootstrap.table import Table
 from bootstrap.world import World
 from tests.bootstrap.cluster import CLUSTER, TABLE, Cluster, TestNode
 from tests.bootstrap.forming import all_ready, booted, hosts_file
+from tests.bootstrap.given import public_key
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -59,7 +60,8 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
         )
         assert node.text(contract.ENVIRONMENT_SCRIPT) == variables.replace("DEEP", "export DEEP")
         assert "".join(f"{k}={v}\n" for k, v in node.actions.environment.items()) == variables
-        assert node.text(contract.SSHD_CONFIG) == hosts.SSHD
+        right = hosts.SSHD_MASTER if node is nodes[0] else hosts.SSHD_WORKER
+        assert node.text(contract.SSHD_CONFIG) == right
         assert node.text(contract.SSH_CLIENT_CONFIG) == (
             hosts.SSH_CLIENT_WITH_KEY if node is master else hosts.SSH_CLIENT
         )
@@ -153,11 +155,11 @@ def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster:
 def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
     nodes = booted(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    place(nodes[2].root, contract.HOST_KEY_FILE).write_text("ssh-ed25519 AAAAnew root@image\n")
+    place(nodes[2].root, contract.HOST_KEY_FILE).write_text(f"{public_key('new')} root@image\n")
     cluster.clock.now += 10.0
     cluster.run(
         nodes,
-        until=lambda: all("ssh-ed25519 AAAAnew\n" in n.text(contract.KNOWN_HOSTS_FILE) for n in nodes),
+        until=lambda: all(f"{public_key('new')}\n" in n.text(contract.KNOWN_HOSTS_FILE) for n in nodes),
     )
 
 
@@ -210,8 +212,9 @@ def test_worker_reads_the_membership_only_when_its_generation_has_moved(
     for _ in range(5):
         nodes[1].agent.step()
     assert not reads
-    now = cluster.table.read_membership()
-    cluster.table.replace_membership(now, replace(now, generation=now.generation + 1))
+    stored = cluster.table.read_stored()
+    now = stored.membership
+    cluster.table.replace_membership(stored, replace(now, generation=now.generation + 1))
     reads.clear()
     for _ in range(5):
         nodes[1].agent.step()

@@ -61,19 +61,25 @@ def test_known_hosts_know_every_name_and_the_address() -> None:
         ),
         (
             hosts.SSH_CLIENT,
-            "Host deeplearning-*\n    ForwardAgent yes\n    StrictHostKeyChecking yes\n",
+            "Host deeplearning-*\n    ForwardAgent no\n    StrictHostKeyChecking yes\n",
         ),
         (
             hosts.SSH_CLIENT_WITH_KEY,
-            "Host deeplearning-*\n    ForwardAgent yes\n    StrictHostKeyChecking yes\n"
+            "Host deeplearning-*\n    ForwardAgent no\n    StrictHostKeyChecking yes\n"
             'Match host deeplearning-* exec "test -r /etc/deeplearning/cluster-key/id_ed25519"\n'
+            "    IdentitiesOnly yes\n"
             "    IdentityFile /etc/deeplearning/cluster-key/id_ed25519\n"
             "    IdentityFile ~/.ssh/id_ed25519\n"
             "    IdentityFile ~/.ssh/id_rsa\n",
         ),
         (
-            hosts.SSHD,
+            hosts.SSHD_MASTER,
             "AllowAgentForwarding yes\n"
+            "AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 /etc/deeplearning/authorized_keys/%u\n",
+        ),
+        (
+            hosts.SSHD_WORKER,
+            "AllowAgentForwarding no\n"
             "AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 /etc/deeplearning/authorized_keys/%u\n",
         ),
     ],

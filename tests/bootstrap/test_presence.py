@@ -8,8 +8,9 @@ from bootstrap.contract import TABLE_KEY, NodeType, node_record_id
 from bootstrap.coordinator import Coordinator
 from bootstrap.discovery import Instance
 from bootstrap.membership import Membership
-from bootstrap.table import NodeRecord
+from bootstrap.records import NodeRecord
 from tests.bootstrap.cluster import CLUSTER, TABLE, Cluster, node_config
+from tests.bootstrap.given import public_key
 
 ROLES: dict[NodeType, str] = {"master": "AROAMASTER", "worker": "AROAWORKER"}
 
@@ -19,7 +20,7 @@ def record(instance_id: str, node_type: NodeType) -> NodeRecord:
         record_id=node_record_id(ROLES[node_type], instance_id),
         instance_id=instance_id,
         node_type=node_type,
-        host_key=f"ssh-ed25519 AAAA{instance_id.removeprefix('i-')}",
+        host_key=public_key(instance_id),
     )
 
 
@@ -30,7 +31,7 @@ def publish(cluster: Cluster) -> None:
 
 
 def look(cluster: Cluster, coordinator: Coordinator) -> Membership:
-    return coordinator.reconcile(cluster.table.read_membership())
+    return coordinator.reconcile(cluster.table.read_stored())
 
 
 def present(membership: Membership) -> dict[int, str]:
@@ -40,6 +41,7 @@ def present(membership: Membership) -> dict[int, str]:
 def new_coordinator(cluster: Cluster) -> Coordinator:
     return Coordinator(
         node_config("master"),
+        instance_id=cluster.instances("master")[0][0],
         table=cluster.table,
         autoscaling=cluster.clients.autoscaling,
         ec2=cluster.clients.ec2,
@@ -167,7 +169,7 @@ def test_after_a_shrink_the_survivors_close_the_gaps_in_one_generation(
 
 def test_key_of_the_cluster_reaches_the_membership(cluster: Cluster) -> None:
     coordinator, before = formed(cluster)
-    cluster.table.write_node(replace(record(before[1], "master"), ssh_key="ssh-ed25519 AAAAkey"))
+    cluster.table.write_node(replace(record(before[1], "master"), ssh_key=public_key("cluster")))
     master = look(cluster, coordinator).master
     assert master is not None
-    assert (master.instance_id, master.ssh_key) == (before[1], "ssh-ed25519 AAAAkey")
+    assert (master.instance_id, master.ssh_key) == (before[1], public_key("cluster"))

@@ -13,6 +13,7 @@ from bootstrap.files import Access
 from bootstrap.node import place
 from bootstrap.trust import cluster_key, forget_cluster_key
 from tests.bootstrap.cluster import RecordedActions
+from tests.bootstrap.given import public_key
 from tests.bootstrap.written import written
 
 USER = Access(uid=1234, gid=5678)
@@ -42,7 +43,7 @@ def key_file(root: Path) -> Path:
 def test_key_is_made_once(tmp_path: Path) -> None:
     maker = RecordedActions()
     public = made(tmp_path, maker)
-    assert public == "ssh-ed25519 AAAA01"
+    assert public == public_key("0 i-1")
     assert key_file(tmp_path).read_text() == "private half of i-1\n"
     before = written(key_file(tmp_path))
     assert made(tmp_path, maker) == public
@@ -79,7 +80,7 @@ def test_key_without_one_of_its_halves_is_made_anew(tmp_path: Path, lost: str) -
     maker = RecordedActions()
     made(tmp_path, maker)
     key_file(tmp_path).with_name(lost).unlink()
-    assert made(tmp_path, maker) == "ssh-ed25519 AAAA11"
+    assert made(tmp_path, maker) == public_key("1 i-1")
     assert sorted(file.name for file in place(tmp_path, CLUSTER_KEY_DIR).iterdir()) == ["id_ed25519", "id_ed25519.pub"]
 
 
@@ -93,7 +94,7 @@ def test_fails_when_no_key_can_be_made_and_makes_up_for_it(tmp_path: Path) -> No
     with pytest.raises(CommandError, match="no space"):
         made(tmp_path, Broken())
     assert not key_file(tmp_path).exists()
-    assert made(tmp_path, RecordedActions()) == "ssh-ed25519 AAAA01"
+    assert made(tmp_path, RecordedActions()) == public_key("0 i-1")
     assert [path.name for path in place(tmp_path, CLUSTER_KEY_DIR).parent.iterdir()] == ["cluster-key"]
 
 
@@ -121,4 +122,4 @@ def test_old_key_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
     made(tmp_path, RecordedActions(), instance_id="i-2")
-    assert seen == [["private half of i-1\n", "ssh-ed25519 AAAA01 i-1\n"]] * 2
+    assert seen == [["private half of i-1\n", f"{public_key('0 i-1')} i-1\n"]] * 2

@@ -20,7 +20,7 @@ def stack(name: str, outputs: dict[str, str]) -> dict[str, Any]:
 
 
 def test_clusters_are_found_on_every_page_and_other_stacks_left_alone() -> None:
-    outputs = {"ClusterName": "last", "ClusterTable": "t", "LoginUser": "ubuntu", "More": "x"}
+    outputs = {"ClusterName": "last", "ClusterTable": "table", "LoginUser": "ubuntu", "More": "x"}
     client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(client) as stub:
         foreign = [stack("foreign", {"ClusterName": "not ours"}), {**stack("none", {}), "Outputs": []}]
@@ -41,7 +41,7 @@ def test_clusters_are_found_on_every_page_and_other_stacks_left_alone() -> None:
 def test_fails_when_the_stack_of_the_name_is_no_cluster_yet(status: str, advice: str, others: list[str]) -> None:
     client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
     begun = {**stack("demo", {}), "StackStatus": status}
-    beside = [stack(name, {"ClusterName": name, "ClusterTable": "t", "LoginUser": "ubuntu"}) for name in others]
+    beside = [stack(name, {"ClusterName": name, "ClusterTable": "table", "LoginUser": "ubuntu"}) for name in others]
     with Stubber(client) as stub:
         stub.add_response("describe_stacks", {"Stacks": [begun]}, {"StackName": "demo"})
         stub.add_response("describe_stacks", {"Stacks": [begun, *beside]}, {})

@@ -11,6 +11,7 @@ from local.fabric import in_namespace
 from tests.e2e.conftest import Cluster, node_disk
 
 WORKER_HOP = "ssh -o BatchMode=yes deeplearning-worker2 hostname"
+LOUD_HOP = WORKER_HOP.replace("ssh", "ssh -v", 1)
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
 
@@ -22,17 +23,22 @@ def reachable(address: str, port: int) -> bool:
         return False
 
 
-def test_from_the_master_to_a_worker_by_name_through_the_forwarded_agent(cluster: Cluster) -> None:
-    answer = cluster.user.ssh("deeplearning-master", WORKER_HOP).strip()
-    address = cluster.on("deeplearning-master", "getent ahostsv4 deeplearning-worker2").split()[0]
-    assert answer == "ip-" + address.replace(".", "-")
-
-
-def test_from_a_worker_on_to_another(cluster: Cluster) -> None:
-    hop = "ssh -o BatchMode=yes deeplearning-worker2 ssh -o BatchMode=yes deeplearning-worker3 cat /etc/hostname"
-    assert cluster.user.ssh("deeplearning-master", hop).strip() == cluster.on(
-        "deeplearning-worker3", "cat /etc/hostname"
+def test_from_the_master_to_a_worker_by_name_with_the_clusters_own_key(cluster: Cluster) -> None:
+    """Also where a person's agent is at hand."""
+    said = attempt(
+        cluster, "deeplearning-master", f"test -S $SSH_AUTH_SOCK && {WORKER_HOP.replace('ssh', 'ssh -v', 1)}"
     )
+    address = cluster.on("deeplearning-master", "getent ahostsv4 deeplearning-worker2").split()[0]
+    assert said.stdout.strip() == "ip-" + address.replace(".", "-"), said.stderr
+    assert "Server accepts key: /etc/deeplearning/cluster-key/id_ed25519 " in said.stderr
+
+
+@pytest.mark.parametrize("options", ["", "-A "])
+def test_the_agent_goes_to_the_master_and_no_further(cluster: Cluster, options: str) -> None:
+    hop = f"ssh {options}-o BatchMode=yes deeplearning-worker2 'echo agent=$SSH_AUTH_SOCK'"
+    assert cluster.user.ssh("deeplearning-master", f"test -S $SSH_AUTH_SOCK && {hop}") == "agent=\n"
+    # ssh_command's -A asks for it.
+    assert cluster.user.ssh("deeplearning-worker2", "echo agent=$SSH_AUTH_SOCK") == "agent=\n"
 
 
 def test_from_the_master_without_a_person_with_the_clusters_own_key(cluster: Cluster) -> None:
@@ -47,9 +53,10 @@ def test_fails_when_a_login_has_no_key(cluster: Cluster) -> None:
     assert "Permission denied (publickey)." in refused.stderr
 
 
-def test_fails_when_a_worker_wants_on_without_an_agent(cluster: Cluster) -> None:
-    hop = WORKER_HOP.replace("worker2", "worker3")
-    refused = attempt(cluster, "deeplearning-worker2", hop, "-a")
+@pytest.mark.parametrize("host", ["deeplearning-worker3", "deeplearning-master"])
+@pytest.mark.parametrize("option", ["-A", "-a"])
+def test_fails_when_a_worker_wants_on(cluster: Cluster, host: str, option: str) -> None:
+    refused = attempt(cluster, "deeplearning-worker2", f"ssh -o BatchMode=yes {host} hostname", option)
     assert refused.returncode == 255
     assert "Permission denied" in refused.stderr
 

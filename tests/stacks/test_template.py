@@ -243,6 +243,7 @@ def test_outputs_are_the_contracts(template: Template) -> None:
         contract.LOG_GROUP_OUTPUT,
         contract.BUCKET_OUTPUT,
         contract.LOGIN_USER_OUTPUT,
+        contract.NETWORKS_OUTPUT,
     }
 
 
@@ -267,6 +268,7 @@ def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name
             address=f"<{address}>" if node_type == "master" else None,
             address_allocation=f"<{address}.AllocationId>" if node_type == "master" else None,
             table=f"<{logical_id(template, 'AWS::DynamoDB::Table', '')}>",
+            networks="10.0.0.0/16",
             log_group=f"<{logical_id(template, 'AWS::Logs::LogGroup', '')}>",
             bucket=f"<{logical_id(template, 'AWS::S3::Bucket', '')}>",
             master_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesMaster')}.RoleId>",

@@ -29,6 +29,7 @@ SETTINGS = user_data.NodeSettings(
     address=None,
     address_allocation=None,
     table="table",
+    networks="10.0.0.0/16",
     log_group="logs",
     bucket="bucket",
     master_role_id="AROAMASTER",

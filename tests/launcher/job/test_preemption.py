@@ -11,6 +11,7 @@ import pytest
 from bootstrap.contract import NODE_STATE
 from launcher.hosts.hostfile import Host
 from launcher.job.preemption import Membership, find_preempted, parse_cluster_view
+from tests.bootstrap.given import instance_id, public_key
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, read_lines, said
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -19,22 +20,22 @@ SAVE = "trap 'sleep 0.5; echo saved; exit' TERM; echo up; while :; do sleep 0.1;
 
 
 def state(*, away: Sequence[int] = (), slots: Sequence[int] = (1, 2, 3), own: int = 1, moved: int = 0) -> str:
-    """As bootstrap.node writes it: the instance of slot n is i-n; with `moved` the last is in that slot."""
+    """As bootstrap.node writes it: the instance of slot n has that number; with `moved` the last is in that slot."""
     members = [
         {
             "slot": moved if moved and slot == slots[-1] else slot,
-            "instance_id": f"i-{slot}",
+            "instance_id": instance_id(slot),
             "address": ADDRESSES[slot - 1],
             "node_type": "master" if slot == 1 else "worker",
-            "host_key": "k",
+            "host_key": public_key(slot),
             "away": slot in away,
         }
         for slot in slots
     ]
-    return json.dumps({"instance_id": f"i-{own}", "slot": own, "generation": 4, "members": members})
+    return json.dumps({"instance_id": instance_id(own), "slot": own, "generation": 4, "members": members})
 
 
-HOSTS: dict[Host, str | None] = {Host(name=f"deeplearning-worker{slot}"): f"i-{slot}" for slot in (1, 2, 3)}
+HOSTS: dict[Host, str | None] = {Host(name=f"deeplearning-worker{slot}"): instance_id(slot) for slot in (1, 2, 3)}
 
 
 def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> str | None:
@@ -68,7 +69,7 @@ def test_only_the_launchers_own_end_is_the_end_of_the_job() -> None:
 
 
 def test_a_node_that_joins_or_gets_another_number_disturbs_nobody() -> None:
-    two = {host: instance for host, instance in HOSTS.items() if instance != "i-2"}
+    two = {host: instance for host, instance in HOSTS.items() if instance != instance_id(2)}
     assert preempted_host(state(slots=[1, 2, 3]), two) is None
     assert preempted_host(state(slots=[1, 3], moved=2), two) is None
 
