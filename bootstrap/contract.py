@@ -11,8 +11,8 @@ MASTER: Final = "master"
 WORKER: Final = "worker"
 NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
 MOST_WORKERS: Final = 500
-"""Most workers of a cluster; every reader refuses a membership with more. The table's read rate sets it: docs/healing.md has
-the arithmetic, bootstrap/pace.py what follows from it."""
+"""Most workers of a cluster; every reader refuses a membership with more. The table's read rate sets it: see
+docs/healing.md for the arithmetic, and bootstrap/pace.py."""
 
 # ---- files and directories on a node ----
 ROOT: Final = "/opt/deeplearning"

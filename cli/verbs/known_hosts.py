@@ -14,10 +14,11 @@ from cli.ssh_config import known_hosts_text
 
 
 def main(options: Options) -> int:
-    if options.table is None or options.networks is None:
+    table = None if options.table is None else _table(options.table)
+    networks = None if options.networks is None else _networks(options.networks)
+    if table is None or networks is None:  # a block of an older version names the table alone
         membership = find(options).membership
     else:
-        table, networks = _table(options.table), _networks(options.networks)
         dynamodb = connect(options.region).dynamodb
         membership = read_membership(dynamodb, table=table, networks=networks, cluster_name=options.cluster or None)
     print(known_hosts_text(membership.members, options.host), end="")

@@ -85,6 +85,6 @@ def forged_items(draw: st.DrawFn) -> dict[str, Any]:
         "members": {"S": members},
     }
     for name in draw(st.lists(st.sampled_from(sorted(item)), max_size=1)):
-        replaced = draw(st.sampled_from([None, {"S": "7"}, {"N": "1"}, {"BOOL": True}, {"M": {}}, {"L": [{"S": "x"}]}]))
-        item[name] = item[name] if replaced is None else replaced
+        others: list[dict[str, Any]] = [{"S": "7"}, {"N": "1"}, {"BOOL": True}, {"M": {}}, {"L": [{"S": "x"}]}]
+        item[name] = draw(st.sampled_from([item[name], *others]))
     return item

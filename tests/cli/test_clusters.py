@@ -6,7 +6,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from cli.clusters import find_cluster, find_clusters
+from cli.clusters import Cluster, find_cluster, find_clusters
 from cli.errors import ClusterError
 
 
@@ -49,3 +49,35 @@ def test_fails_when_the_stack_of_the_name_is_no_cluster_yet(status: str, advice:
             find_cluster(client, name="demo", region="eu-west-1")
     told = f"no cluster 'demo' in eu-west-1: a stack of that name is there in status {status}; {advice}"
     assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("outputs", "told"),
+    [
+        ({"ClusterName": "-oProxyCommand=x"}, "output ClusterName of stack demo must be a letter, then .*"),
+        ({"ClusterName": "demo;x"}, "output ClusterName of stack demo must be a letter, then .*"),
+        ({"LoginUser": "$(id)"}, r"output LoginUser of stack demo must be a user of the nodes, got '\$\(id\)'"),
+        ({"LoginUser": "ubuntu\n"}, "output LoginUser of stack demo must be a user of the nodes, got 'ubuntu"),
+        ({"ClusterTable": "a b"}, "output ClusterTable of stack demo must be .*, got 'a b'"),
+    ],
+)
+def test_fails_when_an_output_could_not_stand_in_sshs_command_line(outputs: dict[str, str], told: str) -> None:
+    right = {"ClusterName": "demo", "ClusterTable": "table", "LoginUser": "ubuntu", "ClusterNetworks": "10.0.0.0/16"}
+    client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(client) as stub:
+        stub.add_response("describe_stacks", {"Stacks": [stack("demo", right | outputs)]}, {})
+        with pytest.raises(ClusterError, match=told):
+            find_cluster(client, name=None, region="eu-west-1")
+
+
+@pytest.mark.parametrize(
+    ("networks", "told"),
+    [
+        (None, "stack s has no output ClusterNetworks: cdk deploy adds it"),
+        ("everywhere", "output ClusterNetworks of stack s: networks must be 1 to 8 IPv4 blocks .*, got 'everywhere'"),
+    ],
+)
+def test_fails_when_the_stack_says_no_networks(networks: str | None, told: str) -> None:
+    cluster = Cluster(name="demo", stack_name="s", table="table", login_user="ubuntu", networks_text=networks)
+    with pytest.raises(ClusterError, match=told):
+        assert cluster.networks

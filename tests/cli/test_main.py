@@ -8,7 +8,7 @@ import pytest
 from cli.aws import Clients
 from cli.main import main
 from cli.options import VERSION
-from tests.cli.conftest import KEY, REGION, Deploy, complaint, put_membership
+from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, complaint, put_membership
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 
@@ -61,7 +61,12 @@ def test_known_hosts_takes_the_table_as_told(
     fleet = deploy()
     for service in ("cloudformation", "ec2"):
         monkeypatch.delattr(Clients, service)
-    assert main(["known-hosts", "--cluster", "demo", "--table", fleet.table, "deeplearning-worker3"]) == 0
+    assert (
+        main(
+            ["known-hosts", "--cluster", "demo", "--table", fleet.table, "--networks", NETWORKS, "deeplearning-worker3"]
+        )
+        == 0
+    )
     assert capsys.readouterr().out == f"deeplearning-worker3,{fleet.instance_ids[2]},10.0.1.30 {KEY}\n"
 
 
@@ -69,7 +74,10 @@ def test_fails_when_the_table_of_an_old_configuration_is_gone(
     deploy: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy()
-    assert main(["known-hosts", "--cluster", "demo", "--table", "old", "deeplearning-worker3"]) == 1
+    assert (
+        main(["known-hosts", "--cluster", "demo", "--table", "old", "--networks", NETWORKS, "deeplearning-worker3"])
+        == 1
+    )
     told = "cluster demo has no table old now: after a new deploy, print a new dlcluster ssh-config"
     assert complaint(capsys) == told
 
@@ -77,7 +85,7 @@ def test_fails_when_the_table_of_an_old_configuration_is_gone(
 def test_fails_when_the_table_is_not_there_and_the_cluster_has_no_name(
     aws: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["known-hosts", "--table", "nope"]) == 1
+    assert main(["known-hosts", "--table", "nope", "--networks", NETWORKS]) == 1
     assert (
         complaint(capsys) == "the cluster has no table nope now: after a new deploy, print a new dlcluster ssh-config"
     )
@@ -92,9 +100,22 @@ def test_fails_when_the_table_is_no_tables_name(
     assert complaint(capsys) == f"--table must be {rule}, got {table!r}"
 
 
+def test_a_block_of_an_older_dlcluster_names_no_networks_and_is_served(
+    deploy: Deploy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = deploy()
+    assert main(["known-hosts", "--cluster", "demo", "--table", fleet.table, "deeplearning-worker3"]) == 0
+    assert capsys.readouterr().out == f"deeplearning-worker3,{fleet.instance_ids[2]},10.0.1.30 {KEY}\n"
+
+
+def test_fails_when_the_networks_are_none(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["known-hosts", "--table", "table", "--networks", "10.0.0.1/8"]) == 2
+    assert complaint(capsys) == "--networks must be 1 to 8 IPv4 blocks such as 10.0.0.0/16, got '10.0.0.1/8'"
+
+
 def test_known_hosts_loads_no_more_than_it_needs(deploy: Deploy, aws: dict[str, str]) -> None:
     # ssh waits for it, twice on the way to a worker.
-    words = ["known-hosts", "--table", deploy().table]
+    words = ["known-hosts", "--table", deploy().table, "--networks", NETWORKS]
     program = f"import sys; from cli.main import main; main({words!r}); print(sorted(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -150,7 +171,7 @@ def test_fails_when_the_record_is_of_an_older_version(deploy: Deploy, capsys: py
     fleet = deploy()
     put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=0)
     assert main(["status"]) == 1
-    assert complaint(capsys) == "cluster demo has record version 0, this dlcluster knows 1 and higher"
+    assert "record version must be a whole number from 1 to 1000000000, got '0'" in complaint(capsys)
 
 
 def test_fails_when_the_node_is_unknown(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What an attacker runs on a node: ``python3 forging.py SECONDS MARKER``; prints how many kinds, how many records.
+"""What an attacker runs on a node: ``python3 forging.py GO SECONDS MARKER``; prints how many kinds and records.
 
 Writes what the node's role may write: on the master the membership and its generation, on every node its own record.
 """
@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 RELEASE = Path("/opt/deeplearning/current")
 sys.path[0:0] = [str(RELEASE), str(RELEASE / "vendor")]
@@ -15,7 +16,7 @@ import boto3  # noqa: E402  (the one that the agent has)
 
 CONFIG = json.loads(Path("/etc/deeplearning/node.json").read_text())
 STATE = json.loads(Path("/run/deeplearning/node.json").read_text())
-SECONDS, MARKER = float(sys.argv[1]), sys.argv[2]
+GO, SECONDS, MARKER = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 IS_MASTER = CONFIG["node_type"] == "master"
 MEMBERSHIP, GENERATION = "membership", "generation"
 COMMAND = f"x'$(touch {MARKER})'"
@@ -23,7 +24,7 @@ LINES = f"2\nHost *\n  ProxyCommand touch {MARKER}\n"
 KEY = STATE["members"][0]["host_key"]
 
 
-def membership(**attributes):
+def membership(**attributes: Any) -> dict[str, Any]:
     item = {
         "id": {"S": MEMBERSHIP},
         "version": {"N": "1"},
@@ -34,17 +35,17 @@ def membership(**attributes):
     return {**item, **attributes}
 
 
-def worker(**forged):
+def worker(**forged: Any) -> dict[str, Any]:
     """A membership in which worker2 is another."""
     rows = [{**row, **forged} if row["slot"] == 2 else row for row in STATE["members"]]
     return membership(members={"S": json.dumps(rows)})
 
 
-def generation(value):
+def generation(value: Any) -> dict[str, Any]:
     return {"id": {"S": GENERATION}, "version": {"N": "1"}, "generation": value}
 
 
-def own(**attributes):
+def own(**attributes: Any) -> dict[str, Any]:
     role = CONFIG["master_role_id" if IS_MASTER else "worker_role_id"]
     item = {
         "id": {"S": f"{role}:{STATE['instance_id']}"},
@@ -92,10 +93,13 @@ FORGED = [
 ]
 
 
-def main():
+def main() -> None:
     client = boto3.client("dynamodb", region_name=CONFIG["region"])
-    kinds, written, end = FORGED + OWN if IS_MASTER else OWN, 0, time.monotonic() + SECONDS
-    while time.monotonic() < end:
+    print("ready", flush=True)
+    while not GO.exists():
+        time.sleep(0.1)
+    kinds, written, end = FORGED + OWN if IS_MASTER else OWN, 0, time.time() + SECONDS
+    while time.time() < end:
         second = time.monotonic() + 1.0
         for item in kinds:
             client.put_item(TableName=CONFIG["table"], Item=item)

@@ -4,6 +4,7 @@ Meanwhile dlcluster is right or refuses, and nothing of the records is run or ge
 cluster is whole without a person.
 """
 
+import shlex
 import subprocess
 import time
 import uuid
@@ -47,9 +48,9 @@ Said = Mapping[str, "subprocess.CompletedProcess[str]"]
 
 
 @contextmanager
-def attacker(cluster: Cluster, alias: str, marker: str) -> Iterator["subprocess.Popen[str]"]:
+def attacker(cluster: Cluster, alias: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """The forging program on a node, as the login user with the node's role."""
-    command = f"python3 - {ATTACK_S} {marker}"
+    command = shlex.join(["python3", "-", *arguments])
     with ATTACK.open() as program, subprocess.Popen(
         cluster.user.ssh_command(alias, command),
         env=dict(cluster.user.environment), stdin=program,
@@ -117,9 +118,14 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Clu
     refused: set[str] = set()
     aliases = ("deeplearning-master", "deeplearning-worker2")
     with ExitStack() as stack:
-        attackers = [stack.enter_context(attacker(cluster, alias, marker)) for alias in aliases]
-        deadline = time.monotonic() + ATTACK_S
-        killed = False
+        go = f"{marker}-go"
+        attackers = [stack.enter_context(attacker(cluster, alias, go, str(ATTACK_S), marker)) for alias in aliases]
+        for process in attackers:  # nobody can log in any more once one of them writes
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for slot in (1, 2):
+            Faults.here().node(before.slots[slot]).path(go).touch()
+        deadline, killed = time.monotonic() + ATTACK_S, False
         while time.monotonic() < deadline:
             refused |= check(ask(cluster), right)
             assert files(cluster) == right_files

@@ -123,6 +123,7 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
         "address": None,
         "address_allocation": None,
         "table": "table",
+        "networks": "10.0.0.0/16",
         "log_group": "logs",
         "bucket": "bucket",
         "master_role_id": "AROAMASTER",
