@@ -10,7 +10,7 @@ from bootstrap import contract
 from bootstrap.errors import MetadataError
 from bootstrap.imds import Outlook
 from bootstrap.leaving import GRACE_S, PATIENCE_S
-from bootstrap.table import NodeRecord
+from bootstrap.records import NodeRecord
 from tests.bootstrap.cluster import Cluster, TestNode
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 

@@ -9,7 +9,7 @@ import pytest
 from bootstrap.contract import MOST_WORKERS
 from bootstrap.imds import Outlook
 from bootstrap.leaving import GRACE_S
-from bootstrap.membership import EMPTY, Member, Membership, members_to_json
+from bootstrap.membership import Member, Membership, members_to_json
 from bootstrap.pace import EAGER_FOR_S, EAGER_S, MEMBER_BYTES, READ_UNIT_BYTES, STEADY_S, Pace, Turn, round_s
 from tests.bootstrap.cluster import CLUSTER, Cluster, TestNode
 from tests.bootstrap.forming import all_ready, booted
@@ -218,10 +218,10 @@ def test_agent_of_a_large_cluster_waits_for_its_turn_to_read_a_change(cluster: C
     nodes = booted(cluster, workers=1)
     worker = nodes[1]
     first = Membership(generation=1, expected=LARGEST, members=())
-    assert cluster.table.replace_membership(EMPTY, first)
+    assert cluster.table.replace_membership(cluster.table.read_stored(), first)
     worker.agent.step()
     changed = Membership(generation=2, expected=LARGEST, members=())
-    assert cluster.table.replace_membership(first, changed)
+    assert cluster.table.replace_membership(cluster.table.read_stored(), changed)
     cluster.clock.now += 60.0
     calls.clear()
     wait = worker.agent.step()

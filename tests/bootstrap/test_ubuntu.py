@@ -69,12 +69,13 @@ def effective(root: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.allow_subprocess
-def test_our_settings_are_in_effect_beside_the_images_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sshd", [hosts.SSHD_MASTER, hosts.SSHD_WORKER])
+def test_our_settings_are_in_effect_beside_the_images_own(tmp_path: Path, sshd: str) -> None:
     root = Path(shutil.copytree(FILES, tmp_path / "root"))
     before = effective(root)
-    (root / contract.SSHD_CONFIG.lstrip("/")).write_text(hosts.SSHD)
+    (root / contract.SSHD_CONFIG.lstrip("/")).write_text(sshd)
     after = effective(root)
-    ours = dict(line.split(" ", 1) for line in hosts.SSHD.splitlines())
+    ours = dict(line.split(" ", 1) for line in sshd.splitlines())
     assert {name: after[name.lower()] for name in ours} == {name: [value] for name, value in ours.items()}
     # The socket's addresses are made of these at boot alone: a reload would not follow.
     listened = ("port", "listenaddress", "addressfamily")

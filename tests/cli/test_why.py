@@ -17,7 +17,7 @@ from cli.diagnosis import diagnose
 from cli.main import main
 from cli.stack_history import StackRecord
 from cli.why import why_text
-from tests.cli.conftest import KEY, REGION, Deploy, put_membership
+from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, put_membership
 
 LOG_GROUP = "demo-ClusterLogs"
 BROKEN = "i-0123456789abcdef0"
@@ -223,7 +223,7 @@ def test_a_missing_node_is_told_of_with_its_last_words(
     tell_activities(stubs[1], "", "an old failure")
     speak(fleet.instance_ids[2], "waiting for the table")
     speak(fleet.instance_ids[0], "fine")
-    cluster = Cluster(name="demo", stack_name="demo", table=fleet.table, login_user="ubuntu")
+    cluster = Cluster(name="demo", stack_name="demo", table=fleet.table, login_user="ubuntu", networks_text=NETWORKS)
     text = told(clients, status="CREATE_COMPLETE", cluster=cluster)
     assert text.startswith("stack demo is CREATE_COMPLETE, 1 of 3 nodes missing\n")
     assert f"last words of {fleet.instance_ids[2]}" in text
