@@ -58,7 +58,10 @@ ENGINES_LIST: Final = f"{ENGINES}/engines"
 ENGINES_PREFIX: Final = "engines/"
 """Where the cluster's bucket keeps environments, as KEY.tar.gz."""
 ENGINES_STATE: Final = "/run/deeplearning/engines.json"
-"""How far the environment is: {"doing", "failure", "detail"}, the latter two null while nothing has failed."""
+"""How far the environment is: {"doing", "why", "failure", "detail"}; "why" says what a further try follows, the last
+two are null until nothing more is tried."""
+HOROVOD_WHEEL: Final = "/etc/deeplearning-horovod.txt"
+"""A list of the image's, as for ``pip --require-hashes``: the wheel of Horovod that its owner vouches for."""
 ENGINES_SERVICE: Final = "deeplearning-engines.service"
 MPIRUN_COMMAND: Final = "/usr/local/bin/mpirun"
 """Symbolic link to the environment's, which has Horovod: people start jobs with it from a login shell."""
@@ -127,6 +130,8 @@ MEMBERSHIP_ID: Final = "membership"
 """The one record that says who is in which slot. Only the master's role may write it."""
 GENERATION_ID: Final = "generation"
 """A small record that changes with the membership's: what every node asks for again and again."""
+ENGINES_RECORD_ID: Final = "engines"
+"""Which environment the bucket has, and its archive's hash. Only the master's role may write it."""
 RECORD_VERSION: Final = 1
 """Carried by each record as ``version``: agents of two deploys must understand each other. Keys may be
 added under the same version; readers pass over what they do not know."""
@@ -154,6 +159,9 @@ HOST_KEY_FIELD: Final = "host_key"
 SSH_KEY_FIELD: Final = "ssh_key"
 AWAY_FIELD: Final = "away"
 """Fields of a member. A node's own record has them too, but for the slot and the address."""
+ENVIRONMENT_FIELD: Final = "environment"
+SHA256_FIELD: Final = "sha256"
+"""Fields of the engines' record."""
 
 
 # ---- ports ----

@@ -4,6 +4,7 @@ Nodes have no internet, so it has a mirror of the wheels that the recipes name, 
 once here, and an /etc/pip.conf that leads there. The product installs with plain pip, as it does on AWS.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -12,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from bootstrap.engines.build import SYSTEM_PYTHON
-from bootstrap.engines.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_REQUIREMENT
+from bootstrap.contract import HOROVOD_WHEEL
+from bootstrap.engines.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_SOURCE, SYSTEM_PYTHON
 from local.cache import cache_dir, cached_tree, recipe_hash
 from local.errors import LocalError
 
@@ -27,8 +28,9 @@ LISTS: Final = tuple(BUILD_TOOLS.with_name(f"{engine}.txt") for engine in CONTEN
 
 def engines_layer() -> Path:
     """Build the layer if need be; some minutes, once."""
-    compiled = repr((HOROVOD_REQUIREMENT, sorted(HOROVOD_OPTIONS.items())))
-    return cached_tree("image-engines", recipe_hash([*LISTS, BUILD_TOOLS, Path(__file__)], extra=compiled), _build)
+    compiled = repr(sorted(HOROVOD_OPTIONS.items()))
+    recipe = [*LISTS, HOROVOD_SOURCE, BUILD_TOOLS, Path(__file__)]
+    return cached_tree("image-engines", recipe_hash(recipe, extra=compiled), _build)
 
 
 def _build(layer: Path) -> None:
@@ -45,6 +47,10 @@ def _build(layer: Path) -> None:
     configuration = layer / "etc/pip.conf"
     configuration.parent.mkdir()
     configuration.write_text(f"[global]\nno-index = true\nfind-links = /{MIRROR}\n")
+    [wheel] = mirror.glob("horovod-*.whl")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    version = wheel.name.split("-")[1]
+    Path(layer, HOROVOD_WHEEL.lstrip("/")).write_text(f"horovod=={version} --hash=sha256:{sha256}\n")
 
 
 def _fill(mirror: Path, work: Path) -> None:
@@ -58,8 +64,8 @@ def _fill(mirror: Path, work: Path) -> None:
         _run(pip, "install", *_quiet(), "--no-index", "--find-links", mirror, *wheels)
     _run(pip, "install", *_quiet(), "--require-hashes", "-r", BUILD_TOOLS)
     compiling = {**HOROVOD_OPTIONS, "PATH": f"{environment}/bin:{os.environ['PATH']}"}
-    wheel = ["wheel", *_quiet(), "--no-cache-dir", "--no-deps", "--no-build-isolation", HOROVOD_REQUIREMENT]
-    _run(pip, *wheel, "--wheel-dir", mirror, environment=compiling)
+    wheel = ["wheel", *_quiet(), "--no-cache-dir", "--no-deps", "--no-build-isolation", "--no-binary=:all:"]
+    _run(pip, *wheel, "--require-hashes", "-r", HOROVOD_SOURCE, "--wheel-dir", mirror, environment=compiling)
 
 
 def _add_libraries(layer: Path, work: Path) -> None:

@@ -13,6 +13,8 @@ UNSCOPED_ACTIONS: Final = ("autoscaling:DescribeAutoScalingGroups", "ec2:Describ
 """The only actions allowed on ``*``: AWS defines no resource type for either, so no narrower
 statement exists (Service Authorization Reference, Auto Scaling and EC2)."""
 
+SHARED_RECORDS: Final = (contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID)
+"""What all nodes go by: the master's role alone may write it."""
 OWN_RECORD: Final = "${aws:userid}"
 """IAM's variable for ``<role id>:<instance id>``, the key of a node's own record."""
 
@@ -127,13 +129,21 @@ def _every_node(resources: NodeResources) -> list[iam.PolicyStatement]:
 
 
 def _worker(resources: NodeResources) -> list[iam.PolicyStatement]:
-    return [_records(["dynamodb:GetItem"], resources.table, keys=[contract.MEMBERSHIP_ID, contract.GENERATION_ID])]
+    return [
+        _records(["dynamodb:GetItem"], resources.table, keys=list(SHARED_RECORDS)),
+        # The agent of every node runs what is there as root.
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=["s3:PutObject", "s3:DeleteObject"],
+            resources=[f"{resources.bucket}/{contract.ENGINES_PREFIX}*"],
+        ),
+    ]
 
 
 def _master(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(actions=["dynamodb:GetItem", "dynamodb:BatchGetItem"], resources=[resources.table]),
-        _records(["dynamodb:PutItem"], resources.table, keys=[contract.MEMBERSHIP_ID, contract.GENERATION_ID]),
+        _records(["dynamodb:PutItem"], resources.table, keys=list(SHARED_RECORDS)),
         iam.PolicyStatement(actions=list(UNSCOPED_ACTIONS), resources=["*"]),
     ]
 

@@ -8,14 +8,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bootstrap.contract import ENGINES_LIST, PYTORCH_PYTHON
+from bootstrap.contract import ENGINES_LIST, HOROVOD_WHEEL, PYTORCH_PYTHON
 from bootstrap.engines.errors import EnginesError
-from bootstrap.engines.recipe import BUILD_TOOLS, HOROVOD, HOROVOD_OPTIONS, HOROVOD_REQUIREMENT, MPIRUN, Recipe
+from bootstrap.engines.recipe import (
+    BUILD_TOOLS,
+    HOROVOD,
+    HOROVOD_OPTIONS,
+    HOROVOD_SOURCE,
+    MENDS,
+    MENDS_MODULE,
+    MPIRUN,
+    SYSTEM_PYTHON,
+    Recipe,
+)
 from bootstrap.files import Access, write_file
 
 log = logging.getLogger(__name__)
 
-SYSTEM_PYTHON: Final = "/usr/bin/python3"
 COMPILER: Final = "c++"
 SAID: Final = 600
 """Characters of a failed program's last words."""
@@ -40,6 +49,8 @@ class Builder:
             # All are listed, so that pip need not look for what they ask for; nothing is compiled.
             wheels = ["--require-hashes", "--only-binary=:all:", "--no-deps", "-r", str(requirements)]
             self._run([*pip, "install", *wheels], failure="pip install failed")
+        version = ".".join(map(str, recipe.python))
+        _add_mends(directory / f"lib/python{version}/site-packages")
         if HOROVOD in recipe.engines:
             self._install_horovod(pip, directory)
             write_file(directory / "bin/mpirun", MPIRUN, Access(mode=0o755))
@@ -54,20 +65,25 @@ class Builder:
             return [python, *PIP]
         if self._works([PYTORCH_PYTHON, *PIP, "--version"]):
             return [PYTORCH_PYTHON, *PIP, "--python", python]
-        raise EnginesError("no pip", f"engines need the package python3-venv, or pip of {PYTORCH_PYTHON}")
+        raise EnginesError("no pip", f"engines need the package python3-venv, or pip of {PYTORCH_PYTHON}", lasting=True)
 
     def _install_horovod(self, pip: Sequence[str], directory: Path) -> None:
-        """Take a mirror's wheel, else compile one, for some minutes."""
-        install = [*pip, "install", "--no-deps", HOROVOD_REQUIREMENT]
-        if self._works([*install, "--only-binary=:all:"]):
+        """Take the wheel that the image vouches for, else compile one, for some minutes."""
+        install = [*pip, "install", "--no-deps", "--require-hashes"]
+        # Whoever owns the project on PyPI can add a wheel to an old release: none is taken that nobody has listed.
+        if Path(HOROVOD_WHEEL).is_file() and self._works([*install, "--only-binary=:all:", "-r", HOROVOD_WHEEL]):
             return
         if shutil.which(COMPILER, path=self._environ["PATH"]) is None:
-            raise EnginesError("no C++ compiler", f"to compile Horovod takes {COMPILER}, as with the package g++")
-        log.info("compiling %s", HOROVOD_REQUIREMENT)
+            raise EnginesError(
+                "no C++ compiler", f"to compile Horovod takes {COMPILER}, as with the package g++", lasting=True
+            )
+        log.info("compiling Horovod")
         self._run([*pip, "install", "--require-hashes", "-r", str(BUILD_TOOLS)], failure="pip install failed")
         path = f"{directory}/bin:{self._environ['PATH']}"
         compiling = Builder(deadline=self._deadline, environ={**self._environ, **HOROVOD_OPTIONS, "PATH": path})
-        compiling._run([*install, "--no-build-isolation"], failure="compiling Horovod failed")
+        # Compared with its hash before its setup.py runs. A wheel that root compiled once is for another environment.
+        source = ["--no-cache-dir", "--no-binary=:all:", "--no-build-isolation", "-r", str(HOROVOD_SOURCE)]
+        compiling._run([*install, *source], failure="compiling Horovod failed")
         self._run([*pip, "uninstall", "--yes", "-r", str(BUILD_TOOLS)], failure="pip uninstall failed")
 
     def _works(self, command: Sequence[str]) -> bool:
@@ -92,3 +108,9 @@ class Builder:
             raise EnginesError("build took too long", f"{' '.join(command)}: no end in time") from error
         except OSError as error:
             raise EnginesError(failure, f"{command[0]}: {error.strerror}") from error
+
+
+def _add_mends(site_packages: Path) -> None:
+    """Have each Python of the environment run the mends at its start."""
+    write_file(site_packages / f"{MENDS_MODULE}.py", MENDS.read_text())
+    write_file(site_packages / f"{MENDS_MODULE}.pth", f"import {MENDS_MODULE}\n")

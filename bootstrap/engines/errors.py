@@ -4,10 +4,14 @@ from bootstrap.errors import BootstrapError
 
 
 class EnginesError(BootstrapError):
-    """The node's environment cannot be had; ``short`` fits into a failure signal."""
+    """The node's environment cannot be had; ``short`` fits into a failure signal.
+
+    ``lasting``: it would fail again, however often it is tried.
+    """
 
     reason = "engines-failed"
 
-    def __init__(self, short: str, detail: str) -> None:
+    def __init__(self, short: str, detail: str, *, lasting: bool = False) -> None:
         super().__init__(detail)
         self.short = short
+        self.lasting = lasting

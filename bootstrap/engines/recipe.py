@@ -15,10 +15,16 @@ HOROVOD: Final = "horovod"
 CONTENTS: Final = {MXNET: (MXNET,), HOROVOD: (MXNET, HOROVOD)}
 """The engines of each environment. Horovod's has Open MPI too."""
 MACHINE: Final = "x86_64"
-PYTHONS: Final = ((3, 10), (3, 11))
-"""The agent needs the older one; MXNet's last release does not run on what came after the newer."""
+PYTHONS: Final = ((3, 10), (3, 11), (3, 12))
+"""The agent needs the oldest; the newest has the last NumPy that MXNet runs with."""
+SYSTEM_PYTHON: Final = "/usr/bin/python3"
+OUTWARD_LINKS: Final = {"bin/python3": SYSTEM_PYTHON}
+"""What of an environment lies outside of it. No archive has such a link: each node makes its own."""
+MENDS: Final = Path(__file__).with_name("mends.py")
+MENDS_MODULE: Final = "deeplearning_mends"
+"""Its name in an environment, where each Python imports it at its start."""
 
-HOROVOD_REQUIREMENT: Final = "horovod==0.28.1"
+HOROVOD_SOURCE: Final = Path(__file__).with_name("horovod-source.txt")
 """PyPI has its source alone, which is compiled against the MXNet and the Open MPI of the environment."""
 HOROVOD_OPTIONS: Final = {
     "HOROVOD_WITH_MXNET": "1",
@@ -26,6 +32,8 @@ HOROVOD_OPTIONS: Final = {
     "HOROVOD_WITH_MPI": "1",
     "HOROVOD_WITHOUT_PYTORCH": "1",
     "HOROVOD_WITHOUT_TENSORFLOW": "1",
+    # GCC 13 no longer includes it by the way, as Gloo's sources have it.
+    "CXXFLAGS": "-include cstdint",
     # Open MPI's libraries are found from where Horovod's own lies, wherever the wheel was built.
     "LDFLAGS": "-Wl,-rpath,$ORIGIN/../../../..",
 }
@@ -64,11 +72,12 @@ class Recipe:
     def key(self) -> str:
         """Name of the environment: another recipe has another one."""
         digest = hashlib.sha256()
-        for path in self.requirements:
+        for path in (*self.requirements, MENDS):
             digest.update(path.read_bytes())
         if HOROVOD in self.engines:
-            digest.update(repr((HOROVOD_REQUIREMENT, sorted(HOROVOD_OPTIONS.items()), MPIRUN)).encode())
-            digest.update(BUILD_TOOLS.read_bytes())
+            digest.update(repr((sorted(HOROVOD_OPTIONS.items()), MPIRUN)).encode())
+            for path in (HOROVOD_SOURCE, BUILD_TOOLS):
+                digest.update(path.read_bytes())
         version = ".".join(map(str, self.python))
         return f"{self.name}-py{version}-{self.libc}-{self.machine}-{digest.hexdigest()[:16]}"
 
@@ -92,9 +101,13 @@ def recipe_for_this_machine(name: str) -> Recipe:
         libc="".join(platform.libc_ver()),
     )
     if recipe.machine != MACHINE:
-        raise EnginesError(f"no MXNet for {recipe.machine}", f"engines need {MACHINE}, got {recipe.machine}")
+        raise EnginesError(
+            f"no MXNet for {recipe.machine}", f"engines need {MACHINE}, got {recipe.machine}", lasting=True
+        )
     if recipe.python not in PYTHONS:
         version = ".".join(map(str, recipe.python))
         allowed = ", ".join(".".join(map(str, one)) for one in PYTHONS)
-        raise EnginesError(f"no MXNet for Python {version}", f"engines need Python {allowed}, got {version}")
+        raise EnginesError(
+            f"no MXNet for Python {version}", f"engines need Python {allowed}, got {version}", lasting=True
+        )
     return recipe

@@ -15,6 +15,7 @@ from bootstrap.engines.build import Builder
 from bootstrap.engines.errors import EnginesError
 from bootstrap.engines.provide import Surroundings, provide
 from bootstrap.engines.recipe import Recipe, recipe_for_this_machine
+from bootstrap.engines.record import HashRecord
 from bootstrap.engines.state import State, write_state
 from bootstrap.node import place
 
@@ -49,7 +50,11 @@ def _surroundings(config: NodeConfig, root: Path) -> Surroundings:
     def archive(recipe: Recipe) -> Archive:
         return Archive(connect(config.region).s3, bucket=config.bucket, key=recipe.object_key)
 
-    def build(recipe: Recipe, directory: Path) -> None:
-        Builder(deadline=time.monotonic() + BUILD_S).build(recipe, directory)
+    @cache
+    def record() -> HashRecord:
+        return HashRecord(connect(config.region).dynamodb, table=config.table)
 
-    return Surroundings(root=root, archive=archive, build=build)
+    def build(recipe: Recipe, directory: Path, limit_s: float) -> None:
+        Builder(deadline=time.monotonic() + min(BUILD_S, limit_s)).build(recipe, directory)
+
+    return Surroundings(root=root, archive=archive, record=record, build=build)

@@ -16,6 +16,8 @@ class State:
 
     doing: str
     """One word."""
+    why: str | None = None
+    """Which try it is, and what the last one failed with."""
     failure: str | None = None
     """In a few words, for the signal."""
     detail: str | None = None
@@ -54,5 +56,6 @@ class Engines:
         state = read_state(self._root)
         if state.failure is not None:
             raise EnginesError(state.failure, state.detail or state.failure)
-        self.waiting = None if state.doing == READY else f"engines: {state.doing}"
+        why = f" ({state.why})" if state.why else ""
+        self.waiting = None if state.doing == READY else f"engines: {state.doing}{why}"
         return self.waiting is None
