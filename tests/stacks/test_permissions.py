@@ -47,7 +47,11 @@ def test_only_the_describe_calls_have_a_wildcard_resource(template: Template) ->
     for role in ("RolesMaster", "RolesWorker"):
         for statement in statements(template, role):
             assert not any("*" in action for action in actions(statement))
-            if objects_of_the_clusters_bucket(statement) or of_the_own_group(statement, role):
+            if (
+                statement["Effect"] == "Deny"
+                or objects_of_the_clusters_bucket(statement)
+                or of_the_own_group(statement, role)
+            ):
                 continue
             if "*" in json.dumps(statement["Resource"]):
                 assert role == "RolesMaster"
@@ -101,13 +105,14 @@ def test_nodes_reach_the_adopted_bucket_and_no_other(synthesize: Synthesize) -> 
         reached = {
             statement["Resource"]["Fn::Join"][1][-1]
             for statement in statements(template, role)
+            if statement["Effect"] == "Allow"
             for action in actions(statement)
             if action in ("s3:ListBucket", "s3:PutObject", "s3:DeleteObject")
         }
         assert reached == {":s3:::kept", ":s3:::kept/*"}
 
 
-def test_a_worker_writes_only_its_own_record_and_reads_only_the_membership(template: Template) -> None:
+def test_a_worker_writes_only_its_own_record_and_reads_only_what_the_master_writes(template: Template) -> None:
     keys = {
         action: statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
         for statement in statements(template, "RolesWorker")
@@ -116,7 +121,7 @@ def test_a_worker_writes_only_its_own_record_and_reads_only_the_membership(templ
     }
     assert keys == {
         "dynamodb:PutItem": ["${aws:userid}"],
-        "dynamodb:GetItem": [contract.MEMBERSHIP_ID, contract.GENERATION_ID],
+        "dynamodb:GetItem": [contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID],
     }
 
 
@@ -124,3 +129,23 @@ def test_a_node_reads_one_object_of_the_bootstrap_bucket(template: Template) -> 
     for role in ("RolesMaster", "RolesWorker"):
         [s3] = [s for s in statements(template, role) if actions(s) == ["s3:GetObject"]]
         assert re.fullmatch(r"/[0-9a-f]{64}\.zip", s3["Resource"]["Fn::Join"][1][-1])
+
+
+def test_a_worker_can_neither_replace_nor_remove_an_environment(template: Template) -> None:
+    [denied] = [s for s in statements(template, "RolesWorker") if s["Effect"] == "Deny"]
+    assert sorted(actions(denied)) == ["s3:DeleteObject", "s3:PutObject"]
+    assert denied["Resource"]["Fn::Join"][1][-1] == f"/{contract.ENGINES_PREFIX}*"
+    assert all(s["Effect"] == "Allow" for s in statements(template, "RolesMaster"))
+
+
+def test_the_master_alone_says_which_environment_is_right(template: Template) -> None:
+    def writable(role: str) -> list[str]:
+        return [
+            key
+            for statement in statements(template, role)
+            if "dynamodb:PutItem" in actions(statement)
+            for key in statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+        ]
+
+    assert contract.ENGINES_RECORD_ID in writable("RolesMaster")
+    assert writable("RolesWorker") == ["${aws:userid}"]

@@ -1,6 +1,8 @@
 """Who builds an environment, who fetches it, and what the agent hears. The bucket is moto's, tar is real."""
 
+import io
 import os
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,17 +12,19 @@ from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from bootstrap.aws import Clients
-from bootstrap.contract import ENGINES, MPIRUN_COMMAND
+from bootstrap.contract import ENGINES, ENGINES_RECORD_ID, ENVIRONMENT_FIELD, MPIRUN_COMMAND, SHA256_FIELD, TABLE_KEY
 from bootstrap.engines.archive import Archive
 from bootstrap.engines.errors import EnginesError
 from bootstrap.engines.provide import Surroundings, provide
 from bootstrap.engines.recipe import Recipe
-from bootstrap.engines.state import Engines, State, read_state
+from bootstrap.engines.record import HashRecord
+from bootstrap.engines.state import Engines, State, read_state, write_state
 from bootstrap.node import place
 from tests.bootstrap.cluster import REGION, Clock
 
 pytestmark = pytest.mark.allow_subprocess
 BUCKET = "digits-bucket"
+TABLE = "digits-table"
 RECIPE = Recipe(name="horovod", python=(3, 11), machine="x86_64", libc="glibc2.36")
 
 
@@ -36,10 +40,19 @@ class Node:
     offline: int = 0
     """So many times S3 is out of reach."""
     stored_while_waiting: Callable[[], None] | None = None
+    failures: list[EnginesError] = field(default_factory=list)
+    """What the next builds fail with."""
+    why: list[str | None] = field(default_factory=list)
+    paused: list[float] = field(default_factory=list)
 
     def provide(self, *, is_master: bool, recipe: Recipe = RECIPE) -> None:
         here = Surroundings(
-            root=self.root, archive=self._archive, build=self._build, monotonic=self.clock, sleep=self._sleep
+            root=self.root,
+            archive=self._archive,
+            record=self._record,
+            build=self._build,
+            monotonic=self.clock,
+            sleep=self._sleep,
         )
         provide(recipe, is_master=is_master, wait_s=60.0, here=here)
 
@@ -49,20 +62,29 @@ class Node:
             raise EndpointConnectionError(endpoint_url="s3")
         return Archive(self.clients.s3, bucket=BUCKET, key=recipe.object_key)
 
-    def _build(self, recipe: Recipe, directory: Path) -> None:
+    def _record(self) -> HashRecord:
+        return HashRecord(self.clients.dynamodb, table=TABLE)
+
+    def _build(self, recipe: Recipe, directory: Path, limit_s: float) -> None:
+        assert 1.0 <= limit_s <= 60.0
         self.builds += 1
         self.states.append(read_state(self.root).doing)
+        self.why.append(read_state(self.root).why)
+        if self.failures:
+            raise self.failures.pop(0)
         (directory / "bin").mkdir(parents=True)
         for name in ("python", "mpirun"):
             program = directory / "bin" / name
             program.write_text("#!/bin/sh\n")
             program.chmod(0o755)
-        (directory / "bin/python3").symlink_to("python")
+        (directory / "bin/python3").symlink_to("/usr/bin/python3")
+        (directory / "lib64").symlink_to("lib")
         (directory / "engines").write_text("".join(f"{engine}\n" for engine in recipe.engines))
 
     def _sleep(self, seconds: float) -> None:
         self.states.append(read_state(self.root).doing)
         self.clock.now += seconds
+        self.paused.append(seconds)
         if self.stored_while_waiting:
             self.stored_while_waiting()
 
@@ -77,6 +99,12 @@ def node(clients: Clients, tmp_path: Path) -> Iterator[Callable[[str], Node]]:
         clients.s3.create_bucket(  # type: ignore[attr-defined]  # a client of boto3
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
         )
+        clients.dynamodb.create_table(
+            TableName=TABLE,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": TABLE_KEY, "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": TABLE_KEY, "AttributeType": "S"}],
+        )
         yield lambda name: Node(root=tmp_path / name, clients=clients)
 
 
@@ -86,7 +114,7 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], N
     worker.provide(is_master=False)
     assert (master.builds, worker.builds) == (1, 0)
     assert os.access(worker.programs / "mpirun", os.X_OK)
-    assert (worker.programs / "python3").readlink() == Path("python")
+    assert (worker.programs / "python3").readlink() == Path("/usr/bin/python3")
     for each in (master, worker):
         assert place(each.root, ENGINES).readlink() == Path(RECIPE.directory)
         assert place(each.root, MPIRUN_COMMAND).readlink() == Path(ENGINES, "bin/mpirun")
@@ -129,10 +157,10 @@ def test_an_upload_that_failed_is_made_up_for_without_another_build(node: Callab
     stored = Archive.store
     failures = [EndpointConnectionError(endpoint_url="s3")]
 
-    def store(archive: Archive, directory: Path) -> None:
+    def store(archive: Archive, directory: Path) -> str:
         if failures:
             raise failures.pop()
-        stored(archive, directory)
+        return stored(archive, directory)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Archive, "store", store)
@@ -167,8 +195,6 @@ def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], Node]) 
 
 
 def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> None:
-    from bootstrap.engines.state import write_state
-
     engines = Engines(tmp_path, name="mxnet")
     assert not engines.ready()
     assert engines.waiting == "engines: starting"
@@ -176,3 +202,111 @@ def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> Non
     with pytest.raises(EnginesError, match=r"^to compile Horovod takes c\+\+$"):
         engines.ready()
     assert Engines(tmp_path, name=None).ready()
+
+
+def put_archive(node: Node, content: bytes) -> None:
+    """Do as a stolen node did that could write into the bucket."""
+    node.clients.s3.put_object(  # type: ignore[attr-defined]  # a client of boto3
+        Bucket=BUCKET, Key=RECIPE.object_key, Body=content
+    )
+
+
+def put_record(node: Node, *, environment: str = RECIPE.key, sha256: str) -> None:
+    fields = {TABLE_KEY: ENGINES_RECORD_ID, ENVIRONMENT_FIELD: environment, SHA256_FIELD: sha256}
+    item = {name: {"S": value} for name, value in fields.items()}
+    node.clients.dynamodb.put_item(TableName=TABLE, Item=item)  # type: ignore[arg-type]  # as boto3 takes it
+
+
+def evil_archive() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as packed:
+        for name in ("engines", "bin/python"):
+            member = tarfile.TarInfo(name)
+            member.mode = 0o4755
+            packed.addfile(member)
+    return file.getvalue()
+
+
+def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
+    node: Callable[[str], Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bootstrap.engines.archive.unpack", lambda *_: pytest.fail("unpacked"))
+    node("master").provide(is_master=True)
+    worker = node("worker")
+    put_archive(worker, evil_archive())
+    with pytest.raises(EnginesError, match=r"^SHA-256 of engines/horovod-.* must be [0-9a-f]{64}, got ") as failure:
+        worker.provide(is_master=False)
+    assert failure.value.short == "wrong hash"
+    assert not list(place(worker.root, RECIPE.directory).parent.iterdir())
+    assert worker.paused == sorted(worker.paused)
+
+
+def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[str], Node]) -> None:
+    worker = node("worker")
+    put_archive(worker, evil_archive())
+    with pytest.raises(EnginesError, match="is not to be had from the bucket in time"):
+        worker.provide(is_master=False)
+    assert not worker.programs.exists()
+
+
+def test_a_new_master_makes_anew_what_somebody_has_replaced(node: Callable[[str], Node]) -> None:
+    node("first").provide(is_master=True)
+    second, worker = node("second"), node("worker")
+    put_archive(second, evil_archive())
+    second.provide(is_master=True)
+    worker.provide(is_master=False)
+    assert (second.builds, worker.builds) == (1, 0)
+    assert (worker.programs / "mpirun").read_text() == "#!/bin/sh\n"
+
+
+@pytest.mark.parametrize("sha256", ["", "x" * 64, "A" * 64, "0" * 65, "0" * 63 + "\n", "0" * 100_000])
+def test_a_record_that_is_no_hash_is_refused_and_replaced(node: Callable[[str], Node], sha256: str) -> None:
+    worker = node("worker")
+    put_record(worker, sha256=sha256)
+    with pytest.raises(EnginesError, match="must be 64 hex digits, got ") as failure:
+        worker.provide(is_master=False)
+    assert failure.value.short == "bad record"
+    assert len(str(failure.value)) < 200
+    node("master").provide(is_master=True)
+    node("another").provide(is_master=False)
+
+
+def test_the_record_of_another_environment_is_none(node: Callable[[str], Node]) -> None:
+    master = node("master")
+    put_record(master, environment="horovod-py3.10", sha256="0" * 64)
+    master.provide(is_master=True)
+    assert master.builds == 1
+
+
+def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], Node]) -> None:
+    master = node("master")
+    master.failures = [EnginesError("pip install failed", "no route"), EnginesError("import mxnet failed", "no")]
+    master.provide(is_master=True)
+    assert master.builds == 3
+    assert master.why == [None, "try 1: pip install failed", "try 2: import mxnet failed"]
+    first, second = master.paused
+    assert 5.0 < first < second
+
+
+def test_a_build_is_given_up_at_the_deadline_with_its_last_failure(node: Callable[[str], Node]) -> None:
+    master = node("master")
+    master.failures = [EnginesError("pip install failed", "no route")] * 100
+    with pytest.raises(EnginesError, match=r"^no route \(try [345]\)$") as failure:
+        master.provide(is_master=True)
+    assert failure.value.short == "pip install failed"
+    assert master.clock.now <= 1060.0
+
+
+def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], Node]) -> None:
+    master = node("master")
+    master.failures = [EnginesError("no C++ compiler", "to compile takes c++", lasting=True)]
+    with pytest.raises(EnginesError, match=r"^to compile takes c\+\+ \(try 1\)$"):
+        master.provide(is_master=True)
+    assert not master.paused
+
+
+def test_the_agent_is_told_which_try_it_is(tmp_path: Path) -> None:
+    write_state(tmp_path, State(doing="building", why="try 1: pip install failed"))
+    engines = Engines(tmp_path, name="mxnet")
+    assert not engines.ready()
+    assert engines.waiting == "engines: building (try 1: pip install failed)"
