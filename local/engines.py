@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.contract import HOROVOD_WHEEL
+from bootstrap.engines.build import add_mends
 from bootstrap.engines.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_SOURCE, SYSTEM_PYTHON
 from local.cache import cache_dir, cached_tree, recipe_hash
 from local.errors import LocalError
@@ -62,6 +63,8 @@ def _fill(mirror: Path, work: Path) -> None:
         wheels: list[str | Path] = ["--require-hashes", "--only-binary=:all:", "--no-deps", "-r", requirements]
         _run(pip, "download", *_quiet(), *wheels, "--dest", mirror)
         _run(pip, "install", *_quiet(), "--no-index", "--find-links", mirror, *wheels)
+    [site_packages] = environment.glob("lib/python3.*/site-packages")
+    add_mends(site_packages)
     _run(pip, "install", *_quiet(), "--require-hashes", "-r", BUILD_TOOLS)
     compiling = {**HOROVOD_OPTIONS, "PATH": f"{environment}/bin:{os.environ['PATH']}"}
     wheel = ["wheel", *_quiet(), "--no-cache-dir", "--no-deps", "--no-build-isolation", "--no-binary=:all:"]

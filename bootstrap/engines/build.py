@@ -50,7 +50,7 @@ class Builder:
             wheels = ["--require-hashes", "--only-binary=:all:", "--no-deps", "-r", str(requirements)]
             self._run([*pip, "install", *wheels], failure="pip install failed")
         version = ".".join(map(str, recipe.python))
-        _add_mends(directory / f"lib/python{version}/site-packages")
+        add_mends(directory / f"lib/python{version}/site-packages")
         if HOROVOD in recipe.engines:
             self._install_horovod(pip, directory)
             write_file(directory / "bin/mpirun", MPIRUN, Access(mode=0o755))
@@ -110,7 +110,7 @@ class Builder:
             raise EnginesError(failure, f"{command[0]}: {error.strerror}") from error
 
 
-def _add_mends(site_packages: Path) -> None:
+def add_mends(site_packages: Path) -> None:
     """Have each Python of the environment run the mends at its start."""
     write_file(site_packages / f"{MENDS_MODULE}.py", MENDS.read_text())
     write_file(site_packages / f"{MENDS_MODULE}.pth", f"import {MENDS_MODULE}\n")

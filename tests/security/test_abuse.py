@@ -14,7 +14,7 @@ from tests.security.cluster import ABUSED, BOTH, Cluster, Node, abuses, refused
 from tests.security.conftest import TOOLKIT_BUCKET, Deploy
 
 TABLE = "dynamodb:table/TABLE"
-SHARED = ("membership", "generation")
+SHARED = ("membership", "generation", "engines")
 """Records that all nodes go by, and the master alone writes."""
 
 

@@ -214,7 +214,7 @@ def put_archive(node: Node, content: bytes) -> None:
 def put_record(node: Node, *, environment: str = RECIPE.key, sha256: str) -> None:
     fields = {TABLE_KEY: ENGINES_RECORD_ID, ENVIRONMENT_FIELD: environment, SHA256_FIELD: sha256}
     item = {name: {"S": value} for name, value in fields.items()}
-    node.clients.dynamodb.put_item(TableName=TABLE, Item=item)  # type: ignore[arg-type]  # as boto3 takes it
+    node.clients.dynamodb.put_item(TableName=TABLE, Item=item)
 
 
 def evil_archive() -> bytes:
