@@ -27,3 +27,9 @@ def test_a_node_replaces_and_deletes_checkpoints_of_others_and_no_version_of_the
     assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == b"mine"
     s3.delete_object(Bucket=bucket, Key=key)
     node.cluster.aws.client("s3").put_object(Bucket=bucket, Key=key, Body=b"theirs")
+
+
+def test_a_worker_cannot_replace_what_later_nodes_run_as_root(worker: Node) -> None:
+    s3, bucket = worker.client("s3"), worker.cluster.names["BUCKET"]
+    refused(s3.put_object, Bucket=bucket, Key="engines/x.tar.gz", Body=b"")
+    refused(s3.delete_object, Bucket=bucket, Key="engines/x.tar.gz")
