@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
 
 TYPES = (bool, int, float, complex, object, str)
@@ -23,27 +23,26 @@ TYPES = (bool, int, float, complex, object, str)
 class Finder:
     """Waits on ``sys.meta_path`` for the first import of MXNet; costs a comparison an import."""
 
-    def find_spec(self, name: str, _path: "Sequence[str] | None" = None, _target: Any = None) -> "ModuleSpec | None":
-        """Let the others find MXNet, and have it mended when it runs."""
+    def find_spec(self, name: str, path: "Sequence[str] | None" = None, target: Any = None) -> "ModuleSpec | None":
+        """Let the others find MXNet, and have it mended when it runs; many look for it and import it later or never."""
         if name != "mxnet":
             return None
-        from importlib.util import find_spec
-
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
+        others = [finder for finder in sys.meta_path if finder is not self]
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
         loader: Any = spec and spec.loader
-        if loader is None:
-            return spec
-        run = loader.exec_module
-
-        def run_mended(module: ModuleType) -> None:
-            restore_names()
-            run(module)
-            # Registered after MXNet's own, so that it runs before it. Servers never come here: they end in the import.
-            atexit.register(module.nd.waitall)
-
-        loader.exec_module = run_mended
+        if loader is not None:
+            run = loader.exec_module
+            loader.exec_module = lambda module: self.run_mended(run, module)
         return spec
+
+    def run_mended(self, run: "Callable[[ModuleType], None]", module: ModuleType) -> None:
+        """Run MXNet, the names before it and the wait after it."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        restore_names()
+        run(module)
+        # Registered after MXNet's own, so that it runs before it. Servers never come here: they end in the import.
+        atexit.register(module.nd.waitall)
 
 
 def restore_names() -> None:

@@ -38,6 +38,12 @@ def test_all_is_waited_for_before_mxnet_skips_the_rest(site: Path) -> None:
     assert run(site, "import mxnet, mxnet") == ["waits for all", "skips the rest"]
 
 
+def test_it_is_mended_too_when_somebody_has_looked_for_it_before(site: Path) -> None:
+    look = "import importlib.util, sys; before = list(sys.meta_path); importlib.util.find_spec('mxnet')"
+    said = run(site, f"{look}; import mxnet; print(len(before) - len(sys.meta_path))")
+    assert said == ["1", "waits for all", "skips the rest"]
+
+
 def test_numpy_has_its_old_names_again_and_keeps_its_own(site: Path) -> None:
     said = run(site, "import mxnet, numpy; print(mxnet.kind, numpy.object, numpy.float)")
     assert said[0] == "<class 'bool'> <class 'object'> its own"
