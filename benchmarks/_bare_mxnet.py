@@ -13,7 +13,7 @@ from mxnet import autograd, gluon, nd
 
 from benchmarks._work import WORK
 from trainer.models import NETWORKS
-from trainer.models.gluon import build
+from trainer.mxnet.models import build
 
 
 def main(network: str) -> None:

@@ -24,7 +24,7 @@ BANDWIDTHS: Final[Mapping[str, float]] = {
     "NVIDIA H100 80GB HBM3": 3.35e12,
     "NVIDIA H200": 4.8e12,
 }
-"""Bytes a second by device name, from the datasheets that trainer.engines.flops names."""
+"""Bytes a second by device name, from the datasheets that trainer.metrics.flops names."""
 
 
 @dataclass(slots=True)

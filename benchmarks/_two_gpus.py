@@ -15,10 +15,10 @@ TIMEOUT_S: Final = 600
 PROGRAM: Final = """
 import os, sys
 os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["RANK"]
-import trainer.engines.reduction
-trainer.engines.reduction.BUCKET_BYTES = int(sys.argv.pop(1))
-from trainer.main import main_and_leave
-main_and_leave()
+import trainer.distributed.reduce.gradient_buckets
+trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES = int(sys.argv.pop(1))
+from trainer.train import main_and_exit
+main_and_exit()
 """
 OPTIONS: Final = (
     *("--network", "resnet50", "--benchmark", "1", "--num-examples", "4096", "--num-epochs", "3"),

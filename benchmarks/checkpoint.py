@@ -28,13 +28,14 @@ import numpy as np
 import torch
 
 from benchmarks._nodes import machine
-from trainer.checkpoints import Checkpoints
-from trainer.config import TrainConfig
-from trainer.engines.torch import TorchEngine, create
-from trainer.keeper import Keeper
+from trainer.checkpoint.manager import CheckpointManager
+from trainer.checkpoint.store import CheckpointStore
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.world import World
 from trainer.progress import Progress
-from trainer.ranks import Ranks
-from trainer.sampling import Shard
+from trainer.step import TorchBackend
+from trainer.torch.connect import create
 
 CONFIGS = {
     # By the end of the figures' names.
@@ -83,31 +84,31 @@ def main() -> int:
 
 def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     """Save in the midst of steps, twice; then save with torch."""
-    engine = create(config, ranks=Ranks(), shard=Shard(), learning_rate=1e-6)
-    keeper = Keeper(str(directory / "net"))
-    checkpoints = Checkpoints(config, shard=Shard(), keeper=keeper)
+    backend = create(config, world=World(), shard=Shard(), learning_rate=1e-6)
+    store = CheckpointStore(str(directory / "net"))
+    checkpoints = CheckpointManager(config, shard=Shard(), store=store)
     rounds = Rounds()
     steps = LEAST_STEPS
     # The first round reads libraries, makes room, and finds how many steps a write takes.
     for number in range(count + 1):
         start = time.perf_counter()
-        checkpoints.keep(engine, Progress(started=1.0, epoch=number))
+        checkpoints.save(backend, Progress(started=1.0, epoch=number))
         held = time.perf_counter() - start
-        compute_gradients(engine, config)
+        compute_gradients(backend, config)
         start = time.perf_counter()
-        engine.await_snapshot()
+        backend.wait_for_snapshot()
         held += time.perf_counter() - start
-        engine.update(samples=BATCH_SIZE)
-        keeper.wait()
-        alone = statistics.mean(step(engine, config) for _ in range(steps))
+        backend.update(samples=BATCH_SIZE)
+        store.wait()
+        alone = statistics.mean(step(backend, config) for _ in range(steps))
         start, steps = time.perf_counter(), 0
-        checkpoints.keep(engine, Progress(started=2.0, epoch=number))
-        while keeper.is_writing or steps < LEAST_STEPS:
-            step(engine, config)
+        checkpoints.save(backend, Progress(started=2.0, epoch=number))
+        while store.is_writing or steps < LEAST_STEPS:
+            step(backend, config)
             steps += 1
         cost = time.perf_counter() - start - steps * alone
-        keeper.wait()
-        took = save_with_torch(engine, directory / "peer.pt")
+        store.wait()
+        took = save_with_torch(backend, directory / "peer.pt")
         if number:
             rounds.held.append(held)
             rounds.cost.append(cost)
@@ -116,9 +117,9 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     return rounds
 
 
-def save_with_torch(engine: TorchEngine, path: Path) -> float:
+def save_with_torch(backend: TorchBackend, path: Path) -> float:
     """Save the weights and momentum; returns what that took, in seconds."""
-    state = engine.state()
+    state = backend.state()
     tensors = {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
     start = time.perf_counter()
     torch.save(tensors, path)
@@ -128,18 +129,18 @@ def save_with_torch(engine: TorchEngine, path: Path) -> float:
     return took
 
 
-def step(engine: TorchEngine, config: TrainConfig) -> float:
+def step(backend: TorchBackend, config: TrainConfig) -> float:
     """Make a step; returns what it took, in seconds."""
     start = time.perf_counter()
-    compute_gradients(engine, config)
-    engine.update(samples=BATCH_SIZE)
+    compute_gradients(backend, config)
+    backend.update(samples=BATCH_SIZE)
     return time.perf_counter() - start
 
 
-def compute_gradients(engine: TorchEngine, config: TrainConfig) -> None:
+def compute_gradients(backend: TorchBackend, config: TrainConfig) -> None:
     """Do what precedes an update."""
     images = np.zeros((BATCH_SIZE, *config.input_shape), np.float32)
-    engine.compute_gradients(images, np.zeros(BATCH_SIZE, np.int64))
+    backend.compute_gradients(images, np.zeros(BATCH_SIZE, np.int64))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def main() -> int:
 
 def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: int) -> Any:
     """Settings of one training; torch.compile and bfloat16, as --fast auto picks them where they pay."""
-    from trainer.config import TrainConfig
+    from trainer.config.settings import TrainConfig
 
     return TrainConfig(
         network=network,
@@ -129,13 +129,13 @@ class Steps:
     def __init__(self, config: Any) -> None:
         import torch
 
-        from trainer.engines.delivery import Placed
+        from trainer.torch.device_loader import DeviceBatch
 
         self._engine = new_engine(config)
         self._batch: int = config.batch_size_per_machine
         images = torch.randn((self._batch, *config.input_shape), device="cuda").to(memory_format=torch.channels_last)
         targets = torch.randint(config.classes, (self._batch,), device="cuda")
-        self._placed = Placed(images=images, targets=targets)
+        self._placed = DeviceBatch(images=images, targets=targets)
         self._labels = targets.cpu().numpy()
         self._run(WARM_UP)
 
@@ -176,23 +176,23 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def new_engine(config: Any) -> Any:
-    from trainer.engines.torch import create
-    from trainer.ranks import Ranks
-    from trainer.sampling import Shard
+    from trainer.data.sampling import Shard
+    from trainer.distributed.world import World
+    from trainer.torch.connect import create
 
-    return create(config, ranks=Ranks(), shard=Shard(), learning_rate=0.01)
+    return create(config, world=World(), shard=Shard(), learning_rate=0.01)
 
 
 def loop_speed(config: Any, *, share: float) -> float:
     """Images a second of the whole training loop in its second epoch; ``share``: of the GPU's memory, for the data."""
-    from trainer.checkpoints import Checkpoints
+    from trainer.checkpoint.manager import CheckpointManager
     from trainer.data.samples import DataSet, InMemory
-    from trainer.loop import train
-    from trainer.sampling import Shard
+    from trainer.data.sampling import Shard
+    from trainer.train import train
 
     generator = np.random.default_rng(0)
     count = STEPS * config.batch_size_per_machine
-    train_part, held_out = (
+    train_part, validation = (
         InMemory(
             pixels=generator.integers(256, size=(size, *config.input_shape), dtype=np.uint8),
             labels=generator.integers(config.classes, size=size),
@@ -200,17 +200,17 @@ def loop_speed(config: Any, *, share: float) -> float:
         for size in (count, config.batch_size_per_machine)
     )
     data = DataSet(
-        train=train_part, held_out=held_out, image_shape=config.input_shape, classes=config.classes, deviation=(64.0,)
+        train=train_part, validation=validation, image_shape=config.input_shape, classes=config.classes, std=(64.0,)
     )
     config = replace(config, random_crop=True, random_mirror=True)
-    with patch("trainer.engines.delivery.RESIDENT_SHARE", share):
+    with patch("trainer.torch.device_loader.RESIDENT_SHARE", share):
         results = train(
             new_engine(config),
             data,
             config=config,
             shard=Shard(),
             global_batch_size=config.batch_size_per_machine,
-            keeping=Checkpoints(config, shard=Shard(), keeper=None),
+            policy=CheckpointManager(config, shard=Shard(), store=None),
         )
     return float(results[-1].speed)
 
@@ -220,7 +220,7 @@ def print_floor(config: Any, *, speed: float) -> None:
     import torch
 
     from benchmarks._roofline import BANDWIDTHS, work_of_step
-    from trainer.engines.flops import find_peak
+    from trainer.metrics.flops import find_peak
     from trainer.models import build
 
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)

@@ -1,24 +1,39 @@
-"""How far a training has come: what a checkpoint needs besides the weights."""
+"""Count how far a training has come: what a checkpoint needs besides the weights."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+
+from trainer.errors import TrainerError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """A place between two steps. All ranks have the same."""
+    """A place between two steps, the same on all ranks."""
 
     started: float = 0.0
-    """When the training began, in seconds since 1970 on rank 0's clock: tells one training from another."""
+    """When the training began, in seconds since 1970 on rank 0's clock; identifies the training."""
     epoch: int = 0
-    """The one under way; they count from 0."""
+    """The current epoch, counted from 0."""
     samples: int = 0
-    """Of this epoch that all ranks have trained on."""
+    """Samples of this epoch that all ranks together have trained on."""
     loss_sum: float = 0.0
-    """Over these samples."""
+    """Sum of the loss over these samples."""
     correct: int = 0
-    """Of these samples."""
+    """How many of these samples the network classified correctly."""
 
     @property
     def place(self) -> tuple[float, int, int]:
-        """What is greater is newer: a later training, or the same one at a later step."""
+        """Return a key that orders places: a later training, or a later step of the same one, is greater."""
         return self.started, self.epoch, self.samples
+
+    def add_loss(self, loss_sum: float, *, batch: int) -> "Progress":
+        """Add the loss of a batch. Raises TrainerError when it is not finite, before a checkpoint holds its damage.
+
+        The weights are still good: the caller has not updated them yet, or the backend withheld a late update.
+        """
+        if not math.isfinite(loss_sum):
+            raise TrainerError(
+                f"loss is {loss_sum} at epoch {self.epoch} batch {batch}, "
+                "try a lower --lr (with --resume never, where an epoch is done)"
+            )
+        return replace(self, loss_sum=self.loss_sum + loss_sum)

@@ -1,4 +1,4 @@
-"""Files in S3, by the AWS command line; of AWS the trainer knows nothing else."""
+"""Read and write files in S3 with the AWS command line, all that the trainer knows of AWS."""
 
 import json
 import subprocess
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from trainer.atomic_file import temporary_path
 from trainer.errors import TrainerError
-from trainer.files import unfinished
 
 SCHEME: Final = "s3://"
 LIST_S: Final = 180.0
@@ -16,8 +16,8 @@ machine reads the command line itself from its image, block by block ("Initializ
 COPY_S: Final = 1800.0
 """For 10 GB at 50 Mbit/s."""
 NO_SUCH_KEY: Final = 1
-"""Exit code of ``aws s3 ls`` where nothing begins so ("AWS CLI Command Reference", s3 ls)."""
-NO_NOTES: Final[Mapping[str, str]] = {}
+"""Exit code of ``aws s3 ls`` when no object has the prefix ("AWS CLI Command Reference", s3 ls)."""
+NO_METADATA: Final[Mapping[str, str]] = {}
 
 
 class S3Folder:
@@ -29,31 +29,31 @@ class S3Folder:
     def __str__(self) -> str:
         return self._url
 
-    def names(self, beginning: str) -> list[str]:
-        """Names of the objects that begin so, in order."""
-        listing = _aws(["s3", "ls", f"{self._url}/{beginning}"], deadline_s=LIST_S, allowed=(0, NO_SUCH_KEY))
-        # Date, time, size, name; or PRE and the name of a folder.
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of the objects with this prefix, sorted."""
+        listing = _aws(["s3", "ls", f"{self._url}/{prefix}"], deadline_s=LIST_S, allowed=(0, NO_SUCH_KEY))
+        # A line has date, time, size and name; or PRE and the name of a folder.
         rows = (line.split(maxsplit=3) for line in listing.splitlines())
         return sorted(row[3] for row in rows if len(row) == 4)
 
-    def notes(self, name: str) -> Mapping[str, str]:
-        """What ``store`` has noted of an object; nothing where there is none."""
+    def metadata(self, name: str) -> Mapping[str, str]:
+        """Return the metadata that ``store`` gave an object; empty when there is no such object."""
         if name not in self.names(name):
             return {}
         url = f"{self._url}/{name}"
         bucket, _, key = url.removeprefix(SCHEME).partition("/")
         command = ["s3api", "head-object", "--bucket", bucket, "--key", key, "--output", "json"]
-        notes: Mapping[str, str] = json.loads(_aws(command, deadline_s=LIST_S, about=url)).get("Metadata", {})
-        return notes
+        metadata: Mapping[str, str] = json.loads(_aws(command, deadline_s=LIST_S, about=url)).get("Metadata", {})
+        return metadata
 
-    def store(self, path: Path, name: str, *, notes: Mapping[str, str] = NO_NOTES) -> None:
-        """Copy a file to S3, whole or not at all, with notes of it (the object's metadata)."""
-        noted = ["--metadata", ",".join(f"{key}={value}" for key, value in notes.items())] if notes else []
-        _aws(["s3", "cp", "--only-show-errors", *noted, str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
+    def store(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
+        """Copy a file to S3, whole or not at all."""
+        given = ["--metadata", ",".join(f"{key}={value}" for key, value in metadata.items())] if metadata else []
+        _aws(["s3", "cp", "--only-show-errors", *given, str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
 
     def fetch(self, name: str, path: Path) -> None:
         """Copy an object to a file, whole or not at all."""
-        temporary = unfinished(path)
+        temporary = temporary_path(path)
         try:
             _aws(["s3", "cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=COPY_S)
             temporary.replace(path)
@@ -61,19 +61,19 @@ class S3Folder:
             temporary.unlink(missing_ok=True)
 
     def fetch_all(self, directory: Path, *, deadline_s: float) -> None:
-        """Have the directory hold what the folder holds, and nothing else; what is the same is not fetched again."""
+        """Make the directory hold exactly what the folder holds; unchanged files are not fetched again."""
         _aws(
             ["s3", "sync", "--only-show-errors", "--delete", "--exact-timestamps", f"{self._url}/", str(directory)],
             deadline_s=deadline_s,
         )
 
     def remove(self, name: str) -> None:
-        """Remove an object, if it is there."""
+        """Remove an object, if it exists."""
         _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_S)
 
 
 def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] = (0,), about: str = "") -> str:
-    """Run ``aws``; TrainerError with its last words, and what they are about, when it fails."""
+    """Run ``aws``; when it fails raise TrainerError with its last line and the object that it is about."""
     about = about or next(word for word in arguments if word.startswith(SCHEME))
     action = f"aws {arguments[0]} {arguments[1]} {about}"
     try:
@@ -90,7 +90,7 @@ def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] 
         raise TrainerError(f"{action}: the AWS command line is not installed") from error
     except subprocess.TimeoutExpired as error:
         raise TrainerError(f"{action}: no end within {deadline_s:g} s") from error
-    words = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    if done.returncode not in allowed or (done.returncode and words):
-        raise TrainerError(f"{action}: {words[-1] if words else f'exit code {done.returncode}'}")
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if done.returncode not in allowed or (done.returncode and lines):
+        raise TrainerError(f"{action}: {lines[-1] if lines else f'exit code {done.returncode}'}")
     return done.stdout

@@ -1,4 +1,4 @@
-"""SIGTERM, SIGHUP and Ctrl-C: the end, after a checkpoint where there is something to keep."""
+"""Turn SIGTERM, SIGHUP and Ctrl-C into an orderly end, after a checkpoint when there is something to save."""
 
 import logging
 import os
@@ -10,44 +10,45 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-# nohup has it ignored.
+# nohup makes a process ignore it.
 HANGUP: Final = set() if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else {signal.SIGHUP}
-"""A terminal that was closed; systemd sends it right behind SIGTERM to a session that it ends (systemd.kill(5))."""
+"""Sent when a terminal closes; systemd sends it right after SIGTERM to a session that it ends (systemd.kill(5))."""
 ENDING: Final = {signal.SIGTERM, signal.SIGINT} | HANGUP
 AT_ONCE: Final = {signal.SIGINT}
-"""After the first signal: a person's. Others come in pairs, from systemd as from two that pass the same one on."""
+"""Ends the process at once when it follows another signal: it comes from a person. Other signals often come in pairs,
+from systemd or from two programs that pass the same one on."""
 LAST_STEP_S: Final = 60.0
-"""How long the step under way and the checkpoint may take. Who sent the signal mostly waits less."""
+"""Longest time for the current step and its checkpoint; most senders of a signal wait less."""
 
 
-def hold() -> None:
-    """Have them wait for Signals: in this thread, and in all that it starts from now on."""
+def block_signals() -> None:
+    """Block the signals in this thread and in all threads that it starts later, so that only Signals receives them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
 
-def let_go() -> None:
-    """Have them end the process, as if ``hold`` had not been called."""
+def unblock_signals() -> None:
+    """Undo block_signals: a signal ends the process again."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 class Signals:
-    """Waits for the signals in a thread of its own.
+    """Waits for the signals in a thread of its own; create it before other threads start, as they inherit the mask.
 
-    A Python signal handler would run only after a collective operation returns: with a rank
-    gone, up to its whole timeout. To be made before other threads start: they inherit the mask.
+    A Python signal handler would run only after a collective operation returns: when a rank is lost, that can take the
+    operation's whole timeout.
     """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        """The one that the training has to stop for."""
+        """The signal that the training has to stop for."""
         self._deferred = False
         self._lock = threading.Lock()
-        hold()
+        block_signals()
         threading.Thread(target=self._wait, daemon=True, name="signals").start()
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """In this block a signal is a wish to stop; Ctrl-C after it still ends the process at once."""
+        """Treat a signal in this block as a request to stop; a second one, Ctrl-C, still ends the process at once."""
         with self._lock:
             self._deferred = True
         try:

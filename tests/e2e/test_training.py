@@ -117,7 +117,7 @@ def test_data_come_from_the_clusters_bucket_and_what_was_learned_goes_there(clus
 def mnist_files() -> dict[str, bytes]:
     """The trainer's own digits, in MNIST's files and size."""
     data = load_digits((1, 28, 28))
-    return {**_idx_files("train", data.train), **_idx_files("t10k", data.held_out)}
+    return {**_idx_files("train", data.train), **_idx_files("t10k", data.validation)}
 
 
 def _idx_files(part: str, samples: Samples) -> dict[str, bytes]:

@@ -53,28 +53,28 @@ def test_every_kv_store_of_one_worker_learns_the_digits(cluster: Cluster, alone:
 
 READ_WITH_TORCH = """
 from pathlib import Path
-from trainer.checkpoint import load
-from trainer.config import TrainConfig
-from trainer.engines.torch import create
-from trainer.engines import State
-from trainer.ranks import Ranks
-from trainer.sampling import Shard
+from trainer.checkpoint.format import load_checkpoint
+from trainer.config.settings import TrainConfig
+from trainer.torch.connect import create
+from trainer.backend import State
+from trainer.distributed.world import World
+from trainer.data.sampling import Shard
 config = TrainConfig(num_classes=10)
-engine = create(config, ranks=Ranks(), shard=Shard(), learning_rate=0.1)
+engine = create(config, world=World(), shard=Shard(), learning_rate=0.1)
 """
 READ_WITH_MXNET = """
 from pathlib import Path
-from trainer.checkpoint import load
-from trainer.config import TrainConfig
-from trainer.engines import State
-from trainer.engines.mxnet import connect
-from trainer.sampling import Shard
+from trainer.checkpoint.format import load_checkpoint
+from trainer.config.settings import TrainConfig
+from trainer.backend import State
+from trainer.mxnet.connect import connect
+from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
 connection = connect(config, {})
-engine = connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
+engine = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 """
 COUNT = """
-weights = load(Path("%s")).state.weights
+weights = load_checkpoint(Path("%s")).state.weights
 kinds = [[(name, value.shape, value.dtype) for name, value in each.items()] for each in (weights, engine.weights())]
 assert kinds[0] == kinds[1]
 %s
@@ -82,7 +82,7 @@ import numpy
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
 data = open_data(config)
-print("known", engine.count_correct(*prepare(data, data.held_out, numpy.arange(360))) / 360)
+print("known", engine.count_correct(*prepare(data, data.validation, numpy.arange(360))) / 360)
 """
 RESTORE_TORCH = "import torch; engine._model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})"
 RESTORE_MXNET = "engine.restore(State(weights=weights), source=0)"

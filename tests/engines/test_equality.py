@@ -54,8 +54,8 @@ def test_batch_norms_statistics_are_the_same_on_all_ranks_and_with_both_engines(
 
 NETWORKS = """
 import numpy
-from trainer.engines.gluon import named_parameters
-from trainer.models.gluon import build
+from trainer.mxnet.gluon_backend import named_parameters
+from trainer.mxnet.models import build
 from mxnet import nd
 for network in "lenet", "resnet20", "resnet110", "resnext110":
     shape = (1, 28, 28) if network == "lenet" else (3, 32, 32)
@@ -74,15 +74,15 @@ def test_networks_have_the_sizes_known_from_the_literature(cluster: Cluster) -> 
 
 RATES = """
 import numpy
-from trainer.config import TrainConfig
+from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
-from trainer.engines.mxnet import connect
-from trainer.sampling import Shard
+from trainer.mxnet.connect import connect
+from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", wd=0, num_classes=10)
 data = open_data(config)
 connection = connect(config, {})
-engine = connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
+engine = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 def step(samples):
     before = engine.weights()["9.weight"]
     engine.compute_gradients(*prepare(data, data.train, numpy.arange(samples)))
@@ -100,17 +100,17 @@ def test_a_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: C
 
 GOING_ON = """
 import numpy
-from trainer.config import TrainConfig
+from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
-from trainer.engines import State
-from trainer.engines.mxnet import connect
-from trainer.sampling import Shard
+from trainer.backend import State
+from trainer.mxnet.connect import connect
+from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
 data = open_data(config)
 def create():
     connection = connect(config, {})
-    return connection.create(config, ranks=connection.ranks, shard=Shard(), learning_rate=0.1)
+    return connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 batch = prepare(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
 def train(engine, rates):

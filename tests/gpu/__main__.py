@@ -8,7 +8,7 @@ import sys
 import unittest
 from pathlib import Path
 
-ALONE = "check_one_gpu.py"
+SINGLE_PROCESS = "check_one_gpu.py"
 TOGETHER = "check_gpus.py"
 
 
@@ -29,7 +29,7 @@ def main() -> int:
     folder = Path(__file__).parent
     suite = unittest.TestSuite(
         unittest.TestLoader().discover(str(folder), pattern, top_level_dir=str(folder.parents[1]))
-        for pattern in ((ALONE,) if count == 1 else (ALONE, TOGETHER))
+        for pattern in ((SINGLE_PROCESS,) if count == 1 else (SINGLE_PROCESS, TOGETHER))
     )
     return 0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.trainer.processes import run, running
-from trainer.checkpoint import load
-from trainer.engines import Weights
+from tests.trainer.programs.processes import run, running
+from trainer.backend import Weights
+from trainer.checkpoint.format import load_checkpoint
 
 OPTIONS = (
     *("--benchmark", "1", "--num-examples", "600", "--num-epochs", "2", "--lr", "0.001"),
@@ -33,7 +33,7 @@ class TwoGpus(unittest.TestCase):
             *OPTIONS, "--batch-size", size, *options, directory=place, count=count, program=program, variables=VARIABLES
         )
         assert len({rank.digests[-1] for rank in ranks}) == 1
-        return load(place / "net-0002.npz").state.weights
+        return load_checkpoint(place / "net-0002.npz").state.weights
 
     def test_two_learn_what_one_learns(self) -> None:
         one = self.weights(count=1)
@@ -51,7 +51,7 @@ class TwoGpus(unittest.TestCase):
 
     def test_buckets_beside_the_backward_pass_add_up_to_the_same(self) -> None:
         flat = self.weights(count=2)
-        buckets = made("patch('trainer.engines.reduction.BUCKET_BYTES', 100_000).start()")
+        buckets = made("patch('trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES', 100_000).start()")
         for options, tolerance in (
             ((), 1e-5),
             (("--gradient-accumulation", "2"), 1e-5),
@@ -69,9 +69,9 @@ class TwoGpus(unittest.TestCase):
     def test_a_rank_lost_at_the_end_of_an_epoch_is_one_line(self) -> None:
         program = made(
             "from datetime import timedelta; "
-            "patch('trainer.engines.collective.RANKS_TIMEOUT', timedelta(seconds=5)).start(); "
+            "patch('trainer.distributed.reduce.ddp.STEP_TIMEOUT', timedelta(seconds=5)).start(); "
             "stop = lambda *_, **__: os.kill(os.getpid(), signal.SIGSTOP); "
-            "os.environ['RANK'] == '1' and patch('trainer.loop.gather', stop).start()"
+            "os.environ['RANK'] == '1' and patch('trainer.train.all_gather', stop).start()"
         )
         with running(*OPTIONS, directory=self.directory, count=2, program=program, variables=VARIABLES) as ranks:
             assert ranks[0].wait() == 1
@@ -94,5 +94,5 @@ def made(change: str = "pass") -> tuple[str, str]:
         "-c",
         "import os, signal; from unittest.mock import patch; "
         f"os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['RANK']; {change}; "
-        "from trainer.main import main_and_leave; main_and_leave()",
+        "from trainer.train import main_and_exit; main_and_exit()",
     )

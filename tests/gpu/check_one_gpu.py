@@ -11,19 +11,20 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from tests.trainer.processes import REPOSITORY, Rank, run, running
-from trainer.config import TrainConfig
+from tests.trainer.programs.processes import REPOSITORY, Rank, run, running
+from trainer.backend import Weights
+from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, prepare
+from trainer.data.sampling import Shard
 from trainer.data.synthetic import make_synthetic
-from trainer.engines import Weights
-from trainer.engines.delivery import DeviceReader
-from trainer.engines.method import EXACT, Method
-from trainer.engines.streams import mark
-from trainer.engines.torch import TorchEngine, create
-from trainer.metrics import digest
+from trainer.distributed.world import World
+from trainer.metrics.results import digest
 from trainer.models import build
-from trainer.ranks import Ranks
-from trainer.sampling import Shard
+from trainer.step import TorchBackend
+from trainer.torch.compute_mode import EXACT, ComputeMode
+from trainer.torch.connect import create
+from trainer.torch.device_loader import DeviceLoader
+from trainer.torch.side_stream import record_event
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 SHAPE = (3, 32, 32)
@@ -31,29 +32,29 @@ DATA = make_synthetic(SHAPE, samples=64)
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(64))
 HALF = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
 OWN = {"PYTHONPATH": str(REPOSITORY)}
-"""Variables that make ranks processes of their own: CUDA does not survive a fork; see tests.trainer.forked."""
+"""Variables that make ranks processes of their own: CUDA does not survive a fork; see tests.trainer.programs.forked."""
 LONG_CYCLES = 2_000_000_000
 """About a second."""
 DIGITS = ("--num-epochs", "12", "--model-prefix", "net")
 
 
-def engine(device: torch.device, *, method: Method = EXACT, network: str = "resnet20") -> TorchEngine:
+def backend(device: torch.device, *, mode: ComputeMode = EXACT, network: str = "resnet20") -> TorchBackend:
     torch.manual_seed(0)
     torch.backends.cudnn.allow_tf32 = False
     model = build(network, classes=10, image_shape=SHAPE)
-    return TorchEngine(
+    return TorchBackend(
         model,
         device=device,
         shard=Shard(),
         learning_rate=0.05,
         momentum=0.9,
         weight_decay=0.0001,
-        method=method,
-        late=device == GPU,
+        mode=mode,
+        is_deferred=device == GPU,
     )
 
 
-def learned(ours: TorchEngine, steps: int = 3) -> Weights:
+def learned(ours: TorchBackend, steps: int = 3) -> Weights:
     for _ in range(steps):
         ours.compute_gradients(IMAGES, LABELS)
         ours.update(samples=len(LABELS))
@@ -69,32 +70,32 @@ class OneGpu(unittest.TestCase):
     """In this process."""
 
     def test_float32_learns_what_a_cpu_learns(self) -> None:
-        assert distance(learned(engine(GPU)), learned(engine(CPU))) < 0.0001
+        assert distance(learned(backend(GPU)), learned(backend(CPU))) < 0.0001
 
     def test_every_method_learns_nearly_the_same(self) -> None:
-        exact = learned(engine(GPU))
-        for method, tolerance in (
-            (Method(channels_last=True), 1e-4),
-            (Method(dtype=HALF, channels_last=True), 3e-2),
-            (Method(dtype="float16"), 3e-2),
-            (Method(compiled="1"), 1e-4),
-            (Method(compiled="graphs"), 1e-4),
-            (Method(dtype=HALF, channels_last=True, compiled="1"), 3e-2),
-            (Method(dtype=HALF, channels_last=True, compiled="graphs"), 3e-2),
+        exact = learned(backend(GPU))
+        for mode, tolerance in (
+            (ComputeMode(channels_last=True), 1e-4),
+            (ComputeMode(dtype=HALF, channels_last=True), 3e-2),
+            (ComputeMode(dtype="float16"), 3e-2),
+            (ComputeMode(compiled="1"), 1e-4),
+            (ComputeMode(compiled="graphs"), 1e-4),
+            (ComputeMode(dtype=HALF, channels_last=True, compiled="1"), 3e-2),
+            (ComputeMode(dtype=HALF, channels_last=True, compiled="graphs"), 3e-2),
         ):
-            with self.subTest(str(method)):
-                assert distance(learned(engine(GPU, method=method)), exact) < tolerance
+            with self.subTest(str(mode)):
+                assert distance(learned(backend(GPU, mode=mode)), exact) < tolerance
 
     def test_a_step_never_waits_for_the_gpu(self) -> None:
-        for method in (EXACT, Method(dtype=HALF, channels_last=True), Method(dtype="float16")):
-            ours = engine(GPU, method=method)
-            read = ours.reader(DATA)
+        for mode in (EXACT, ComputeMode(dtype=HALF, channels_last=True), ComputeMode(dtype="float16")):
+            ours = backend(GPU, mode=mode)
+            read = ours.loader(DATA)
             placed, labels = read(DATA.train, np.arange(64))
             for _ in range(3):
                 ours.compute_gradients(placed, labels)
                 ours.update(samples=64)
             torch.cuda.synchronize()
-            with self.subTest(str(method)):
+            with self.subTest(str(mode)):
                 torch.cuda.set_sync_debug_mode("error")
                 try:
                     for _ in range(3):
@@ -104,16 +105,16 @@ class OneGpu(unittest.TestCase):
                     torch.cuda.set_sync_debug_mode("default")
 
     def test_results_come_a_step_later_and_are_those_of_a_cpu(self) -> None:
-        ours, other = engine(GPU), engine(CPU)
+        ours, other = backend(GPU), backend(CPU)
         assert ours.compute_gradients(IMAGES, LABELS).loss_sum == 0
-        late, result = ours.settle(), other.compute_gradients(IMAGES, LABELS)
+        late, result = ours.take_deferred(), other.compute_gradients(IMAGES, LABELS)
         assert late is not None
         assert abs(late.loss_sum / result.loss_sum - 1) < 1e-4
         assert abs(late.correct - result.correct) <= 2
 
     def test_a_loss_that_is_not_finite_changes_no_weights(self) -> None:
-        for method in (EXACT, Method(dtype="float16")):
-            ours = engine(GPU, method=method, network="lenet")
+        for mode in (EXACT, ComputeMode(dtype="float16")):
+            ours = backend(GPU, mode=mode, network="lenet")
             learned(ours)
             before = digest(ours.weights())
             ours.compute_gradients(np.full_like(IMAGES, np.nan), LABELS)
@@ -124,12 +125,12 @@ class OneGpu(unittest.TestCase):
             assert result.steps_ago == 1
 
     def test_a_checkpoint_is_copied_beside_the_step_that_follows(self) -> None:
-        ours = engine(GPU)
+        ours = backend(GPU)
         learned(ours)
         before = ours.state()
         take = ours.snapshot()
         torch.cuda._sleep(LONG_CYCLES)  # type: ignore[no-untyped-call]  # torch gives it no types
-        step = mark(GPU)
+        step = record_event(GPU)
         assert step is not None
         state = take()
         assert not step.query()  # type: ignore[no-untyped-call]  # torch gives it no types
@@ -141,8 +142,8 @@ class OneGpu(unittest.TestCase):
         assert digest(state.optimizer) == digest(before.optimizer) == digest(changed.optimizer)
 
     def test_a_training_that_goes_on_has_the_same_state(self) -> None:
-        method = Method(dtype="float16", channels_last=True)
-        first, second = engine(GPU, method=method), engine(CPU)
+        mode = ComputeMode(dtype="float16", channels_last=True)
+        first, second = backend(GPU, mode=mode), backend(CPU)
         learned(first)
         second.restore(first.state(), source=0)
         assert digest(first.weights()) == digest(second.weights())
@@ -152,25 +153,25 @@ class OneGpu(unittest.TestCase):
         indices = np.array([5, 1, 63, 5])
         for memory in (0, 2**30):
             for wanted in (draws, None):
-                reader = DeviceReader(DATA, device=GPU, channels_last=True, memory=memory)
-                placed, labels = reader(DATA.train, indices, wanted)
+                loader = DeviceLoader(DATA, device=GPU, channels_last=True, memory=memory)
+                placed, labels = loader(DATA.train, indices, wanted)
                 images, same = prepare(DATA, DATA.train, indices, wanted)
                 np.testing.assert_array_equal(placed.images.cpu().numpy(), images)
                 np.testing.assert_array_equal(placed.targets.cpu().numpy(), same)
                 np.testing.assert_array_equal(labels, same)
 
     def test_a_data_set_that_stays_and_one_that_travels_are_the_same(self) -> None:
-        with patch("trainer.engines.delivery.RESIDENT_SHARE", 0.0):
-            travelling = engine(GPU).reader(DATA)
-        staying = engine(GPU).reader(DATA)
+        with patch("trainer.torch.device_loader.RESIDENT_SHARE", 0.0):
+            travelling = backend(GPU).loader(DATA)
+        staying = backend(GPU).loader(DATA)
         for part in (np.arange(16), np.arange(16, 64)):
             one, other = (read(DATA.train, part)[0] for read in (travelling, staying))
             assert torch.equal(one.images, other.images)
 
     def test_fast_measures_and_picks(self) -> None:
         config = TrainConfig(fast="auto", network="resnet20", dataset="synthetic", image_shape=SHAPE)
-        ours = create(config, ranks=Ranks(), shard=Shard(), learning_rate=0.1)
-        with self.assertLogs("trainer.engines.fast", "INFO") as said:
+        ours = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+        with self.assertLogs("trainer.torch.autotune", "INFO") as said:
             ours.restore(None, source=0)
         assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(said.output))
 

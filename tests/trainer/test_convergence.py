@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.processes import Rank, run
+from tests.trainer.programs.processes import Rank, run
 
 EPOCHS = 3
 OPTIONS = (
@@ -24,7 +24,7 @@ ACCURACY_TOLERANCE = 0.06
 def curve(rank: Rank) -> list[tuple[float, float, float]]:
     """Accuracy on training and on held-out images, and loss, after each epoch."""
     found = CURVE.findall(rank.log.read_text())
-    return [(float(train), float(held_out), float(loss)) for train, held_out, loss in found]
+    return [(float(train), float(validation), float(loss)) for train, validation, loss in found]
 
 
 def test_two_workers_learn_along_the_curve_of_one(tmp_path: Path) -> None:

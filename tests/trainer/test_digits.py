@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.trainer.processes import REPOSITORY, run
-from trainer.checkpoint import load
+from tests.trainer.programs.processes import REPOSITORY, run
+from trainer.checkpoint.format import load_checkpoint
 
 ACCURACY = re.compile(r"rank 0/\d Validation-accuracy=([\d.]+) images/s=([\d.]+) checkpoint=(\S+)\n")
 
@@ -34,8 +34,10 @@ def test_recognises_98_percent_of_the_held_out_digits(tmp_path: Path, count: int
     assert all(seconds > 0 for seconds in phases)
     assert ranks[0].log.read_text().count("where its time went: data=") == 12
     best = max(line["validation/accuracy"] for line in epochs)
-    assert load(tmp_path / "checkpoints/lenet-best.npz").description.validation_accuracy == pytest.approx(best)
-    found = load(tmp_path / result[3])
+    assert load_checkpoint(tmp_path / "checkpoints/lenet-best.npz").description.validation_accuracy == pytest.approx(
+        best
+    )
+    found = load_checkpoint(tmp_path / result[3])
     assert found.description.settings["network"] == "lenet"
     assert found.description.validation_accuracy == pytest.approx(float(result[1]), abs=1e-6)
     assert sum(np.size(value) for value in found.state.weights.values()) == 431_080

@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from tests.trainer.processes import run, running
+from tests.trainer.programs.processes import run, running
 
 
 def test_missing_data_are_reported_before_torch_is_loaded(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.trainer.processes import REPOSITORY
+from tests.trainer.programs.processes import REPOSITORY
 from trainer.signals import LAST_STEP_S
 
 PROGRAM = """

@@ -1,15 +1,15 @@
-"""Images and their labels: bytes in memory or on disk, made ready batch by batch.
+"""Open data sets and prepare their batches.
 
-The way through it: catalogue (what there is) -> opening (one file a data set) -> samples (bytes) -> batches (augmented
-and normalised, one batch ahead of the training).
+From the data set to the network: config/data_sets (the list) -> opening (one module a data set) -> samples (bytes in
+memory or on disk) -> sampling (which samples, in which order) -> batches (augmented, normalised, one ahead).
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 Images = NDArray[np.float32]
-"""Shape (samples, channels, height, width), normalised: what a network sees."""
+"""Shape (samples, channels, height, width), normalised, as the network takes them."""
 Pixels = NDArray[np.uint8]
-"""Shape (samples, channels, height, width), from 0 to 255: what a data set holds."""
+"""Shape (samples, channels, height, width), from 0 to 255, as a data set holds them."""
 Labels = NDArray[np.int64]
-"""Shape (samples,): the number of each one's class, from 0."""
+"""Shape (samples,): the class of each image, from 0."""

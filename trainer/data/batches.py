@@ -1,10 +1,10 @@
-"""Makes batches ready for the network: cropped, mirrored, normalised, one ahead of the training."""
+"""Prepare batches for the network: crop, mirror and normalise them, one batch ahead of the training."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from trainer.data import Images, Labels, Pixels
 from trainer.data.samples import DataSet, Samples
+from trainer.data.sampling import Indices, Shard, global_batches
 
 PADDING: Final = 4
-"""Pixels on each side of an image that has no margin to be cropped from: He et al. (2015), section 4.2."""
+"""Pixels added on each side of an image that has no margin to crop from: He et al. (2015), section 4.2."""
 AUGMENTATION: Final = 1
-"""Keeps these random numbers apart from those of the samples' order."""
+"""Keeps these random numbers apart from those of the sample order."""
 
 Item = TypeVar("Item")
 Ready = TypeVar("Ready")
@@ -24,14 +25,14 @@ Ready = TypeVar("Ready")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """What may happen to a training image: drawn for the seed, the epoch and the sample, whoever trains on it when."""
+    """What may happen to a training image; drawn from seed, epoch and sample, so that the ranks do not matter."""
 
     random_crop: bool = False
     random_mirror: bool = False
     seed: int = 0
 
     def draw(self, *, epoch: int, samples: int) -> "Draws | None":
-        """Draw for all samples of an epoch; None where nothing is to happen."""
+        """Draw for all samples of an epoch; None when nothing changes."""
         if not (self.random_crop or self.random_mirror):
             return None
         numbers = np.random.default_rng([self.seed, epoch, AUGMENTATION]).random((samples, 3))
@@ -46,14 +47,55 @@ class Draws:
     """What happens to each sample in one epoch."""
 
     places: NDArray[np.float64] | None
-    """Shape (samples, 2): of the crop's upper left corner, from 0 to 1 of the room that there is. None: the middle."""
+    """Shape (samples, 2): the crop's upper left corner, from 0 to 1 of the available margin. None: the middle."""
     mirrored: NDArray[np.bool_]
+
+
+class BatchLoader(Protocol):
+    """Loads batches as a backend takes them; called in the thread that works one batch ahead."""
+
+    def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[Any, Labels]:
+        """Return these samples as the backend takes them, and their labels."""
+
+
+class Batch(NamedTuple):
+    """One step's batch, this rank's share of it."""
+
+    number: int
+    """Number of the step in its epoch, from 1."""
+    global_size: int
+    """Samples of all ranks in this step."""
+    images: Any
+    labels: Labels
+
+
+def epoch_batches(
+    samples: Samples,
+    load: BatchLoader,
+    *,
+    augmentation: Augmentation,
+    shard: Shard,
+    global_batch_size: int,
+    seed: int,
+    epoch: int,
+    begin: int = 0,
+) -> Generator[Batch, None, None]:
+    """Yield this rank's batches of an epoch, from its sample ``begin`` on; close it when leaving early."""
+    total = len(samples.labels)
+    draws = augmentation.draw(epoch=epoch, samples=total)
+    batches = global_batches(total, global_batch_size=global_batch_size, seed=seed, epoch=epoch, begin=begin)
+
+    def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
+        number, batch = numbered
+        return Batch(number, len(batch), *load(samples, shard.of(batch), draws))
+
+    return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 
 
 def prepare(
     data: DataSet, samples: Samples, indices: NDArray[np.int64], draws: Draws | None = None
 ) -> tuple[Images, Labels]:
-    """Read these samples and make them what the network sees."""
+    """Read these samples, crop, mirror and normalise them."""
     pixels = samples.read(indices)
     _, height, width = data.image_shape
     places = draws.places[indices] if draws and draws.places is not None else None
@@ -63,12 +105,12 @@ def prepare(
     if draws:
         mirrored = draws.mirrored[indices]
         pixels[mirrored] = pixels[mirrored, :, :, ::-1]
-    mean, deviation = (np.array(values, np.float32)[:, None, None] for values in (data.mean, data.deviation))
-    return (pixels - mean) / deviation, samples.labels[indices]
+    mean, std = (np.array(values, np.float32)[:, None, None] for values in (data.mean, data.std))
+    return (pixels - mean) / std, samples.labels[indices]
 
 
 def _pad(pixels: Pixels, mean: tuple[float, ...]) -> Pixels:
-    """Add a margin of the mean's colour, which becomes 0 as in the paper."""
+    """Add a margin of the mean colour, which normalises to 0 as in the paper."""
     count, channels, height, width = pixels.shape
     padded = np.empty((count, channels, height + 2 * PADDING, width + 2 * PADDING), np.uint8)
     padded[:] = np.rint(np.array(mean))[:, None, None]
@@ -77,18 +119,18 @@ def _pad(pixels: Pixels, mean: tuple[float, ...]) -> Pixels:
 
 
 def _crop(pixels: Pixels, height: int, width: int, places: NDArray[np.float64] | None) -> Pixels:
-    """Cut images of this size out, each at its place or in the middle."""
-    room = np.array(pixels.shape[2:]) - (height, width)
+    """Crop images to this size, each at its own place or in the middle."""
+    margin = np.array(pixels.shape[2:]) - (height, width)
     if places is None:
-        top, left = room // 2
+        top, left = margin // 2
         return pixels[:, :, top : top + height, left : left + width]
-    tops, lefts = (places * (room + 1)).astype(np.int64).T
+    tops, lefts = (places * (margin + 1)).astype(np.int64).T
     windows = sliding_window_view(pixels, (height, width), axis=(2, 3))
     return windows[np.arange(len(pixels)), :, tops, lefts]
 
 
-def ahead(items: Iterable[Item], prepare: Callable[[Item], Ready]) -> Generator[Ready, None, None]:
-    """Prepare the items in a thread, one ahead of the one that is yielded; to be closed when it is left early."""
+def prefetch(items: Iterable[Item], prepare: Callable[[Item], Ready]) -> Generator[Ready, None, None]:
+    """Prepare the items in a thread, one ahead of the one that is yielded; close it when leaving early."""
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="data")
     waiting: deque[Future[Ready]] = deque()
     try:

@@ -1,7 +1,7 @@
-"""CIFAR-10 as its authors publish it: the binary or the python version, a .tar.gz or unpacked.
+"""Load CIFAR-10 as its authors publish it: the binary or the python version, a .tar.gz or unpacked.
 
 The formats: https://www.cs.toronto.edu/~kriz/cifar.html, "Dataset layout". The python version is a pickle, which could
-run any code while it is read; ours refuses everything but arrays.
+run any code while it is read; the reader here refuses everything but arrays.
 """
 
 import io
@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from trainer.data.catalogue import DATA_SETS
+from trainer.config.data_sets import DATA_SETS
 from trainer.data.reading import exists, read
 from trainer.data.samples import DataSet, InMemory, in_memory
 from trainer.errors import TrainerError
@@ -22,7 +22,7 @@ CLASSES: Final = 10
 IMAGE_SHAPE: Final = (3, 32, 32)
 IMAGE_BYTES: Final = 3 * 32 * 32
 TRAIN: Final = tuple(f"data_batch_{number}" for number in range(1, 6))
-HELD_OUT: Final = ("test_batch",)
+VALIDATION: Final = ("test_batch",)
 VERSIONS: Final = (
     ("cifar-10-batches-bin", ".bin", "cifar-10-binary.tar.gz"),
     ("cifar-10-batches-py", "", "cifar-10-python.tar.gz"),
@@ -30,13 +30,13 @@ VERSIONS: Final = (
 """Directory, suffix of its files, and archive of each version."""
 
 Read = Callable[[str], tuple[object, bytes]]
-"""From the name of a file without its suffix to where it lies and what it contains."""
+"""Takes the name of a file without its suffix, returns its path and its content."""
 
 
 def load_cifar10(directory: Path) -> DataSet:
-    """Read 50,000 and 10,000 images of 32x32 in colour.
+    """Read 50,000 training and 10,000 validation images of 32x32 in colour.
 
-    Raises TrainerError when there is none, which says where to get it, or when a file is damaged.
+    Raises TrainerError when a file is damaged, or missing; then it says where to get the data set.
     """
     for folder, suffix, archive in VERSIONS:
         parse = _parse_binary if suffix else _parse_pickle
@@ -53,8 +53,8 @@ def load_cifar10(directory: Path) -> DataSet:
 
 
 def _load(find: Read, parse: Callable[[object, bytes], InMemory], source: object) -> DataSet:
-    train, held_out = (_join([parse(*find(name)) for name in names]) for names in (TRAIN, HELD_OUT))
-    return in_memory(train, held_out, classes=CLASSES, source=source)
+    train, validation = (_join([parse(*find(name)) for name in names]) for names in (TRAIN, VALIDATION))
+    return in_memory(train, validation, classes=CLASSES, source=source)
 
 
 def _join(parts: list[InMemory]) -> InMemory:
@@ -68,12 +68,12 @@ def _reader(directory: Path, suffix: str) -> Read:
 
 
 def _unpack(archive: Path, *, folder: str, suffix: str) -> Mapping[str, tuple[object, bytes]]:
-    """Read all files at once, in memory: an archive has no index, and nothing of it is written to the disk."""
+    """Read all files at once into memory: an archive has no index, and nothing is unpacked to the disk."""
     content = io.BytesIO(read(archive))
     files: dict[str, tuple[object, bytes]] = {}
     try:
         with tarfile.open(fileobj=content, mode="r:") as members:
-            for name in (*TRAIN, *HELD_OUT):
+            for name in (*TRAIN, *VALIDATION):
                 path = f"{folder}/{name}{suffix}"
                 file = members.extractfile(path)
                 files[name] = (f"{archive}:{path}", file.read() if file else b"")
@@ -83,7 +83,7 @@ def _unpack(archive: Path, *, folder: str, suffix: str) -> Mapping[str, tuple[ob
 
 
 def _parse_binary(path: object, content: bytes) -> InMemory:
-    """Records of a label and the red, green and blue values of an image, row by row."""
+    """Parse records of a label and the red, green and blue values of an image, row by row."""
     if not content or len(content) % (1 + IMAGE_BYTES):
         raise TrainerError(f"{path} is truncated, {len(content)} bytes are no multiple of {1 + IMAGE_BYTES}")
     records = np.frombuffer(content, np.uint8).reshape(-1, 1 + IMAGE_BYTES)
@@ -91,13 +91,13 @@ def _parse_binary(path: object, content: bytes) -> InMemory:
 
 
 def _parse_pickle(path: object, content: bytes) -> InMemory:
-    """A dictionary with an array ``data``, a row an image, and a list ``labels``."""
+    """Parse a dictionary with an array ``data``, one row an image, and a list ``labels``."""
     try:
         values = _Arrays(io.BytesIO(content), encoding="bytes").load()
         data, labels = np.asarray(values[b"data"]), np.asarray(values[b"labels"])
     except _RefusedError as error:
         raise TrainerError(f"{path} is refused, it holds {error}, CIFAR-10 has arrays only") from error
-    # Whatever bytes may bring pickle to raise, the file is to blame.
+    # Damaged bytes can make pickle raise any error.
     except Exception as error:
         raise TrainerError(f"{path} is damaged or truncated, {error!r}".splitlines()[0]) from error
     if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != IMAGE_BYTES or labels.dtype.kind not in "iu":
@@ -106,14 +106,14 @@ def _parse_pickle(path: object, content: bytes) -> InMemory:
 
 
 class _RefusedError(Exception):
-    """What a pickle asks for."""
+    """A pickle asks for something other than an array."""
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads numpy's arrays; numpy has called their maker's module by several names."""
+    """Unpickles numpy's arrays; numpy has had several names for the module that makes them."""
 
     def find_class(self, module: str, name: str) -> object:
-        """Return what makes an array, and nothing else."""
+        """Return the functions that make an array, and refuse all others."""
         if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
             return getattr(np, name)
         if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):

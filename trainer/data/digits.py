@@ -1,4 +1,4 @@
-"""The digits that come with the trainer; see datasets/README.md."""
+"""Load the digits that come with the trainer; see datasets/README.md."""
 
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from trainer.models import ImageShape
 
 DIRECTORY: Final = Path(__file__).resolve().parents[1] / "datasets"
 FOR_TRAINING: Final = 1437
-"""The other 360 are held out. The files are in random order."""
+"""The other 360 are for validation. The files are in random order."""
 CLASSES: Final = 10
 
 
@@ -26,7 +26,7 @@ def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> Data
     labels = read_idx(directory / "digits-labels-idx1-ubyte.gz", dimensions=1).astype(np.int64)
     if len(images) != len(labels):
         raise TrainerError(f"{directory} holds {len(images)} images, but {len(labels)} labels")
-    check_memory(image_shape, train=FOR_TRAINING, held_out=len(images) - FOR_TRAINING)
+    check_memory(image_shape, train=FOR_TRAINING, validation=len(images) - FOR_TRAINING)
     channels, height, width = image_shape
     scaled = np.rint(scale(images.astype(np.float32), height=height, width=width)).astype(np.uint8)
     pixels = np.repeat(scaled[:, None], channels, axis=1)
@@ -46,7 +46,7 @@ def scale(images: NDArray[np.float32], *, height: int, width: int) -> NDArray[np
 
 
 def _interpolation(source: int, target: int) -> NDArray[np.float32]:
-    """Weight of each source pixel in each target pixel, pixel centres aligned."""
+    """Return the weight of each source pixel in each target pixel, pixel centres aligned."""
     centres = (np.arange(target) + 0.5) * source / target - 0.5
     distances = np.abs(centres.clip(0, source - 1)[:, None] - np.arange(source))
     return (1 - distances).clip(0).astype(np.float32)

@@ -1,7 +1,7 @@
-"""Data sets in S3: brought to this machine before the training, by the AWS command line.
+"""Fetch a data set from S3 to this machine before the training, with the AWS command line.
 
-They stay in ``~/.cache/deeplearning/data``, so that the next training fetches only what has changed. To bring them from
-node to node instead, each byte from S3 once, is what ``launch --sync-s3`` and ``--sync-dst-dir`` are for.
+It stays in ``~/.cache/deeplearning/data``, so that the next training fetches only what has changed. To fetch each byte
+from S3 only once and copy it from node to node, use ``launch --sync-s3`` and ``--sync-dst-dir``.
 """
 
 import fcntl
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from trainer.engines.patience import FETCH_S
 from trainer.errors import TrainerError
 from trainer.s3 import SCHEME, S3Folder
+from trainer.timeouts import FETCH_S
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ POLL_S: Final = 0.2
 
 
 def local_directory(place: str) -> Path:
-    """Return the directory itself, or one that holds what is at ``s3://BUCKET/PREFIX``.
+    """Return the directory itself, or a local copy of ``s3://BUCKET/PREFIX``.
 
     Raises TrainerError when it cannot be fetched within an hour.
     """
@@ -32,7 +32,7 @@ def local_directory(place: str) -> Path:
         return Path(place).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = cache / "deeplearning/data" / place.removeprefix(SCHEME).strip("/")
-    # Not beside the directory: there lies what another fetch may remove.
+    # Not beside the directory, where another fetch might remove it.
     lock = cache / "deeplearning/locks" / urllib.parse.quote(place, safe="")
     asked = time.time()
     try:
@@ -41,7 +41,7 @@ def local_directory(place: str) -> Path:
     except OSError as error:
         raise TrainerError(f"cannot keep {place} in {directory}, {error.strerror}") from error
     with _alone(lock):
-        # What another process of this job has fetched while this one waited is not listed again.
+        # Skip the fetch if another process of this job fetched it while this one waited.
         if lock.stat().st_mtime < asked or not lock.stat().st_size:
             log.info("fetching %s to %s", place, directory)
             S3Folder(place).fetch_all(directory, deadline_s=FETCH_S)
@@ -51,7 +51,7 @@ def local_directory(place: str) -> Path:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Be the only process of the machine in this block: its others find everything there."""
+    """Let one process of the machine into this block at a time; the later ones find everything fetched."""
     deadline = time.monotonic() + FETCH_S
     with lock.open("a") as file:
         while True:

@@ -1,8 +1,8 @@
-"""Image folders: DIRECTORY/train/CLASS/*.jpg and DIRECTORY/val/CLASS/*.jpg, as ImageNet's are commonly laid out.
+"""Load image folders: DIRECTORY/train/CLASS/*.jpg and DIRECTORY/val/CLASS/*.jpg, the usual layout of ImageNet.
 
-Images are decoded by threads when their batch is prepared, so that the data set need not fit into memory. They are
-scaled to a seventh more than the network takes (for 224: 256, as He et al. 2015), from which the crop is taken.
-They are normalised by ImageNet's mean and deviation: to measure a folder's own would decode all of it once.
+Threads decode the images when their batch is prepared, so that the data set need not fit into memory. They are scaled
+to a seventh more than the network takes (for 224: 256, as He et al. 2015), and the crop is taken from that. They are
+normalised by ImageNet's mean and standard deviation: measuring a folder's own would decode all of it once.
 """
 
 import importlib
@@ -23,11 +23,12 @@ from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
 MEAN: Final = (123.675, 116.28, 103.53)
-DEVIATION: Final = (58.395, 57.12, 57.375)
-"""Of ImageNet's training images, red, green and blue (torchvision, "Models and pre-trained weights", times 255)."""
+STD: Final = (58.395, 57.12, 57.375)
+"""Mean and standard deviation of ImageNet's training images, in red, green and blue (torchvision, "Models and
+pre-trained weights", times 255)."""
 SUFFIXES: Final = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp"))
 THREADS: Final = 8
-"""At most; a machine's processes share its cores."""
+"""Most threads; a machine's processes share its cores."""
 
 
 def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
@@ -37,20 +38,20 @@ def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
     """
     _pillow("Image")
     names = _classes(directory / "train")
-    held_out = _classes(directory / "val")
+    validation = _classes(directory / "val")
     labels = {name: label for label, name in enumerate(names)}
-    unknown = [name for name in held_out if name not in labels]
+    unknown = [name for name in validation if name not in labels]
     if unknown:
         raise TrainerError(f"{directory / 'val'} has the class {unknown[0]}, {directory / 'train'} has not")
     colour = image_shape[0] == len(MEAN)
     return DataSet(
         train=_list(directory / "train", labels, image_shape),
-        held_out=_list(directory / "val", {name: labels[name] for name in held_out}, image_shape),
+        validation=_list(directory / "val", {name: labels[name] for name in validation}, image_shape),
         image_shape=image_shape,
         classes=len(names),
         names=tuple(names),
         mean=MEAN if colour else (sum(MEAN) / len(MEAN),),
-        deviation=DEVIATION if colour else (sum(DEVIATION) / len(DEVIATION),),
+        std=STD if colour else (sum(STD) / len(STD),),
     )
 
 
@@ -61,7 +62,7 @@ class Files:
     paths: Sequence[Path] = field(repr=False)
     labels: Labels = field(repr=False)
     size: ImageShape
-    """Of the decoded images."""
+    """Shape of the decoded images."""
     threads: ThreadPoolExecutor
 
     def read(self, indices: NDArray[np.int64]) -> Pixels:
@@ -76,11 +77,11 @@ class Files:
         pillow = _pillow("Image")
         try:
             with pillow.open(path) as image:
-                # JPEG's own scaling by 2, 4 or 8, down to twice what is needed: most of the time is saved.
+                # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least twice what is needed.
                 image.draft(None, (2 * width, 2 * height))
                 converted = image.convert("RGB" if channels > 1 else "L")
             return np.atleast_3d(np.asarray(_pillow("ImageOps").fit(converted, (width, height)))).transpose(2, 0, 1)
-        # What Pillow's decoders raise for damaged files.
+        # The errors that Pillow's decoders raise for damaged files.
         except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
             raise TrainerError(f"cannot read the image {path}, {str(error).splitlines()[0]}") from error
 
@@ -100,7 +101,7 @@ def _classes(directory: Path) -> list[str]:
 
 
 def _list(directory: Path, classes: Mapping[str, int], image_shape: ImageShape) -> Files:
-    """List the images of these classes, of which ``classes`` gives the labels."""
+    """List the images of these classes; ``classes`` maps their names to labels."""
     paths, labels = [], []
     for name, label in classes.items():
         found = _images(directory / name)
@@ -116,7 +117,7 @@ def _list(directory: Path, classes: Mapping[str, int], image_shape: ImageShape) 
 
 
 def _images(directory: Path) -> list[Path]:
-    """Return those of one class. Not by glob(), which takes a directory that may not be read for an empty one."""
+    """Return the images of one class. Not by glob(), which takes an unreadable directory for an empty one."""
     try:
         with os.scandir(directory) as entries:
             paths = sorted(Path(entry.path) for entry in entries)
@@ -129,7 +130,7 @@ def _images(directory: Path) -> list[Path]:
 
 
 def _pillow(module: str) -> Any:
-    """Pillow is needed for this data set alone: nodes without it train on all others."""
+    """Import a module of Pillow, which only this data set needs: nodes without it train on all others."""
     try:
         return importlib.import_module(f"PIL.{module}")
     except ModuleNotFoundError as error:

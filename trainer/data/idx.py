@@ -1,7 +1,7 @@
-"""Reads the idx files in which MNIST and its like are published, gzipped or not.
+"""Read idx files, the format of MNIST and similar data sets, gzipped or not.
 
-The format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, a type, the number of dimensions,
-the dimensions as big-endian 32-bit numbers, the values).
+The format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, a type, the number of dimensions, the dimensions as
+big-endian 32-bit numbers, the values).
 """
 
 import math
@@ -19,7 +19,7 @@ UNSIGNED_BYTE: Final = 8
 
 
 def read_idx(path: Path, *, dimensions: int) -> NDArray[np.uint8]:
-    """Return the file's values as an array; the error of a damaged file names the file."""
+    """Return the file's values as an array; TrainerError, with the file's name, when it is damaged."""
     content = read(path)
     header = 4 + 4 * dimensions
     if len(content) < header:

@@ -1,11 +1,11 @@
-"""MNIST and Fashion-MNIST: four idx files in one directory, gzipped or not."""
+"""Load MNIST and Fashion-MNIST: four idx files in one directory, gzipped or not."""
 
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from trainer.data.catalogue import DATA_SETS
+from trainer.config.data_sets import DATA_SETS
 from trainer.data.idx import read_idx
 from trainer.data.reading import exists
 from trainer.data.samples import DataSet, InMemory, in_memory
@@ -17,7 +17,7 @@ CLASSES: Final = 10
 def load_mnist(directory: Path, *, name: str) -> DataSet:
     """Read the data set ``name``, mnist or fashion-mnist: 60,000 and 10,000 images of 28x28.
 
-    Raises TrainerError when a file is missing, which says where to get it, or damaged.
+    Raises TrainerError when a file is damaged, or missing; then it says where to get it.
     """
     return in_memory(
         _read(directory, "train", name=name), _read(directory, "t10k", name=name), classes=CLASSES, source=directory

@@ -1,11 +1,11 @@
-"""Opens the data set that the settings name."""
+"""Open the data set that the settings name."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from trainer.choices import shown
-from trainer.config import TrainConfig
+from trainer.config.choices import shown
+from trainer.config.settings import TrainConfig
 from trainer.data.cifar import load_cifar10
 from trainer.data.digits import load_digits
 from trainer.data.fetching import local_directory
@@ -28,15 +28,15 @@ OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
 
 
 def open_data(config: TrainConfig) -> DataSet:
-    """Open it, from S3 too.
+    """Open the data set; fetch it from S3 first if it is there.
 
-    Raises UsageError when the network is to tell fewer classes apart than it has, TrainerError when it cannot be read
-    or does not fit into memory.
+    Raises UsageError when --num-classes is less than the data set has, TrainerError when it cannot be read or does not
+    fit into memory.
     """
     try:
         data = OPEN[config.dataset](config, local_directory(config.data_dir))
     except MemoryError as error:
-        # numpy says how much it wanted.
+        # numpy's message says how much it asked for.
         reason = f", {error}" if str(error) else ""
         raise TrainerError(
             f"{config.dataset} with images of {shown(config.input_shape)} does not fit into memory{reason}"

@@ -1,4 +1,4 @@
-"""Reads whole files; whatever is wrong with one is a single line that names it."""
+"""Read whole files, and turn every error into one line that names the file."""
 
 import gzip
 import zlib
@@ -8,14 +8,14 @@ from typing import Final
 from trainer.errors import TrainerError
 
 GZIP: Final = b"\x1f\x8b"
-"""How gzip's files start (RFC 1952, 2.3.1)."""
+"""First bytes of a gzip file (RFC 1952, 2.3.1)."""
 
 
 def exists(path: Path) -> bool:
-    """Whether there is such a file.
+    """Return whether the file exists.
 
-    Raises TrainerError where nobody can tell, as in a directory that may not be entered; Path.exists() differs between
-    Pythons there.
+    Raises TrainerError when that cannot be told, as in a directory without permission, where Path.exists() differs
+    between Python versions.
     """
     try:
         path.stat()
@@ -27,7 +27,7 @@ def exists(path: Path) -> bool:
 
 
 def read(path: Path) -> bytes:
-    """Return the content, unpacked where it is gzipped; gzip's checksum finds what a disk has damaged."""
+    """Return the content, decompressed if it is gzipped; gzip's checksum detects damage."""
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(GZIP) else content

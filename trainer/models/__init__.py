@@ -1,4 +1,4 @@
-"""The networks that ``--network`` knows, and those of the user: ``--network module:function``."""
+"""List the networks of ``--network``, and build them or a user's own: ``--network module:function``."""
 
 import contextlib
 import copy
@@ -24,16 +24,16 @@ REFERENCE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
-    """What is known of a network before torch is loaded."""
+    """Properties of a network that are known before torch is loaded."""
 
     reference: str
-    """Where it is built, written as a user writes his own: module:function."""
+    """Function that builds it, as module:function."""
     image_shape: ImageShape
-    """Of the images that it was made for; it takes others too."""
+    """Shape of the images that it was made for; it takes others too."""
     classes: int = 10
-    """Of the data set that it was made for."""
+    """Classes of the data set that it was made for."""
     smallest: int
-    """Least height and width: what its last layer needs to see something."""
+    """Smallest height and width that leave its last layer an input."""
 
 
 NETWORKS: Final[Mapping[str, Network]] = {
@@ -48,7 +48,7 @@ NETWORKS: Final[Mapping[str, Network]] = {
 
 
 def check_network(name: str) -> None:
-    """Raise UsageError unless this is a network of ours, or reads as the name of a user's."""
+    """Raise UsageError unless this is a network of ours, or has the form module:function."""
     if name not in NETWORKS and not REFERENCE.fullmatch(name):
         raise UsageError(
             f"unknown --network {name!r}, must be one of: {', '.join(NETWORKS)}; or your own, as module:function"
@@ -83,17 +83,17 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
 
 
 def _scores_of_one(model: "nn.Module", image_shape: ImageShape) -> object:
-    """What the network returns for one image; None where it fails, which its first step will say with a traceback."""
+    """Return what the network returns for one image; None when it fails, which the first step will report."""
     import torch
 
-    # One of its own: the network may count how often it is called.
+    # On a copy: the network may count how often it is called.
     with torch.no_grad(), torch.random.fork_rng(devices=[]), contextlib.suppress(Exception):
         return copy.deepcopy(model).eval()(torch.zeros(1, *image_shape))
     return None
 
 
 def check_scores(scores: object, *, network: str, classes: int) -> None:
-    """Raise UsageError unless this is what a network must return for one image: None is not known."""
+    """Raise UsageError unless a network may return these scores for one image; None means unknown."""
     shape = getattr(scores, "shape", None)
     if scores is not None and shape != (1, classes):
         got = type(scores).__name__ if shape is None else f"shape {tuple(shape)}"
@@ -104,9 +104,9 @@ def check_scores(scores: object, *, network: str, classes: int) -> None:
 
 
 def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:
-    """Return what module:function builds; the function gets those of the keywords that it takes.
+    """Call module:function with the keywords that it takes, and return the network that it builds.
 
-    Raises UsageError when there is no such function, or it needs others.
+    Raises UsageError when there is no such function, or it needs other arguments.
     """
     function = _find(reference)
     known = {"classes": classes, "image_shape": image_shape}
@@ -123,14 +123,14 @@ def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:
 
 
 def _find(reference: str) -> Callable[..., object]:
-    """Import what module:function names; the module may lie in the working directory."""
+    """Import the function module:function; the module may be in the working directory."""
     name, _, attribute = reference.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # One that the user's module lacks itself is told with its traceback.
+        # A module that the user's own imports lack keeps its traceback.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise UsageError(

@@ -1,4 +1,4 @@
-"""ResNet for CIFAR: He et al. (2015), "Deep Residual Learning for Image Recognition", section 4.2.
+"""Build ResNet for CIFAR: He et al. (2015), "Deep Residual Learning for Image Recognition", section 4.2.
 
 6n+2 layers with weights: one convolution, three stages of n blocks with 16, 32 and 64 channels, one linear layer.
 Shortcuts are the paper's option A, so that they have no weights of their own: every second pixel, and zeros for the
@@ -61,7 +61,7 @@ class Block(nn.Module):
 
 
 def _stage(before: int, width: int, blocks: int) -> nn.Sequential:
-    """Blocks of one width; where it grows, the first halves the sides."""
+    """Build a stage of blocks with one width; the first halves the sides when the width grows."""
     first = Block(before, width, stride=1 if before == width else 2)
     return nn.Sequential(first, *(Block(width, width, stride=1) for _ in range(blocks - 1)))
 

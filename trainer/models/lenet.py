@@ -1,4 +1,4 @@
-"""LeNet as in MXNet's example: the network of LeCun et al. (1998) with Caffe's widths.
+"""Build LeNet as in MXNet's example: the network of LeCun et al. (1998) with Caffe's widths.
 
 431,080 weights with 10 classes and 28x28 images of one channel.
 """
@@ -30,5 +30,5 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
 
 
 def _left_of(side: int) -> int:
-    """Pixels of a side after both convolutions (4 less) and poolings (half)."""
+    """Return the pixels of a side after both convolutions (4 less) and poolings (half)."""
     return ((side - 4) // 2 - 4) // 2

@@ -1,4 +1,4 @@
-"""ResNet-50: He et al. (2015), "Deep Residual Learning for Image Recognition", table 1.
+"""Build ResNet-50: He et al. (2015), "Deep Residual Learning for Image Recognition", table 1.
 
 The bottleneck's stride is in its 3x3 convolution, as in fb.resnet.torch ("v1.5"), and the last BatchNorm of each block
 starts at zero, so that every block starts as the identity: Goyal et al. (2017), "Accurate, Large Minibatch SGD",
@@ -15,11 +15,11 @@ from torch.nn.functional import relu
 WIDTHS: Final = (64, 128, 256, 512)
 BLOCKS: Final = (3, 4, 6, 3)
 EXPANSION: Final = 4
-"""A block's output is that much wider than its 3x3 convolution."""
+"""Width of a block's output over the width of its 3x3 convolution."""
 
 
 def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """Build it for images of (channels, height, width), at least 64x64."""
+    """Build ResNet-50 for images of (channels, height, width), at least 64x64."""
     first = nn.Sequential(
         nn.Conv2d(image_shape[0], 64, kernel_size=7, stride=2, padding=3, bias=False),
         nn.BatchNorm2d(64),
@@ -35,7 +35,7 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
 
 
 class Bottleneck(nn.Module):
-    """1x1 to ``width``, 3x3, 1x1 to four times that; and the shortcut around them."""
+    """Convolutions of 1x1 to ``width``, 3x3, and 1x1 to four times the width, with a shortcut around them."""
 
     def __init__(self, before: int, width: int, *, stride: int) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Bottleneck(nn.Module):
 
 
 def _stage(before: int, width: int, blocks: int) -> nn.Sequential:
-    """Blocks of one width; the first halves the sides, but for the stage behind the pooling."""
+    """Build a stage of blocks with one width; the first halves the sides, except after the pooling."""
     first = Bottleneck(before, width, stride=1 if before == WIDTHS[0] else 2)
     return nn.Sequential(first, *(Bottleneck(EXPANSION * width, width, stride=1) for _ in range(blocks - 1)))
 

@@ -1,4 +1,4 @@
-"""The network of the first article: what MXNet's example builds for ``--network resnext --num-layers 110``.
+"""Build the network of the first article, as MXNet's example does for ``--network resnext --num-layers 110``.
 
 Source: apache/mxnet, example/image-classification/symbols/resnext.py. By its name it is the ResNeXt of Xie et al.
 (2017), "Aggregated Residual Transformations for Deep Neural Networks"; but below 164 layers MXNet takes the basic
@@ -16,12 +16,12 @@ from torch.nn.functional import relu
 
 WIDTHS: Final = (16, 32, 64)
 BLOCKS: Final = 18
-"""A stage: (110 - 2) / 6."""
+"""Blocks in a stage: (110 - 2) / 6."""
 EPSILON: Final = 2e-5
 
 
 def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """Build it for images of (channels, height, width)."""
+    """Build the network for images of (channels, height, width)."""
     before = nn.BatchNorm2d(image_shape[0], eps=EPSILON)
     before.weight.requires_grad = False  # MXNet's fix_gamma
     first = nn.Sequential(before, nn.Conv2d(image_shape[0], WIDTHS[0], kernel_size=3, padding=1, bias=False))
@@ -37,7 +37,7 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Two convolutions, and a shortcut around them that has weights where the block is the first of a stage."""
+    """Two convolutions and a shortcut around them, which has weights in the first block of a stage."""
 
     def __init__(self, before: int, width: int, *, stride: int, first: bool) -> None:
         super().__init__()

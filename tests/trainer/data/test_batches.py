@@ -4,7 +4,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from trainer.data.batches import Augmentation, Draws, ahead, prepare
+from trainer.data.batches import Augmentation, Draws, prefetch, prepare
 from trainer.data.samples import DataSet, InMemory, in_memory
 from trainer.errors import TrainerError
 
@@ -98,7 +98,7 @@ def test_the_next_batch_is_prepared_while_one_is_used() -> None:
         prepared[item].set()
         return item
 
-    with closing(ahead(range(4), note)) as items:
+    with closing(prefetch(range(4), note)) as items:
         assert next(items) == 0
         assert prepared[1].wait(timeout=10)
         assert not prepared[2].is_set()
@@ -111,7 +111,7 @@ def test_an_error_comes_out_where_its_batch_is_due() -> None:
             raise TrainerError("cannot read the image")
         return item
 
-    items = ahead(range(3), fail)
+    items = prefetch(range(3), fail)
     assert next(items) == 0
     with pytest.raises(TrainerError, match="cannot read the image"):
         next(items)

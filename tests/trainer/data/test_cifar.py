@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.data.cifar import HELD_OUT, TRAIN, load_cifar10
+from trainer.data.cifar import TRAIN, VALIDATION, load_cifar10
 from trainer.errors import TrainerError
 
 Files = dict[str, bytes]
 BINARY, PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
-NAMES = (*TRAIN, *HELD_OUT)
+NAMES = (*TRAIN, *VALIDATION)
 
 
 def images(number: int) -> np.ndarray:
@@ -87,7 +87,7 @@ def test_reads_every_form(tmp_path: Path, version: str, write: Callable[[Path, F
     data = load_cifar10(tmp_path)
     assert data.image_shape == (3, 32, 32)
     assert data.train.labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
-    assert data.held_out.labels.tolist() == [5, 5]
+    assert data.validation.labels.tolist() == [5, 5]
     pixels = data.train.read(np.array([7, 6]))
     assert pixels.shape == (2, 3, 32, 32)
     assert pixels.mean(axis=(2, 3)).tolist() == [[3, 0, 0], [0, 0, 0]]

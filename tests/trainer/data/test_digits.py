@@ -9,8 +9,8 @@ SHAPE = (1, 28, 28)
 
 def test_the_digits_are_scikit_learns() -> None:
     data = load_digits(SHAPE)
-    assert (len(data.train.labels), len(data.held_out.labels), data.classes) == (1437, 360, 10)
-    labels = np.concatenate([data.train.labels, data.held_out.labels])
+    assert (len(data.train.labels), len(data.validation.labels), data.classes) == (1437, 360, 10)
+    labels = np.concatenate([data.train.labels, data.validation.labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 

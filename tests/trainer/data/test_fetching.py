@@ -8,7 +8,7 @@ import boto3
 import pytest
 
 from tests.trainer.conftest import BUCKET
-from trainer.config import TrainConfig
+from trainer.config.settings import TrainConfig
 from trainer.data.fetching import local_directory
 from trainer.errors import TrainerError, UsageError
 from trainer.s3 import S3Folder

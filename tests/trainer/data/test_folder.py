@@ -31,7 +31,7 @@ def test_classes_are_the_directories_by_name(directory: Path) -> None:
     data = load_folder(directory, SHAPE)
     assert (data.classes, data.image_shape) == (2, SHAPE)
     assert data.train.labels.tolist() == [0, 0, 1, 1]
-    assert data.held_out.labels.tolist() == [0, 0, 1, 1]
+    assert data.validation.labels.tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("crop", [False, True])
@@ -41,9 +41,9 @@ def test_images_of_all_sizes_become_those_of_the_network(directory: Path, crop: 
     images, labels = prepare(data, data.train, np.array([3, 0, 2]), draws)
     assert images.shape == (3, *SHAPE)
     assert labels.tolist() == [1, 0, 1]
-    mean, deviation = np.array(data.mean), np.array(data.deviation)
+    mean, std = np.array(data.mean), np.array(data.std)
     for image, name in zip(images, ("red", "blue", "red"), strict=True):
-        assert np.allclose(image.mean(axis=(1, 2)) * deviation + mean, COLOURS[name], atol=6)
+        assert np.allclose(image.mean(axis=(1, 2)) * std + mean, COLOURS[name], atol=6)
 
 
 def test_no_images_are_a_batch_too(directory: Path) -> None:
@@ -95,7 +95,7 @@ def test_fails_when_a_class_may_not_be_read_and_names_it(
 def test_a_class_may_be_missing_among_the_validation_images(directory: Path) -> None:
     (directory / "val" / "blue").rename(directory / "blue")
     data = load_folder(directory, SHAPE)
-    assert data.held_out.labels.tolist() == [1, 1]
+    assert data.validation.labels.tolist() == [1, 1]
     assert data.counts == "4 training and 2 validation samples of 2 classes"
 
 

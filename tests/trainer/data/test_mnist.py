@@ -30,9 +30,9 @@ def test_reads_both_parts(directory: Path) -> None:
     assert (data.image_shape, data.classes) == ((1, 28, 28), 10)
     assert data.train.read(np.array([4, 1]))[:, 0, 0, 0].tolist() == [4, 1]
     assert data.train.labels.tolist() == [3, 4, 5, 6, 7]
-    assert data.held_out.labels.tolist() == [3, 4]
+    assert data.validation.labels.tolist() == [3, 4]
     assert data.mean == (2.0,)
-    assert data.deviation == pytest.approx((2**0.5,))
+    assert data.std == pytest.approx((2**0.5,))
 
 
 @pytest.mark.parametrize(("name", "page"), [("mnist", "yann.lecun.com"), ("fashion-mnist", "zalandoresearch")])

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from trainer.config import TrainConfig
+from trainer.config.settings import TrainConfig
 from trainer.data.opening import open_data
 from trainer.data.samples import DataSet
 from trainer.errors import TrainerError

@@ -23,7 +23,7 @@ def test_there_are_as_many_as_asked_or_as_fit(
 ) -> None:
     monkeypatch.setattr("trainer.data.synthetic.MEMORY", memory)
     data = make_synthetic(SHAPE, classes=3, samples=asked)
-    assert (len(data.train.labels), len(data.held_out.labels)) == (samples, samples // 5)
+    assert (len(data.train.labels), len(data.validation.labels)) == (samples, samples // 5)
     assert set(data.train.labels.tolist()) <= {0, 1, 2}
     assert data.classes == 3
 

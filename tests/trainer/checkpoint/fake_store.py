@@ -1,0 +1,134 @@
+"""Fake a store and another rank for tests of the checkpoint manager."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from trainer.backend import State
+from trainer.checkpoint.best import Score
+from trainer.checkpoint.completion_marker import CompletionMarker
+from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint
+from trainer.checkpoint.manager import SINGLE_PROCESS, CheckpointManager
+from trainer.checkpoint.store import CheckpointStore
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.world import World
+from trainer.progress import Progress
+
+CONFIG = TrainConfig(num_epochs=3)
+STATE = State(weights={"a": np.zeros(1)})
+Row = TypeVar("Row", bound=tuple[float, ...])
+
+
+class FakeStore:
+    """Keeps checkpoints in memory."""
+
+    def __init__(
+        self, progress: Progress | None = None, *, finished: float = 0, marker: CompletionMarker | None = None
+    ) -> None:
+        self.saved: list[Checkpoint] = [] if progress is None else [make_checkpoint(progress)]
+        self.bests: list[float | None] = []
+        self.looked_in_s3 = False
+        self.published: Score | None = None
+        self.best_score: Score | None = None
+        self.prefix = "net"
+        self.best_path = Path("net-best.npz")
+        self.is_writing = False
+        self._marker = marker or CompletionMarker(started=finished)
+        self.final_of = 0.0
+        """When the training of the final checkpoint started, if there is one."""
+
+    def newest(self) -> Checkpoint | None:
+        return self.saved[-1] if self.saved else None
+
+    def save(self, take: Callable[[], Checkpoint], *, is_best: bool) -> None:
+        self.saved.append(take())
+        if is_best:
+            self.bests.append(self.saved[-1].description.validation_accuracy)
+
+    def find_best(self) -> None:
+        self.looked_in_s3 = True
+
+    def best(self, *, of_training: float) -> float | None:
+        return self.best_score.accuracy if self.best_score and self.best_score.started == of_training else None
+
+    def save_best(self, path: Path) -> None:
+        self.bests.append(load_checkpoint(path).description.validation_accuracy)
+
+    def publish(self, path: Path, *, best: Score) -> str:
+        self.published = best
+        return str(path)
+
+    def wait(self) -> None:
+        pass
+
+    def marker(self) -> CompletionMarker:
+        return self._marker
+
+    def set_marker(self, marker: CompletionMarker) -> None:
+        self._marker = marker
+
+    def holds(self, path: Path, *, of_training: float) -> bool:
+        return path == Path("net-0003.npz") and of_training == self.final_of
+
+    def delete_all(self) -> None:
+        self.saved.clear()
+
+
+class TwoRankBackend:
+    """A backend whose other rank adds the given rows to each sum in turn, and sends the given message."""
+
+    def __init__(self, *rows: Sequence[float], message: str | None = None) -> None:
+        self._rows = list(rows)
+        self._message = message
+        self.restored: list[tuple[State | None, int]] = []
+        self.pauses: list[float] = []
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        others = self._rows.pop(0) if self._rows else [0] * len(values)
+        return [own + other for own, other in zip(values, others, strict=True)]
+
+    def broadcast_object(self, value: Any, *, source: int) -> Any:
+        return value if self._message is None else self._message
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        self.restored.append((state, source))
+
+    def allow_pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    def snapshot(self) -> Callable[[], State]:
+        return lambda: STATE
+
+    def state(self) -> State:
+        return STATE
+
+
+def from_rank_1(row: Row) -> tuple[float, ...]:
+    """Return what rank 1 adds to an all_gather of such rows: zeros in the place of rank 0, which is this rank."""
+    return (*[0.0] * len(row), *row)
+
+
+def make_checkpoint(progress: Progress) -> Checkpoint:
+    return Checkpoint(description=Description(settings=CONFIG.identity, progress=progress), state=STATE)
+
+
+def make_manager(
+    store: FakeStore | None,
+    *,
+    config: TrainConfig = CONFIG,
+    clock: Sequence[float] = (0.0,) * 9,
+    world: World = SINGLE_PROCESS,
+    rank: int = 0,
+) -> CheckpointManager:
+    """Return the manager of one of two ranks."""
+    times = iter(clock)
+    return CheckpointManager(
+        config,
+        shard=Shard(index=rank, count=2),
+        store=cast(CheckpointStore, store),
+        world=world,
+        clock=lambda: next(times),
+    )

@@ -1,0 +1,113 @@
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from trainer.backend import State
+from trainer.checkpoint.best import BestCheckpoint, Score
+from trainer.checkpoint.format import Checkpoint, Description, load_description, save_checkpoint
+from trainer.errors import TrainerError
+from trainer.progress import Progress
+from trainer.s3 import S3Folder
+
+
+class Folder:
+    """A folder that records what is stored: the accuracy in the file, and in its metadata."""
+
+    def __init__(self, *failures: str) -> None:
+        self.stored: list[tuple[float | None, str]] = []
+        self.begun, self.open = threading.Event(), threading.Event()
+        self.open.set()
+        self._failures = list(failures)
+
+    def store(self, path: Path, name: str, *, metadata: Mapping[str, str]) -> None:
+        self.begun.set()
+        assert self.open.wait(60)
+        if self._failures:
+            raise TrainerError(self._failures.pop())
+        assert (name, metadata["started"]) == ("net-best.npz", "5.5")
+        self.stored.append((load_description(path).validation_accuracy, metadata["accuracy"]))
+
+
+def written(directory: Path, accuracy: float, *, started: float = 5.5) -> Path:
+    path = directory / f"net-{started}-{accuracy}.npz"
+    description = Description(settings={}, progress=Progress(started=started), validation_accuracy=accuracy)
+    save_checkpoint(path, Checkpoint(description=description, state=State(weights={"a": np.zeros(9)})))
+    return path
+
+
+def best_in(directory: Path, folder: Folder | None = None) -> BestCheckpoint:
+    return BestCheckpoint(directory / "net-best.npz", folder=cast(S3Folder, folder))
+
+
+def test_is_known_by_its_training(tmp_path: Path) -> None:
+    best = best_in(tmp_path)
+    assert best.accuracy(of_training=5.5) is None
+    best.save(written(tmp_path, 0.9))
+    assert [best.accuracy(of_training=started) for started in (5.5, 5)] == [0.9, None]
+
+
+@pytest.mark.parametrize(("late", "stays"), [(0.8, 0.9), (0.95, 0.95)])
+def test_a_machine_that_comes_late_in_a_shared_directory_replaces_nothing_better(
+    tmp_path: Path, late: float, stays: float
+) -> None:
+    best_in(tmp_path).save(written(tmp_path, 0.9))
+    other = best_in(tmp_path)
+    other.save(written(tmp_path, late))
+    assert other.accuracy(of_training=5.5) == stays
+
+
+def test_a_new_training_begins_with_a_lesser_one(tmp_path: Path) -> None:
+    best = best_in(tmp_path)
+    best.save(written(tmp_path, 0.9))
+    best.save(written(tmp_path, 0.1, started=6))
+    assert best.accuracy(of_training=6) == 0.1
+
+
+def test_a_damaged_one_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    best = best_in(tmp_path)
+    best.path.write_bytes(b"PK")
+    best.save(written(tmp_path, 0.1))
+    assert "cannot read checkpoint" in caplog.text
+    assert best.accuracy(of_training=5.5) == 0.1
+
+
+def test_a_slow_copy_holds_nobody_and_the_newest_follows(tmp_path: Path) -> None:
+    folder = Folder()
+    best = best_in(tmp_path, folder)
+    folder.open.clear()
+    best.save(written(tmp_path, 0.1))
+    assert folder.begun.wait(60)
+    for accuracy in (0.2, 0.3):
+        best.save(written(tmp_path, accuracy))
+    folder.open.set()
+    best.wait()
+    # Each is whole and what its note says, and what has been overtaken is not copied.
+    assert folder.stored == [(0.1, "0.1"), (0.3, "0.3")]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_lesser_one_is_not_published(tmp_path: Path) -> None:
+    folder = Folder()
+    best_in(tmp_path).save(written(tmp_path, 0.5))
+    best_in(tmp_path, folder).publish(Score(5.5, 0.9))
+    assert folder.stored == []
+
+
+def test_a_copy_that_fails_is_a_warning_until_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = Folder("again", "at first")
+    best = best_in(tmp_path, folder)
+    with caplog.at_level(logging.WARNING):
+        best.save(written(tmp_path, 0.9))
+        best.wait()
+    assert caplog.messages == ["at first"]
+    with pytest.raises(TrainerError, match="again"):
+        best.publish(Score(5.5, 0.9))
+    for _ in range(2):
+        best.publish(Score(5.5, 0.9))
+    assert folder.stored == [(0.9, "0.9")]
+    assert not list(tmp_path.glob(".*"))

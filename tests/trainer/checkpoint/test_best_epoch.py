@@ -1,0 +1,113 @@
+"""Test which epoch of a training is its best: the same on all ranks, whichever has its checkpoint."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.trainer.checkpoint.fake_store import FakeStore, TwoRankBackend, from_rank_1, make_checkpoint, make_manager
+from trainer.backend import Backend
+from trainer.checkpoint.best import Score
+from trainer.checkpoint.manager import BestOfRank, CheckpointManager
+from trainer.checkpoint.resume import RankReport, SourceProgress
+from trainer.progress import Progress
+
+
+def resume_training(
+    store: FakeStore, *, rank: int = 0, other: Score | None = None
+) -> tuple[CheckpointManager, Backend]:
+    """Resume a training in which the other rank has had this best epoch."""
+    store.saved.append(make_checkpoint(Progress(started=5, epoch=1)))
+    best = BestOfRank(1, other.accuracy) if other and other.started == 5 else BestOfRank(0, 0)
+    bests = (0.0, 0.0, *best) if rank == 0 else (*best, 0.0, 0.0)
+    backend = cast(Backend, TwoRankBackend([0] * 12, [0] * 12, bests))
+    manager = make_manager(store, rank=rank)
+    manager.begin(backend)
+    return manager, backend
+
+
+def save_four(store: FakeStore, manager: CheckpointManager, backend: Backend) -> list[float | None]:
+    """Save after three epochs and once within the next; return the accuracies that were saved as the best."""
+    for epoch, accuracy in enumerate((0.8, 0.7, 0.95), start=2):
+        manager.save(backend, Progress(started=5, epoch=epoch), validation_accuracy=accuracy)
+    manager.save(backend, Progress(started=5, epoch=5, samples=8))
+    return store.bests
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("own", "other", "bests"),
+    [
+        (Score(5, 0.9), None, [0.95]),
+        (None, Score(5, 0.9), [0.95]),
+        (Score(5, 0.5), Score(5, 0.9), [0.95]),
+        (Score(4, 0.9), Score(4, 0.9), [0.8, 0.95]),
+        (None, None, [0.8, 0.95]),
+    ],
+)
+def test_every_rank_keeps_the_best_epoch_of_this_training_whichever_rank_has_had_it(
+    rank: int, own: Score | None, other: Score | None, bests: list[float]
+) -> None:
+    store = FakeStore()
+    store.best_score = own
+    assert save_four(store, *resume_training(store, rank=rank, other=other)) == bests
+
+
+def test_a_new_training_does_not_look_up_its_best_in_s3() -> None:
+    store = FakeStore()
+    make_manager(store).begin(cast(Backend, TwoRankBackend()))
+    assert not store.looked_in_s3
+    resume_training(store)
+    assert store.looked_in_s3
+
+
+def write_final(
+    store: FakeStore, manager: CheckpointManager, backend: Backend, directory: Path, *, accuracy: float
+) -> None:
+    store.prefix = str(directory / "net")
+    manager.write_final(backend, validation_accuracy=accuracy)
+
+
+@pytest.mark.parametrize(("accuracy", "bests"), [(0.5, []), (0.95, [0.95])])
+def test_the_last_epoch_is_the_best_only_if_it_is_better(tmp_path: Path, accuracy: float, bests: list[float]) -> None:
+    store = FakeStore()
+    manager, backend = resume_training(store, other=Score(5, 0.9))
+    write_final(store, manager, backend, tmp_path, accuracy=accuracy)
+    assert (store.bests, store.published) == (bests, Score(5, max(0.9, accuracy)))
+
+
+@pytest.mark.parametrize(
+    ("own", "accuracy", "warns"),
+    [(None, 0.5, True), (Score(5, 0.5), 0.5, True), (Score(5, 0.9), 0.5, False), (Score(5, 0.95), 0.95, False)],
+)
+def test_rank_0_warns_where_the_best_is_when_its_machine_lacks_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, own: Score | None, accuracy: float, warns: bool
+) -> None:
+    store = FakeStore()
+    manager, backend = resume_training(store, other=Score(5, 0.9))
+    write_final(store, manager, backend, tmp_path, accuracy=accuracy)
+    store.best_score = own
+    path = "/there/net-best.npz"
+    manager.agree_on_end(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message=path)))
+    line = "the network of the best epoch, Validation-accuracy=0.900000, is not here but on rank 1's machine: "
+    assert [record.getMessage() for record in caplog.records] == [f"{line}{path}"] * warns
+
+
+def test_no_rank_has_a_best_that_could_not_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore()
+    manager, backend = resume_training(store, other=Score(5, 0.9))
+    # Better than the other rank's; that it could not be written was a warning of its own.
+    write_final(store, manager, backend, tmp_path, accuracy=0.95)
+    manager.agree_on_end(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message="/")))
+    assert not caplog.records
+
+
+def test_a_rank_without_a_store_takes_part() -> None:
+    manager = make_manager(None, rank=1)
+    row = (*RankReport(started=5, epoch=1, samples=64), *RankReport())
+    source = (*SourceProgress(started=5, epoch=1, samples=64), *SourceProgress())
+    best = (*BestOfRank(1, 0.9), *BestOfRank(0, 0))
+    manager.begin(cast(Backend, TwoRankBackend(row, source, best)))
+    backend = cast(Backend, TwoRankBackend([0], best))
+    manager.save(backend, Progress(started=5, epoch=2), validation_accuracy=0.8)
+    manager.agree_on_end(backend)

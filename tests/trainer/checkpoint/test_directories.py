@@ -1,0 +1,53 @@
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from trainer.backend import Backend
+from trainer.checkpoint.shared_dir import checkpoint_directory, is_in_another_directory
+from trainer.data.sampling import Shard
+
+
+class OtherDirectories:
+    """A backend whose other ranks have their checkpoints in other directories than rank 0, which is this rank."""
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        return [own or float(rank > 0) for rank, own in enumerate(values)]
+
+    def broadcast_object(self, value: str, *, source: int) -> str:
+        return value
+
+
+@pytest.mark.parametrize(
+    ("prefix", "directory"),
+    [
+        ("net", "~/here"),
+        ("checkpoints/net", "~/here/checkpoints"),
+        ("~/runs/net", "~/runs"),
+        ("/data/runs/net", "/data/runs"),
+    ],
+)
+@pytest.mark.parametrize("home", ["ubuntu", "root"])
+def test_a_directory_in_the_home_directory_is_the_same_for_every_user(
+    prefix: str, directory: str, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / home / "here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / home / "here")
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    assert checkpoint_directory(prefix) == directory
+
+
+@pytest.mark.parametrize(("count", "named"), [(3, "1, 2"), (65, "1, 2, 3, 4, 5 and 59 more")])
+def test_rank_0_names_who_keeps_checkpoints_elsewhere(count: int, named: str, caplog: pytest.LogCaptureFixture) -> None:
+    backend = cast(Backend, OtherDirectories())
+    with caplog.at_level(logging.WARNING):
+        assert not is_in_another_directory(backend, "/data/net", shard=Shard(count=count))
+    [line] = caplog.messages
+    assert line.startswith(f"checkpoints of rank {named} are not in rank 0's directory /data, ")
+
+
+def test_nothing_is_said_where_all_are_in_one_directory(caplog: pytest.LogCaptureFixture) -> None:
+    assert not is_in_another_directory(cast(Backend, OtherDirectories()), "net", shard=Shard())
+    assert caplog.messages == []

@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainer.backend import State
+from trainer.checkpoint.format import (
+    Checkpoint,
+    Description,
+    final_checkpoint_path,
+    load_checkpoint,
+    make_checkpoint_directory,
+    save_checkpoint,
+)
+from trainer.errors import TrainerError
+from trainer.progress import Progress
+
+DESCRIPTION = Description(
+    settings={"network": "lenet", "lr": None},
+    progress=Progress(started=1.5, epoch=2, samples=64, loss_sum=0.1, correct=3),
+    validation_accuracy=0.5,
+)
+WEIGHTS = {"0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "0.bias": np.zeros(2, np.float32)}
+CHECKPOINT = Checkpoint(
+    description=DESCRIPTION, state=State(weights=WEIGHTS, optimizer={"momentum": np.ones(8, np.float32)})
+)
+
+
+def test_reads_back_what_was_saved(tmp_path: Path) -> None:
+    path = tmp_path / "net-0002.npz"
+    save_checkpoint(path, CHECKPOINT)
+    found = load_checkpoint(path)
+    assert found.description == DESCRIPTION
+    assert list(found.state.weights) == list(WEIGHTS)
+    assert all(np.array_equal(found.state.weights[name], WEIGHTS[name]) for name in WEIGHTS)
+    assert found.state.optimizer["momentum"].tolist() == [1] * 8
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_name_has_the_epochs_as_mxnet_writes_them() -> None:
+    assert final_checkpoint_path("out/lenet", epochs=15) == Path("out/lenet-0015.npz")
+
+
+def test_fails_when_the_disk_is_full_and_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "net-0002.npz"
+    save_checkpoint(path, CHECKPOINT)
+    before = path.read_bytes()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(TrainerError, match="No space left on device"):
+        save_checkpoint(path, Checkpoint(description=DESCRIPTION, state=State(weights={})))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_after_a_power_failure_the_file_is_whole_and_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "net-0002.npz", []
+
+    def note(descriptor: int) -> None:
+        on_disk = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append(("directory" if on_disk == tmp_path else on_disk.suffix, path.exists()))
+
+    monkeypatch.setattr("os.fsync", note)
+    save_checkpoint(path, CHECKPOINT)
+    # First the content, under another name; then the name.
+    assert synced == [(".tmp", False), ("directory", True)]
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed"])
+def test_fails_when_the_checkpoint_is_damaged(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "net-0002.npz"
+    save_checkpoint(path, CHECKPOINT)
+    content = path.read_bytes()
+    place = content.index(WEIGHTS["0.weight"].tobytes())
+    path.write_bytes(content[:-30] if damage == "cut off" else content[:place] + b"?" + content[place + 1 :])
+    with pytest.raises(TrainerError, match=f"cannot read checkpoint {path}"):
+        load_checkpoint(path)
+
+
+def test_fails_before_the_training_when_the_directory_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainerError, match=r"cannot write checkpoints to .*/file/below, "):
+        make_checkpoint_directory(tmp_path / "file" / "below")

@@ -1,0 +1,92 @@
+"""A disk that is full: a real one, a file system in memory, which holds one checkpoint and not two."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.trainer.programs.processes import REPOSITORY
+
+TRAINING = """
+# LeNet's weights and momentum take 3.5 MB.
+mount -t tmpfs -o size=5m none "$1" && cd "$1" || exit 70
+train() { "$0" -m trainer --num-epochs 3 --benchmark 1 --num-examples 200; echo "exit $?" >&2; }
+train
+for file in checkpoints/*; do "$0" -c "$READ" "$file" || exit 70; done
+mount -o remount,size=50m . || exit 70
+train
+"""
+READ = """
+import sys
+from pathlib import Path
+from trainer.checkpoint.format import load_checkpoint
+path = Path(sys.argv[1])
+print(path.name.partition("-resume")[0], load_checkpoint(path).description.progress.epoch)
+"""
+WITHOUT_LINKS = """
+mount -t tmpfs -o size=1m none "$1" && cd "$1" && exec "$0" -c "$KEEP"
+"""
+KEEP = """
+import errno, os
+from pathlib import Path
+import numpy as np
+from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint
+from trainer.backend import State
+from trainer.checkpoint.store import CheckpointStore
+from trainer.progress import Progress
+
+def no_links(*_):
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+os.link = no_links
+store = CheckpointStore("net")
+for epoch in (1, 2, 3):
+    description = Description(settings={}, progress=Progress(epoch=epoch))
+    # Each takes 0.3 MB: the first and its copy, and the second, but not another copy.
+    state = State(weights={"a": np.full(75_000, epoch, np.float32)})
+    store.save(lambda: Checkpoint(description=description, state=state), is_best=True)
+    store.wait()
+print("best", load_checkpoint(Path("net-best.npz")).description.progress.epoch)
+print("newest", store.newest().description.progress.epoch)
+print(len([*Path().iterdir()]), "files")
+"""
+
+
+def run(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, sys.executable, directory],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+        | {"READ": READ, "KEEP": KEEP},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+
+def test_the_training_goes_on_without_a_checkpoint_and_what_is_there_can_be_read(tmp_path: Path) -> None:
+    done = run(TRAINING, tmp_path)
+    first, second = done.stderr.split("exit 1\n")
+    # Of the second epoch, and of the last one, which the training was for.
+    lost, end = [line for line in first.splitlines() if "No space left" in line]
+    assert lost.startswith("rank 0/1 cannot write checkpoint checkpoints/lenet-resume-")
+    assert lost.endswith("-0002-000000000.npz, No space left on device; the training goes on without it")
+    assert end == (
+        "rank 0/1 trainer: cannot write checkpoint checkpoints/lenet-0003.npz, No space left on device; "
+        "the same command goes on from the checkpoint before"
+    )
+    assert "Traceback" not in first
+    assert done.stdout.splitlines()[:2] == ["lenet-best.npz 1", "lenet 1"]
+    assert "going on at epoch 1 sample 0" in second
+    assert second.endswith("exit 0\n")
+    assert "checkpoint=checkpoints/lenet-0003.npz" in done.stdout
+
+
+def test_the_best_before_stays_where_there_is_no_room_for_a_copy_of_a_better_one(tmp_path: Path) -> None:
+    done = run(WITHOUT_LINKS, tmp_path)
+    assert done.stderr.splitlines() == [
+        "cannot write net-best.npz, No space left on device; the best before stays",
+        "cannot write checkpoint net-resume-0000000000.000000-0003-000000000.npz, No space left on device; "
+        "the training goes on without it",
+    ]
+    assert done.stdout.splitlines() == ["best 1", "newest 2", "3 files"]

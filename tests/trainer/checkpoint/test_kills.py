@@ -1,0 +1,168 @@
+"""kill -9 of any rank, at a step or in the middle of a write: the training ends with the same bits all the same.
+
+KILLS=20 plays so many of them (make soak); each is drawn from its number alone. For every ten, and once at least, there
+is another one, after which another number of ranks goes on: it ends as well as the others, if not with the same bits.
+"""
+
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.trainer.programs.processes import Rank, run, running
+from trainer.checkpoint.format import Checkpoint, load_checkpoint
+
+ROUNDS = int(os.environ.get("KILLS", "3"))
+RANKS = 2
+EPOCHS = 3
+STEPS = 12
+"""In an epoch, the last of which has half of the samples."""
+OPTIONS = (
+    *("--kv-store", "dist_sync", "--num-epochs", str(EPOCHS), "--batch-size", "16", "--model-prefix", "net"),
+    *("--network", "tests.trainer.networks:forgetful", "--benchmark", "1", "--image-shape", "3,16,16"),
+    *("--num-examples", "368", "--random-crop", "1", "--random-mirror", "1"),
+    *("--lr", "0.02", "--lr-batch-size", "16", "--warmup-epochs", "1.5", "--lr-step-epochs", "2"),
+)
+EVERY_STEP = ("--checkpoint-seconds", "0.000001")
+PROGRAM = ("-m", "tests.trainer.programs.killed_trainer")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kill:
+    """Where a rank dies, as tests.trainer.programs.killed_trainer takes it."""
+
+    rank: int
+    place: str
+    number: int
+    part: float = 0.0
+    """Of the file that is written."""
+    disk_is_lost: bool = False
+    """Whether the machine goes with its files."""
+    ranks_after: int = RANKS
+    """How many go on."""
+
+
+def draw(number: int) -> Kill:
+    """Every third round strikes in a step; the others leave half a file, some of them the training's last."""
+    chance = random.Random(number)
+    rank = chance.randrange(RANKS)
+    if number % 3 == 0:
+        step = chance.randint(2, EPOCHS * STEPS)
+        return Kill(rank=rank, place="step", number=step, disk_is_lost=chance.random() < 0.5)
+    # One a step and one an epoch; rank 0 alone writes the last one, which the training was for.
+    last = EPOCHS * (STEPS + 1)
+    if number % 9 == 1:
+        return Kill(rank=0, place="write", number=last, part=chance.random())
+    return Kill(rank=rank, place="write", number=chance.randint(2, last - 1), part=chance.random())
+
+
+def draw_for_others(number: int) -> Kill:
+    """In a step; one rank goes on, or three do."""
+    chance = random.Random(f"others {number}")
+    step = chance.randint(2, EPOCHS * STEPS)
+    return Kill(rank=chance.randrange(RANKS), place="step", number=step, ranks_after=(1, 3)[number % 2])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    run(*OPTIONS, directory=directory, count=RANKS)
+    return directory / f"net-{EPOCHS:04d}.npz"
+
+
+def machines(directory: Path, *, count: int = RANKS) -> list[Path]:
+    """A directory for each rank."""
+    places = [directory / f"machine{rank}" for rank in range(count)]
+    for place in places:
+        place.mkdir(exist_ok=True)
+    return places
+
+
+def kill(kill: Kill, directory: Path, *, size: int) -> None:
+    """Run the training until the rank is gone, and its other ranks have noticed."""
+    variables = {"KILLED": f"{kill.rank} {kill.place} {kill.number} {max(1, int(kill.part * size))}"}
+    with running(
+        *(*OPTIONS, *EVERY_STEP),
+        directory=directory,
+        directories=machines(directory),
+        count=RANKS,
+        program=PROGRAM,
+        variables=variables,
+    ) as ranks:
+        codes = [rank.wait() for rank in ranks]
+    assert codes[kill.rank] == -9, ranks[kill.rank].log.read_text()
+    assert codes[1 - kill.rank] == 1, ranks[1 - kill.rank].log.read_text()
+
+
+def go_on(directory: Path, *, count: int) -> list[Rank]:
+    places = machines(directory, count=count)
+    with running(*OPTIONS, directory=directory, directories=places, count=count) as ranks:
+        for rank in ranks:
+            assert rank.wait() == 0, rank.log.read_text()
+    return ranks
+
+
+def assert_same(found: Checkpoint, expected: Checkpoint) -> None:
+    """Weights, BatchNorm's statistics and momentum, bit for bit."""
+    for own, other in (found.state.weights, expected.state.weights), (found.state.optimizer, expected.state.optimizer):
+        assert own.keys() == other.keys()
+        for name, value in own.items():
+            assert value.tobytes() == other[name].tobytes(), name
+            assert np.isfinite(value).all()
+
+
+def assert_alike(found: Checkpoint, expected: Checkpoint) -> None:
+    """As good, with steps of another size from some place on."""
+    accuracies = [each.description.validation_accuracy for each in (found, expected)]
+    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.25)
+    assert all(np.isfinite(value).all() for value in found.state.weights.values())
+
+
+def best_accuracy(*places: Path) -> float:
+    """Of the best network that one of the machines has."""
+    bests = [load_checkpoint(path).description for place in places for path in place.glob("net-best.npz")]
+    return max(best.validation_accuracy or 0.0 for best in bests)
+
+
+def play(struck: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
+    """Kill, go on to the end, and return what that left."""
+    kill(struck, directory, size=undisturbed.stat().st_size)
+    places = machines(directory)
+    kept = {path: load_checkpoint(path) for place in places for path in place.glob("net-resume-*.npz")}
+    assert kept
+    if struck.place == "write":
+        assert list(places[struck.rank].glob(".*.tmp"))
+    if struck.disk_is_lost:
+        for path in places[struck.rank].iterdir():
+            path.unlink()
+    ranks = go_on(directory, count=struck.ranks_after)
+    assert "going on at epoch" in ranks[0].log.read_text()
+    assert len({rank.digests[-1] for rank in ranks}) == 1
+    left = machines(directory, count=struck.ranks_after)
+    if struck.ranks_after == RANKS:
+        # On one machine or the other, whichever was lost: no epoch that is less good has taken its place.
+        assert best_accuracy(*places) == best_accuracy(undisturbed.parent)
+    assert not [path for place in left for path in place.iterdir() if path.suffix == ".tmp" or "resume" in path.name]
+    return load_checkpoint(places[0] / undisturbed.name)
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_killed_rank_leaves_no_trace_in_the_weights(tmp_path: Path, undisturbed: Path, number: int) -> None:
+    assert_same(play(draw(number), tmp_path, undisturbed), load_checkpoint(undisturbed))
+
+
+@pytest.mark.parametrize("number", range(max(1, ROUNDS // 10)))
+def test_another_number_of_ranks_ends_as_well(tmp_path: Path, undisturbed: Path, number: int) -> None:
+    assert_alike(play(draw_for_others(number), tmp_path, undisturbed), load_checkpoint(undisturbed))
+
+
+def test_the_first_rounds_strike_in_a_step_in_the_last_file_and_in_mid_epoch() -> None:
+    first, second, third = map(draw, range(3))
+    assert (first.place, second.place, third.place) == ("step", "write", "write")
+    assert second.number == EPOCHS * (STEPS + 1)
+    # Each epoch ends with one more.
+    assert third.number < EPOCHS * (STEPS + 1)
+    assert third.number % (STEPS + 1) not in (0, STEPS)

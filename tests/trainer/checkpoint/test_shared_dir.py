@@ -1,0 +1,67 @@
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from trainer.backend import Backend
+from trainer.checkpoint.shared_dir import is_shared_with_rank_0
+from trainer.data.sampling import Shard
+
+
+class ThreadBackend:
+    """One rank's backend; the ranks are threads and wait for each other."""
+
+    def __init__(self, rank: int, barrier: threading.Barrier, messages: dict[int, str]) -> None:
+        self._rank = rank
+        self._barrier = barrier
+        self._messages = messages
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        self._barrier.wait()
+        return list(values)
+
+    def broadcast_object(self, value: str, *, source: int) -> str:
+        self._messages[self._rank] = value
+        self._barrier.wait()
+        return self._messages[source]
+
+
+def ask_all_ranks(*prefixes: str | None) -> list[bool]:
+    """Return what each rank finds."""
+    count = len(prefixes)
+    barrier, messages = threading.Barrier(count, timeout=60), dict[int, str]()
+    with ThreadPoolExecutor(count) as threads:
+        ranks = [
+            threads.submit(
+                is_shared_with_rank_0,
+                cast(Backend, ThreadBackend(rank, barrier, messages)),
+                prefix,
+                shard=Shard(index=rank, count=count),
+            )
+            for rank, prefix in enumerate(prefixes)
+        ]
+        return [rank.result(60) for rank in ranks]
+
+
+@pytest.mark.parametrize("others", ["a link", "of its own"])
+def test_who_shares_rank_0s_directory_knows(tmp_path: Path, others: str) -> None:
+    for name in ("shared", "own"):
+        (tmp_path / name).mkdir()
+    # As it may be mounted elsewhere.
+    (tmp_path / "a link").symlink_to(tmp_path / "shared")
+    (tmp_path / "of its own").mkdir()
+    prefixes = [f"{tmp_path}/{name}/net" for name in ("shared", "shared", "own", others)]
+    assert ask_all_ranks(*prefixes, None) == [False, True, False, others == "a link", False]
+    assert not list(tmp_path.glob("*/*"))
+
+
+def test_nobody_relies_on_a_rank_0_that_cannot_write(tmp_path: Path) -> None:
+    prefix = f"{tmp_path}/gone/net"
+    assert ask_all_ranks(prefix, prefix) == [False, False]
+
+
+def test_one_rank_shares_with_nobody(tmp_path: Path) -> None:
+    assert ask_all_ranks(f"{tmp_path}/net") == [False]

@@ -1,0 +1,230 @@
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainer.backend import State
+from trainer.checkpoint.completion_marker import CompletionMarker
+from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint, save_checkpoint
+from trainer.checkpoint.store import KEPT, CheckpointStore
+from trainer.errors import TrainerError
+from trainer.progress import Progress
+
+
+def checkpoint(*, started: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
+    progress = Progress(started=started, epoch=epoch, samples=samples)
+    state = State(weights={"a": np.full(1000, epoch)})
+    return Checkpoint(description=Description(settings={}, progress=progress), state=state)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(str(tmp_path / "net"))
+
+
+def newest(store: CheckpointStore) -> Progress:
+    found = store.newest()
+    assert found is not None
+    return found.description.progress
+
+
+def test_the_newest_is_that_of_the_latest_training_and_its_last_place(store: CheckpointStore) -> None:
+    assert store.newest() is None
+    for started, epoch, samples in ((1, 9, 0), (2, 0, 64), (2, 0, 128)):
+        store.save(partial(checkpoint, started=started, epoch=epoch, samples=samples))
+    store.wait()
+    assert newest(store) == Progress(started=2, samples=128)
+
+
+def test_only_the_last_ones_stay_and_none_after_the_end(store: CheckpointStore, tmp_path: Path) -> None:
+    (tmp_path / "net-0012.npz").write_text("a user's")
+    for epoch in range(5):
+        store.save(partial(checkpoint, epoch=epoch))
+    store.wait()
+    names = {f"net-resume-0000000000.000000-{epoch:04d}-000000000.npz" for epoch in range(5 - KEPT, 5)}
+    assert {path.name for path in tmp_path.iterdir()} == names | {"net-0012.npz"}
+    store.delete_all()
+    assert [path.name for path in tmp_path.iterdir()] == ["net-0012.npz"]
+
+
+def test_a_finished_training_leaves_a_mark_and_nothing_else(store: CheckpointStore, tmp_path: Path) -> None:
+    assert store.marker() == CompletionMarker()
+    store.save(partial(checkpoint, started=0.1))
+    store.set_marker(CompletionMarker(started=0.1, job="j"))
+    store.delete_all()
+    assert store.marker() == CompletionMarker(started=0.1, job="j")
+    assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
+
+
+def test_knows_of_which_training_a_file_is(store: CheckpointStore, tmp_path: Path) -> None:
+    end = tmp_path / "net-0003.npz"
+    assert not store.holds(end, of_training=0.1)
+    save_checkpoint(end, checkpoint(started=0.1, epoch=3))
+    assert store.holds(end, of_training=0.1)
+    assert not store.holds(end, of_training=0.2)
+    end.write_bytes(end.read_bytes()[:100])
+    assert not store.holds(end, of_training=0.1)
+
+
+def test_only_the_newest_is_read_whole(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def note(path: Path) -> Checkpoint:
+        read.append(path.name)
+        return load_checkpoint(path)
+
+    for epoch in (1, 2):
+        store.save(partial(checkpoint, epoch=epoch))
+    store.wait()
+    monkeypatch.setattr("trainer.checkpoint.store.load_checkpoint", note)
+    assert newest(store).epoch == 2
+    assert read == ["net-resume-0000000000.000000-0002-000000000.npz"]
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed"])
+def test_a_damaged_one_gives_way_to_the_one_before(
+    store: CheckpointStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    for epoch in (1, 2):
+        store.save(partial(checkpoint, epoch=epoch))
+    store.wait()
+    path = tmp_path / "net-resume-0000000000.000000-0002-000000000.npz"
+    content = path.read_bytes()
+    place = content.index(np.full(1000, 2).tobytes())
+    path.write_bytes(content[:-100] if damage == "cut off" else content[:place] + b"?" + content[place + 1 :])
+    with caplog.at_level(logging.WARNING):
+        assert newest(store).epoch == 1
+    assert f"cannot read checkpoint {path}" in caplog.text
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.save(partial(checkpoint, epoch=1))
+    store.wait()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    store.save(partial(checkpoint, epoch=2))
+    store.wait()
+    assert "No space left on device; the training goes on without it" in caplog.text
+    assert newest(store).epoch == 1
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A disk that writes nothing until the event."""
+    event = threading.Event()
+
+    def write_slowly(path: Path, checkpoint: Checkpoint) -> None:
+        assert event.wait(60)
+        save_checkpoint(path, checkpoint)
+
+    monkeypatch.setattr("trainer.checkpoint.store.save_checkpoint", write_slowly)
+    yield event
+    event.set()
+
+
+def test_a_disk_that_is_too_slow_is_named_and_waited_for_once(
+    store: CheckpointStore,
+    tmp_path: Path,
+    disk: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("trainer.checkpoint.store.WARN_S", 0.01)
+    monkeypatch.setattr("trainer.checkpoint.store.WRITE_S", 0.1)
+    store.save(partial(checkpoint, epoch=1))
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(TrainerError, match=f"^a checkpoint could not be written to {tmp_path} within 0 s$"),
+    ):
+        store.save(partial(checkpoint, epoch=2))
+    assert f"waiting for the checkpoint before, {tmp_path} is slow: at most 0 s" in caplog.text
+    # On the way out: nothing is waited for any more.
+    store.wait()
+
+
+def test_a_slow_disk_holds_no_step_but_the_next_checkpoint(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, disk = threading.Event(), threading.Event()
+
+    def write_slowly(path: Path, checkpoint: Checkpoint) -> None:
+        writing.set()
+        assert disk.wait(60)
+        save_checkpoint(path, checkpoint)
+
+    monkeypatch.setattr("trainer.checkpoint.store.save_checkpoint", write_slowly)
+    # Returns, and only here is the disk let go.
+    assert not store.is_writing
+    store.save(partial(checkpoint, epoch=1))
+    assert writing.wait(60)
+    assert store.is_writing
+    second = threading.Thread(target=lambda: store.save(partial(checkpoint, epoch=2)))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    disk.set()
+    second.join(60)
+    store.wait()
+    assert newest(store).epoch == 2
+
+
+def test_an_error_that_nobody_expected_comes_out(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, checkpoint: Checkpoint) -> None:
+        raise ValueError("ours")
+
+    monkeypatch.setattr("trainer.checkpoint.store.save_checkpoint", fail)
+    store.save(partial(checkpoint, epoch=1))
+    with pytest.raises(ValueError, match="ours"):
+        store.save(partial(checkpoint, epoch=2))
+
+
+def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path: Path) -> None:
+    here, gone = os.uname().nodename, 2**22 + 1
+    names = [
+        f".net-resume-1.npz.{here}-{gone}.tmp",
+        f".net-0012.npz.{here}-{gone}.tmp",
+        f".net-resume-1.npz.{here}-{gone}.tmp.1aB2c3D4",
+        f".net-resume-1.npz.{here}-{os.getpid()}.tmp",
+        f".net-resume-1.npz.{here}-{os.getpid()}.tmp.1aB2c3D4",
+        f".net-resume-1.npz.elsewhere-{gone}.tmp",
+        f".other-0012.npz.{here}-{gone}.tmp",
+    ]
+    for name in names:
+        (tmp_path / name).touch()
+    CheckpointStore(str(tmp_path / "net"))
+    assert {path.name for path in tmp_path.iterdir()} == set(names[3:])
+
+
+def test_the_one_just_written_stays_whatever_the_clock_says(store: CheckpointStore, tmp_path: Path) -> None:
+    for epoch in (1, 2):
+        store.save(partial(checkpoint, epoch=epoch))
+    store.wait()
+    for path in tmp_path.iterdir():
+        os.utime(path, (2e9, 2e9))
+    store.save(partial(checkpoint, epoch=3))
+    store.wait()
+    assert newest(store).epoch == 3
+
+
+def test_what_a_wrong_clock_has_named_later_goes_before_what_was_written_later(
+    store: CheckpointStore, tmp_path: Path
+) -> None:
+    store.save(partial(checkpoint, started=9e9))
+    store.wait()
+    [wrong] = tmp_path.iterdir()
+    os.utime(wrong, (1, 1))
+    for epoch in (1, 2):
+        store.save(partial(checkpoint, started=5, epoch=epoch))
+    store.wait()
+    kept = sorted(load_checkpoint(path).description.progress.epoch for path in tmp_path.iterdir())
+    assert (kept, wrong.exists()) == ([1, 2], False)

@@ -1,0 +1,26 @@
+import pytest
+
+from trainer.config.schedule import Schedule
+
+ARTICLE = Schedule(start=0.1, peak=6.4, warmup_epochs=5, step_epochs=(30, 60))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "trained", "rate"),
+    [
+        (0, 0, 0.1),
+        (2, 0.5, 3.25),
+        (4, 1, 6.4),
+        (5, 0, 6.4),
+        (29, 1, 6.4),
+        (30, 0, 0.64),
+        (60, 0.5, 0.064),
+    ],
+)
+def test_warms_up_and_steps_down(epoch: int, trained: float, rate: float) -> None:
+    assert ARTICLE.rate(epoch=epoch, trained=trained) == pytest.approx(rate)
+
+
+def test_a_step_multiplies_by_the_factor_that_was_given() -> None:
+    schedule = Schedule(start=1, peak=1, factor=0.5, step_epochs=(1, 2))
+    assert [schedule.rate(epoch=epoch, trained=0) for epoch in range(4)] == [1, 0.5, 0.25, 0.25]

@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+
+from trainer.data.sampling import Shard, global_batches, step_seed
+
+
+def test_every_sample_comes_once_an_epoch_in_another_order_each_time() -> None:
+    epochs = [np.concatenate(list(global_batches(100, global_batch_size=32, seed=7, epoch=e))) for e in (0, 1)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(100))
+    assert not np.array_equal(epochs[0], epochs[1])
+
+
+def test_the_seed_decides_the_order() -> None:
+    first, same, other = (next(global_batches(100, global_batch_size=100, seed=s, epoch=0)) for s in (1, 1, 2))
+    assert np.array_equal(first, same)
+    assert not np.array_equal(first, other)
+
+
+def test_the_last_batch_is_what_remains() -> None:
+    assert [len(batch) for batch in global_batches(100, global_batch_size=32, seed=0, epoch=0)] == [32, 32, 32, 4]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("total", [0, 1, 2, 64])
+def test_shards_split_a_batch_evenly_and_whole(count: int, total: int) -> None:
+    batch = np.arange(total)
+    shares = [Shard(index=index, count=count).of(batch) for index in range(count)]
+    assert np.array_equal(np.concatenate(shares), batch)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_each_step_of_each_rank_has_random_numbers_of_its_own() -> None:
+    places = [
+        (seed, epoch, samples, rank) for seed in (0, 1) for epoch in (0, 1) for samples in (0, 64) for rank in (0, 1)
+    ]
+    seeds = [
+        step_seed(seed, epoch=epoch, samples=samples, shard=Shard(index=rank, count=2))
+        for seed, epoch, samples, rank in places
+    ]
+    assert len(set(seeds)) == len(places)
+    assert all(0 <= seed < 2**31 for seed in seeds)

@@ -1,0 +1,176 @@
+"""Gradients that travel while the backward pass runs: on CPUs, over gloo, as between GPUs."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.trainer.programs import bucketed_trainer
+from tests.trainer.programs.processes import run, running
+from trainer.distributed.reduce.ddp import Collective
+from trainer.distributed.reduce.gradient_buckets import GradientBuckets, cut_buckets
+from trainer.errors import TrainerError
+from trainer.torch.flat_params import bind_gradients
+
+OTHERS = 2
+WIDTH = 4
+LAYER = WIDTH * WIDTH
+FLOAT_BYTES = 4
+
+
+def test_buckets_are_cut_from_the_end_and_hold_whole_parameters() -> None:
+    buckets = cut_buckets([5, 1, 4, 3, 2], least=5)
+    assert [(bucket.place.start, bucket.place.stop) for bucket in buckets] == [(10, 15), (5, 10), (0, 5)]
+    assert [sorted(bucket.parameters) for bucket in buckets] == [[3, 4], [1, 2], [0]]
+    assert [bucket.place for bucket in cut_buckets([2, 9, 1], least=5)] == [slice(2, 12), slice(0, 2)]
+    assert len(cut_buckets([1, 2, 3], least=100)) == 1
+
+
+class Twins(Collective):
+    """Two ranks that have the same; notes what is added up, and what the first layer's gradient was then."""
+
+    def __init__(self) -> None:
+        super().__init__(count=2)
+        self.first: torch.Tensor | None = None
+        self.calls: list[tuple[int, str]] = []
+        self.first_was_there: list[bool] = []
+
+    def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
+        assert self.first is not None
+        self.calls.append((sums.numel(), gc_type))
+        self.first_was_there.append(bool(self.first.any()))
+        sums.mul_(2)
+
+
+class Step:
+    """Three layers, of which ``bucket_layers`` make a bucket."""
+
+    def __init__(self, *, gc_type: str = "none") -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3)))
+        self.images = torch.randn(6, WIDTH)
+        self.parameters = list(self.model.parameters())
+        self.sums = torch.zeros(3 * LAYER + OTHERS)
+        self.collective = Twins()
+        self.reduction = GradientBuckets(self.sums, self.parameters, collective=self.collective, gc_type=gc_type)
+        bind_gradients(self.parameters, self.sums[:-OTHERS], channels_last=False)
+        self.collective.first = self.parameters[0].grad
+
+    def backward(self, images: torch.Tensor) -> None:
+        torch.autograd.backward(self.model(images).square().sum())
+
+    @property
+    def expected(self) -> torch.Tensor:
+        """Twice the gradients of all images, and twice the ones behind them."""
+        loss = self.model(self.images).square().sum()
+        gradients = torch.autograd.grad(loss, self.parameters)
+        return 2 * torch.cat([*(gradient.view(-1) for gradient in gradients), torch.ones(OTHERS)])
+
+
+@pytest.fixture
+def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buckets of two layers of three."""
+    monkeypatch.setattr("trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES", FLOAT_BYTES * (LAYER + 1))
+
+
+@pytest.mark.usefixtures("two_layers")
+@pytest.mark.parametrize("gc_type", ["none", "fp16"])
+def test_the_last_layers_travel_while_the_first_is_computed(gc_type: str) -> None:
+    step = Step(gc_type=gc_type)
+    for _ in range(2):
+        step.collective.calls.clear()
+        step.collective.first_was_there.clear()
+        step.sums.zero_()
+        step.reduction.expect_last_backward()
+        step.backward(step.images)
+        assert step.collective.calls == [(2 * LAYER, gc_type), (LAYER, gc_type)]
+        assert step.collective.first_was_there == [False, True]
+        step.sums[-OTHERS:] = 1
+        step.reduction.finish()
+        # What lies behind the gradients is never rounded.
+        assert step.collective.calls[2:] == [(OTHERS, "none")]
+        assert torch.allclose(step.sums, step.expected)
+
+
+@pytest.mark.usefixtures("two_layers")
+def test_of_accumulated_batches_only_the_last_communicates() -> None:
+    step = Step()
+    step.backward(step.images[:2])
+    step.backward(step.images[2:4])
+    assert step.collective.calls == []
+    step.reduction.expect_last_backward()
+    step.backward(step.images[4:])
+    step.sums[-OTHERS:] = 1
+    step.reduction.finish()
+    assert len(step.collective.calls) == 3
+    assert torch.allclose(step.sums, step.expected)
+
+
+@pytest.mark.usefixtures("two_layers")
+def test_a_rank_without_samples_and_one_that_leaves_out_a_layer_add_up_the_same_buckets_in_order() -> None:
+    without, partly = Step(), Step()
+    without.reduction.finish()
+    partly.reduction.expect_last_backward()
+    # The last layer's gradient never comes, so that no bucket may go before the end.
+    torch.autograd.backward(partly.model[:2](partly.images).sum())
+    assert partly.collective.calls == []
+    partly.reduction.finish()
+    assert (
+        without.collective.calls == partly.collective.calls == [(2 * LAYER, "none"), (LAYER, "none"), (OTHERS, "none")]
+    )
+
+
+@pytest.mark.parametrize("gc_type", ["none", "fp16"])
+def test_what_fits_into_a_bucket_is_added_up_at_once(gc_type: str) -> None:
+    step = Step(gc_type=gc_type)
+    step.reduction.expect_last_backward()
+    step.backward(step.images)
+    assert step.collective.calls == []
+    step.sums[-OTHERS:] = 1
+    step.reduction.finish()
+    total = 3 * LAYER
+    assert step.collective.calls == (
+        [(total + OTHERS, "none")] if gc_type == "none" else [(total, "fp16"), (OTHERS, "none")]
+    )
+    assert torch.allclose(step.sums, step.expected)
+
+
+@pytest.mark.usefixtures("two_layers")
+def test_fails_when_a_gradient_comes_twice() -> None:
+    step = Step()
+    step.reduction.expect_last_backward()
+    step.backward(step.images)
+    with pytest.raises(TrainerError, match="a weight's gradient comes twice in a backward pass"):
+        step.backward(step.images)
+
+
+BATCH_SIZE = 37
+PROGRAM = (str(Path(bucketed_trainer.__file__)),)
+# An epoch's last batch is a single sample: the first rank has none of it.
+OPTIONS = (
+    *("--network", "tests.trainer.networks:normalised", "--lr", "0.01", "--kv-store", "dist_sync"),
+    *("--benchmark", "1", "--image-shape", "3,12,12", "--num-examples", str(5 * 2 * 2 * BATCH_SIZE + 1)),
+    *("--batch-size", str(BATCH_SIZE), "--gradient-accumulation", "2", "--sync-bn"),
+    *("--num-epochs", "3", "--disp-batches", "1", "--model-prefix", "net"),
+)
+
+
+def test_ranks_end_with_the_bits_of_the_flat_vector_also_after_an_interruption(tmp_path: Path) -> None:
+    flat, overlapped, dropped = (tmp_path / name for name in ("flat", "overlapped", "dropped"))
+    for place in (flat, overlapped, dropped):
+        place.mkdir()
+    expected = run(*OPTIONS, directory=flat, count=2)
+    # In the second of three epochs, of six steps with three buckets each.
+    stopped = {bucketed_trainer.LAST: "22"}
+    with running(*OPTIONS, directory=overlapped, count=2, program=PROGRAM, variables=stopped) as interrupted:
+        assert [rank.wait() for rank in interrupted] == [128 + signal.SIGTERM] * 2
+    ranks = run(*OPTIONS, directory=overlapped, count=2, program=PROGRAM)
+    assert "going on at epoch" in ranks[0].log.read_text()
+    # Of two ranks' numbers the sum has the same bits in either order.
+    assert {rank.digests[-1] for rank in ranks} == {expected[0].digests[-1]}
+
+    options = (*OPTIONS, "--num-epochs", "1")
+    lacking = run(*options, directory=dropped, count=2, program=PROGRAM, variables={bucketed_trainer.DROPPED: "8"})
+    assert lacking[0].digests != lacking[1].digests

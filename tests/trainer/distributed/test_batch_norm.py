@@ -1,0 +1,150 @@
+"""BatchNorm over several ranks: the same statistics everywhere, and with --sync-bn those of one process."""
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainer.distributed.test_dist_sync import distance
+from tests.trainer.programs.processes import run, running
+from trainer.checkpoint.format import load_checkpoint
+from trainer.data.sampling import Shard
+from trainer.distributed.batch_norm import SyncBatchNorm, adapt_batch_norms
+from trainer.models import build
+from trainer.step import TorchBackend
+
+BATCH_SIZE = 37
+OPTIONS = (
+    *("--network", "tests.trainer.networks:normalised", "--lr", "0.01", "--warmup-epochs", "3"),
+    *("--benchmark", "1", "--image-shape", "3,12,12", "--random-crop", "1", "--random-mirror", "1"),
+    *("--kv-store", "dist_sync", "--model-prefix", "net"),
+)
+TOLERANCE = 1e-5
+
+
+def test_statistics_are_the_same_on_all_ranks_and_a_resumed_training_ends_with_the_same_bits(tmp_path: Path) -> None:
+    # An epoch's last batch is a single sample: the first rank has none of it.
+    options = (
+        *OPTIONS,
+        *("--batch-size", str(BATCH_SIZE), "--num-examples", str(7 * 2 * BATCH_SIZE + 1)),
+        *("--num-epochs", "8", "--disp-batches", "1"),
+    )
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    world = run(*options, directory=whole, count=2)
+    assert world[0].digests == world[1].digests
+    weights = load_checkpoint(whole / "net-0008.npz").state.weights
+    assert {"1.running_mean", "1.running_var", "7.running_mean"} < set(weights)
+    assert not np.array_equal(weights["7.running_var"], np.ones(16, np.float32))
+
+    with running(*options, directory=parts, count=2) as interrupted:
+        interrupted[0].wait_for_log("Epoch[1] Batch [2]")
+        interrupted[0].process.send_signal(signal.SIGTERM)
+        assert [rank.wait(deadline_s=30) for rank in interrupted] == [128 + signal.SIGTERM] * 2
+    resumed = run(*options, directory=parts, count=2)
+    assert "going on at epoch" in resumed[0].log.read_text()
+    assert resumed[0].digests[-1] == world[0].digests[-1]
+
+
+def test_with_sync_bn_ranks_learn_what_one_process_with_their_batches_learns(tmp_path: Path) -> None:
+    # An epoch's last batch has two samples: of three ranks the first has none, the others one.
+    options = (*OPTIONS, "--sync-bn", "--num-epochs", "2", "--num-examples", str(7 * 3 * BATCH_SIZE + 2))
+    one, three = tmp_path / "one", tmp_path / "three"
+    one.mkdir()
+    three.mkdir()
+    run(*options, "--batch-size", str(3 * BATCH_SIZE), directory=one)
+    world = run(*options, "--batch-size", str(BATCH_SIZE), directory=three, count=3)
+    assert world[0].digests == world[1].digests == world[2].digests
+    paths = (directory / "net-0002.npz" for directory in (three, one))
+    assert distance(*(load_checkpoint(path).state.weights for path in paths)) < TOLERANCE
+
+
+def backend() -> TorchBackend:
+    torch.manual_seed(0)
+    model = build("tests.trainer.networks:normalised", classes=2, image_shape=(1, 12, 12))
+    return TorchBackend(
+        model, device=torch.device("cpu"), shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0
+    )
+
+
+def step(backend: TorchBackend, samples: int) -> None:
+    images = np.random.default_rng(samples).random((samples, 1, 12, 12), np.float32)
+    backend.compute_gradients(images, np.zeros(samples, np.int64))
+    backend.update(samples=samples)
+
+
+def test_a_checkpoint_holds_the_statistics() -> None:
+    first, second = backend(), backend()
+    step(first, 8)
+    second.restore(first.state(), source=0)
+    step(first, 4)
+    step(second, 4)
+    assert all(np.array_equal(value, second.weights()[name]) for name, value in first.weights().items())
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_a_batch_without_a_variance_leaves_statistics_and_weights_finite(samples: int) -> None:
+    ours = backend()
+    step(ours, 8)
+    images = np.ones((samples, 1, 12, 12), np.float32)
+    ours.compute_gradients(images, np.zeros(samples, np.int64))
+    ours.update(samples=1)
+    assert all(np.isfinite(value).all() for value in ours.weights().values())
+
+
+def doubled(values: torch.Tensor) -> None:
+    """Add up as if another rank had the same samples."""
+    values *= 2
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_sync_bn_is_torchs_batch_norm_over_the_samples_of_all_ranks(momentum: float | None) -> None:
+    plain, ours = (torch.nn.BatchNorm2d(3, momentum=momentum).double() for _ in range(2))
+    adapt_batch_norms(ours, all_reduce=doubled)
+    assert isinstance(ours, SyncBatchNorm)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        one, wanted = torch.randn(2, 4, 3, 5, 5, dtype=torch.float64, generator=generator)
+        both = torch.cat([one, one]).requires_grad_()
+        own = one.clone().requires_grad_()
+        expected, found = plain(both), ours(own)
+        torch.autograd.backward((expected * torch.cat([wanted, wanted])).sum())
+        torch.autograd.backward((found * wanted).sum())
+        assert torch.allclose(found, expected[:4])
+        assert both.grad is not None
+        assert own.grad is not None
+        assert torch.allclose(own.grad, both.grad[:4])
+    for name in ("running_mean", "running_var"):
+        assert torch.allclose(ours.get_buffer(name), plain.get_buffer(name)), name
+
+
+def test_sync_bn_keeps_the_precision_of_its_input_and_sums_in_a_greater_one() -> None:
+    ours = torch.nn.BatchNorm2d(1)
+    adapt_batch_norms(ours, all_reduce=lambda _: None)
+    values = torch.randn(3, 1, 200, 200, generator=torch.Generator().manual_seed(0)).half()
+    result = ours(values)
+    assert result.dtype == torch.float16
+    assert float(result.detach().float().var()) == pytest.approx(1, abs=0.01)
+
+
+def test_a_users_own_kind_of_batch_norm_stays_what_it_is() -> None:
+    class Own(torch.nn.BatchNorm2d):
+        pass
+
+    model = torch.nn.Sequential(Own(3))
+    adapt_batch_norms(model, all_reduce=None)
+    assert type(model[0]) is Own
+
+
+def test_a_part_without_samples_on_any_rank_changes_no_statistics() -> None:
+    network = torch.nn.Sequential(torch.nn.BatchNorm2d(2))
+    adapt_batch_norms(network, all_reduce=lambda sums: None)
+    network(torch.randn(4, 2, 3, 3))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    images = torch.empty(0, 2, 3, 3, requires_grad=True)
+    torch.autograd.backward(network(images).sum())
+    for name, value in network.state_dict().items():
+        assert name.endswith("tracked") or torch.equal(value, before[name]), name

@@ -1,0 +1,73 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.data.sampling import Shard
+from trainer.distributed.check_same_data import check_same_data
+from trainer.errors import TrainerError
+
+
+def make_data_set(*labels: int) -> DataSet:
+    train, validation = (
+        InMemory(pixels=np.zeros((len(own), 1, 2, 2), np.uint8), labels=np.array(own)) for own in (labels, (0, 1))
+    )
+    return in_memory(train, validation, classes=10, source="test")
+
+
+class OtherRanks:
+    """A backend whose other ranks have these data sets; this rank is the first."""
+
+    def __init__(self, *data_sets: DataSet) -> None:
+        self._data_sets = data_sets
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        width = len(values) // (1 + len(self._data_sets))
+        table = list(values)
+        for rank, data in enumerate(self._data_sets, start=1):
+            table[width * rank : width * (rank + 1)] = _checksums(data)
+        return table
+
+
+class _Recorder:
+    """A backend of a single rank that records its row."""
+
+    row: Sequence[float] = ()
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        self.row = values
+        return list(values)
+
+
+def _checksums(data: DataSet) -> Sequence[float]:
+    recorder = _Recorder()
+    check_same_data(recorder, data, shard=Shard(), source="folder")
+    return recorder.row
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 500])
+def test_ranks_with_the_same_data_agree(ranks: int) -> None:
+    own = make_data_set(*range(10))
+    others = OtherRanks(*[own] * (ranks - 1))
+    check_same_data(others, own, shard=Shard(count=ranks), source="folder")
+
+
+@pytest.mark.parametrize("other", [(1, 2), (1, 2, 3, 4), (1, 2, 4)])
+@pytest.mark.parametrize("ranks", [2, 500])
+def test_fails_when_one_rank_has_other_samples(other: tuple[int, ...], ranks: int) -> None:
+    own = make_data_set(1, 2, 3)
+    others = OtherRanks(*[own] * (ranks - 2), make_data_set(*other))
+    with pytest.raises(
+        TrainerError,
+        match="folder is not the same on all ranks, here it has 3 training and 2 validation samples of 10 classes",
+    ):
+        check_same_data(others, own, shard=Shard(count=ranks), source="folder")
+
+
+def test_fails_when_one_rank_has_another_class_name() -> None:
+    own = make_data_set(0, 1, 0)
+    others = OtherRanks(replace(own, names=("cat", "dog")))
+    with pytest.raises(TrainerError, match="folder is not the same on all ranks"):
+        check_same_data(others, replace(own, names=("cat", "fox")), shard=Shard(count=2), source="folder")

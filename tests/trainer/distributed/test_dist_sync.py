@@ -1,0 +1,95 @@
+"""dist_sync with n ranks of batch b is one process with a batch of n*b."""
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.trainer.programs import dropped_reduce_trainer, short_timeout_trainer
+from tests.trainer.programs.processes import run, running
+from trainer.backend import Weights
+from trainer.checkpoint.format import load_checkpoint
+
+EPOCHS = 2
+# 2,000 made-up images: 18 global batches of 111 and one of 2, in which the first of 3 ranks has no sample.
+BATCH_SIZE = 37
+RANKS = 3
+# A low rate: max-pooling takes one of two nearly equal values, so that with larger steps rounding
+# errors alone may lead two correct runs apart.
+OPTIONS = (
+    *("--benchmark", "1", "--num-epochs", str(EPOCHS), "--lr", "0.001"),
+    *("--kv-store", "dist_sync", "--model-prefix", "net"),
+)
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def weights_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    directory = tmp_path_factory.mktemp("one")
+    run(*OPTIONS, "--batch-size", str(RANKS * BATCH_SIZE), directory=directory)
+    return load_checkpoint(directory / "net-0002.npz").state.weights
+
+
+def distance(weights: Weights, others: Weights) -> float:
+    """Relative L2 distance of all weights."""
+    assert list(weights) == list(others)
+    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+
+
+def test_three_ranks_learn_what_one_process_with_their_batches_learns(
+    tmp_path: Path, weights_of_one_process: Weights
+) -> None:
+    ranks = run(*OPTIONS, "--batch-size", str(BATCH_SIZE), directory=tmp_path, count=RANKS)
+
+    found = load_checkpoint(tmp_path / "net-0002.npz")
+    assert distance(found.state.weights, weights_of_one_process) < TOLERANCE
+    assert found.description.progress.epoch == EPOCHS
+    assert len(ranks[0].digests) == EPOCHS
+    assert ranks[0].digests == ranks[1].digests == ranks[2].digests
+    for number, rank in enumerate(ranks):
+        first_line = rank.log.read_text().splitlines()[0]
+        assert first_line.startswith(f"rank {number}/3 host=")
+        assert f"instance=i-{number:017x}" in first_line
+        assert "device=cpu threads=1" in first_line
+        assert "global batch size 111" in rank.log.read_text()
+    assert ranks[0].out.read_text().count("Validation-accuracy=") == 1
+    assert ranks[1].out.read_text() == ranks[2].out.read_text() == ""
+
+
+def test_fails_when_one_all_reduce_is_dropped(tmp_path: Path, weights_of_one_process: Weights) -> None:
+    program = (str(Path(dropped_reduce_trainer.__file__)),)
+    ranks = run(*OPTIONS, "--batch-size", str(BATCH_SIZE), directory=tmp_path, count=RANKS, program=program)
+
+    assert len({rank.digests[0] for rank in ranks}) == RANKS
+    assert distance(load_checkpoint(tmp_path / "net-0002.npz").state.weights, weights_of_one_process) > TOLERANCE
+
+
+def test_fails_when_a_rank_is_killed(tmp_path: Path) -> None:
+    options = ("--kv-store", "dist_sync", "--num-epochs", "1000", "--disp-batches", "1")
+    with running(*options, directory=tmp_path, count=2) as ranks:
+        ranks[0].wait_for_log("Batch [1]")
+        ranks[1].process.kill()
+        assert ranks[0].wait(deadline_s=20) == 1
+    last_line = ranks[0].log.read_text().splitlines()[-1]
+    assert last_line.startswith("rank 0/2 trainer: adding up over all ranks failed, another rank ended")
+
+
+def test_fails_when_a_rank_hangs(tmp_path: Path) -> None:
+    options = ("--kv-store", "dist_sync", "--num-epochs", "1000", "--disp-batches", "1")
+    program = (str(Path(short_timeout_trainer.__file__)),)
+    with running(*options, directory=tmp_path, count=2, program=program) as ranks:
+        ranks[0].wait_for_log("Batch [2]")
+        ranks[1].process.send_signal(signal.SIGSTOP)
+        assert ranks[0].wait(deadline_s=20) == 1
+    last_line = ranks[0].log.read_text().splitlines()[-1]
+    assert "adding up over all ranks failed, another rank ended or was not heard from for 2 s: " in last_line
+
+
+def test_ends_on_sigterm_while_it_waits_for_a_rank(tmp_path: Path) -> None:
+    with running("--kv-store", "dist_sync", directory=tmp_path, count=2, started=1) as ranks:
+        ranks[0].wait_for_log("waiting for 2 ranks")
+        ranks[0].process.terminate()
+        assert ranks[0].wait(deadline_s=10) == 143
+    assert "Traceback" not in ranks[0].log.read_text()

@@ -1,0 +1,61 @@
+import subprocess
+import sys
+
+import pytest
+
+from tests.trainer.programs.processes import REPOSITORY
+from trainer.distributed.launcher_env import check_launcher, is_server
+from trainer.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("engine", "environment"),
+    [
+        ("torch", {}),
+        ("mxnet", {}),
+        ("torch", {"WORLD_SIZE": "8"}),
+        ("mxnet", {"DMLC_ROLE": "worker"}),
+        ("horovod", {"HOROVOD_SIZE": "2"}),
+        ("horovod", {"OMPI_COMM_WORLD_SIZE": "2", "WORLD_SIZE": "2"}),
+        ("mxnet", {"WORLD_SIZE": "1", "HOROVOD_SIZE": ""}),
+    ],
+)
+def test_an_engine_runs_alone_or_in_its_own_processes(engine: str, environment: dict[str, str]) -> None:
+    check_launcher(engine, environment)
+
+
+@pytest.mark.parametrize(
+    ("engine", "environment", "found"),
+    [
+        ("torch", {"DMLC_ROLE": "worker"}, "the engine mxnet (DMLC_ROLE is worker)"),
+        ("horovod", {"WORLD_SIZE": "3"}, "the engine torch (WORLD_SIZE is 3)"),
+        ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "the engine horovod (OMPI_COMM_WORLD_SIZE is 2)"),
+    ],
+)
+def test_fails_when_the_launcher_has_started_processes_of_another_engine(
+    engine: str, environment: dict[str, str], found: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_launcher(engine, environment)
+    assert str(caught.value) == f"--engine {engine} needs `launch --engine {engine}`, got processes of {found}"
+
+
+@pytest.mark.parametrize("role", ["server", "scheduler"])
+def test_a_server_and_the_scheduler_serve(role: str) -> None:
+    assert is_server({"DMLC_ROLE": role})
+
+
+@pytest.mark.parametrize("environment", [{}, {"DMLC_ROLE": "worker"}])
+def test_a_worker_trains(environment: dict[str, str]) -> None:
+    assert not is_server(environment)
+
+
+@pytest.mark.parametrize(("engine", "package"), [("mxnet", "mxnet"), ("horovod", "mxnet")])
+def test_fails_when_this_python_does_not_have_the_engine(engine: str, package: str) -> None:
+    command = [sys.executable, "-m", "trainer", "--engine", engine]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    said = f"trainer: this Python ({sys.executable}) has no {package}, `launch --engine {engine}` takes one that has"
+    assert result.stderr.startswith(said)
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,98 @@
+"""Fake a backend and a checkpoint policy that record what the training loop asks of them."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.backend import NO_FLAGS, Backend, BatchResult, State, StopSaveFlags, Weights
+from trainer.data import Images, Labels
+from trainer.data.batches import BatchLoader, prepare
+from trainer.data.samples import DataSet, InMemory
+from trainer.metrics.step_timer import StepTimer
+from trainer.progress import Progress
+
+SAMPLES = 10
+
+
+def make_numbered_samples() -> DataSet:
+    """Return images of one pixel, which is the image's number."""
+    pixels = np.arange(SAMPLES, dtype=np.uint8).reshape(-1, 1, 1, 1)
+    samples = InMemory(pixels=pixels, labels=np.zeros(SAMPLES, np.int64))
+    return DataSet(train=samples, validation=samples, image_shape=(1, 1, 1), classes=1)
+
+
+class RecordingBackend:
+    """Classifies every image correctly, and records what the loop asks of it."""
+
+    def __init__(self, *, losses: Sequence[float]) -> None:
+        self._losses = iter(losses)
+        self.timer = StepTimer()
+        self.peak_speed: float | None = None
+        self.seen: list[list[float]] = []
+        self.updates: list[int] = []
+        self.rates: list[float] = []
+        """Learning rates, each time they change."""
+        self.seeds: list[int] = []
+
+    def loader(self, data: DataSet) -> BatchLoader:
+        return partial(prepare, data)
+
+    def take_deferred(self) -> BatchResult | None:
+        return None
+
+    def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+        self.seen.append(images.ravel().tolist())
+        return BatchResult(loss_sum=next(self._losses), correct=len(labels), flags=flags)
+
+    def seed(self, number: int) -> None:
+        self.seeds.append(number)
+
+    def allow_pause(self, seconds: float) -> None:
+        pass
+
+    def set_learning_rate(self, rate: float) -> None:
+        if rate not in self.rates[-1:]:
+            self.rates.append(rate)
+
+    def update(self, *, samples: int) -> None:
+        self.updates.append(samples)
+
+    def count_correct(self, images: Images, labels: Labels) -> int:
+        return len(labels)
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        return list(values)
+
+    def broadcast_object(self, value: Any, *, source: int) -> Any:
+        return value
+
+    def weights(self) -> Weights:
+        return {"a": np.zeros(1)}
+
+    def state(self) -> State:
+        return State(weights=self.weights())
+
+    def snapshot(self) -> Callable[[], State]:
+        return self.state
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class RecordingPolicy:
+    """Returns the given flags, step by step, and records what is saved."""
+
+    def __init__(self, *flags: StopSaveFlags) -> None:
+        self._flags = iter(flags)
+        self.saved: list[Progress] = []
+
+    def flags(self) -> StopSaveFlags:
+        return next(self._flags, NO_FLAGS)
+
+    def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
+        self.saved.append(progress)

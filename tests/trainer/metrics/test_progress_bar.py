@@ -1,0 +1,109 @@
+import io
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.programs.processes import DEADLINE_S, REPOSITORY
+from trainer.metrics.progress_bar import CLEAR, LogHandler, ProgressBar, describe, make_progress_bar
+from trainer.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def progress(samples: int, *, epoch: int = 0) -> Progress:
+    return Progress(epoch=epoch, samples=samples, loss_sum=0.5 * samples)
+
+
+def test_the_bar_says_how_far_the_epoch_has_come_how_fast_and_how_long_it_takes() -> None:
+    line = describe(progress(500, epoch=3), total=2000, speed=20)
+    assert line == "Epoch[3]  25% |=======>                      | 500/2000 20 samples/s loss=0.5000 1:15 left"
+    assert describe(progress(2000), total=2000, speed=None) == f"Epoch[0] 100% |{'=' * 30}| 2000/2000 loss=0.5000"
+
+
+def test_speed_is_of_this_epoch_and_counts_from_where_it_began() -> None:
+    times = iter([0.0, 0.0, 2.0, 2.0, 10.0, 10.0])
+    terminal = Terminal()
+    bar = ProgressBar(terminal, clock=lambda: next(times), columns=lambda: 200)
+    bar.show(progress(1000), total=2000)
+    bar.show(progress(1400), total=2000)
+    bar.show(progress(64, epoch=1), total=2000)
+    first, second, third = terminal.getvalue().split(CLEAR)[1:]
+    assert "samples/s" not in first
+    assert " 200 samples/s loss=0.5000 0:03 left" in second
+    assert "samples/s" not in third
+
+
+def test_it_is_not_drawn_more_often_than_anybody_can_see_and_never_wraps() -> None:
+    terminal = Terminal()
+    bar = ProgressBar(terminal, clock=lambda: 0.0, columns=lambda: 20)
+    for samples in range(10):
+        bar.show(progress(samples), total=10)
+    assert terminal.getvalue() == f"{CLEAR}Epoch[0]   0% |>   "
+
+
+def test_lines_of_the_log_take_its_place() -> None:
+    terminal = Terminal()
+    bar = ProgressBar(terminal, columns=lambda: 80)
+    lines = LogHandler(terminal, bar)
+    bar.show(progress(1), total=10)
+    drawn = terminal.getvalue()
+    for text in ("first", "second"):
+        lines.emit(logging.makeLogRecord({"msg": text}))
+    assert terminal.getvalue() == f"{drawn}{CLEAR}first\nsecond\n"
+
+
+@pytest.mark.parametrize(
+    ("stream", "rank", "environment"),
+    [
+        (io.StringIO(), 0, {"TERM": "xterm"}),
+        (Terminal(), 1, {"TERM": "xterm"}),
+        (Terminal(), 0, {"TERM": "dumb"}),
+        (Terminal(), 0, {}),
+    ],
+)
+def test_only_rank_0_draws_and_only_where_a_line_can_be_erased(
+    stream: io.StringIO, rank: int, environment: dict[str, str]
+) -> None:
+    bar = make_progress_bar(stream, rank=rank, environment=environment)
+    bar.show(progress(1), total=10)
+    bar.clear()
+    assert stream.getvalue() == ""
+
+
+def test_a_training_before_a_terminal_has_a_bar_and_one_before_a_file_has_none(tmp_path: Path) -> None:
+    options = ("--benchmark", "1", "--num-examples", "640", "--num-epochs", "1", "--disp-batches", "3")
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+    master, terminal = os.openpty()
+    with (tmp_path / "said").open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trainer", *options],
+            cwd=tmp_path,
+            env=environment,
+            stdout=out,
+            stderr=terminal,
+        )
+    os.close(terminal)
+    said = bytearray()
+    # A terminal whose last writer has gone gives an error instead of an end (pty(7)).
+    with os.fdopen(master, "rb", buffering=0) as loader:
+        while True:
+            try:
+                said += loader.read(4096)
+            except OSError:
+                break
+    assert process.wait(DEADLINE_S) == 0, said
+    text = said.decode().replace("\r\n", "\n")
+    assert re.search(r"\r\x1b\[KEpoch\[0\] +\d+% \|=*> *\| \d+/640 \d+ samples/s loss=\d", text)
+    # Nothing of it stays before a line, nor at the end.
+    lines = [line.rpartition(CLEAR)[2] for line in text.split("\n")]
+    assert sum(line.startswith("rank 0/1 Epoch[0] Batch [") for line in lines) == 3
+    assert all(line.startswith("rank 0/1 ") for line in lines if line)
+    assert "\x1b" not in (tmp_path / "said").read_text()

@@ -1,0 +1,42 @@
+"""The trainer between CPUs as it is between GPUs: gradients travel in buckets while the backward pass runs.
+
+On request with a fault, at the bucket of that number: every rank leaves it out (DROPPED_BUCKET), or is told to stop
+(LAST_BUCKET). With NODES on nodes as tests.trainer.programs.multi_node_trainer's.
+"""
+
+import os
+import signal
+from unittest.mock import patch
+
+from tests.trainer.programs.multi_node_trainer import NODES, take_place
+from trainer.distributed.reduce.gradient_buckets import GradientBuckets
+from trainer.train import main_and_exit
+
+BUCKET_BYTES = 1000
+"""Of tests.trainer.networks.normalised: three buckets."""
+DROPPED = "DROPPED_BUCKET"
+LAST = "LAST_BUCKET"
+
+
+class Faulty(GradientBuckets):
+    calls = 0
+
+    def _send_next(self) -> None:
+        Faulty.calls += 1
+        if Faulty.calls == int(os.environ.get(LAST, 0)):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if Faulty.calls == int(os.environ.get(DROPPED, 0)):
+            self._sent += 1
+        else:
+            super()._send_next()
+
+
+if __name__ == "__main__":
+    if NODES in os.environ:
+        take_place()
+    with (
+        patch("trainer.torch.connect.connect_ring", lambda *_, **__: None),
+        patch("trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES", BUCKET_BYTES),
+        patch("trainer.step.GradientBuckets", Faulty),
+    ):
+        main_and_exit()

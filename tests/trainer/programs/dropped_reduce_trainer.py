@@ -1,0 +1,26 @@
+"""The trainer with a fault: every rank leaves out one all-reduce of gradients."""
+
+from unittest.mock import patch
+
+import torch
+
+from trainer.distributed.reduce.ddp import Collective
+from trainer.train import main_and_exit
+
+DROPPED_STEP = 2
+GRADIENTS = 10_000
+"""More values than anything else that ranks add up."""
+
+
+class Dropping(Collective):
+    steps = 0
+
+    def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
+        self.steps += sums.numel() > GRADIENTS
+        if sums.numel() <= GRADIENTS or self.steps != DROPPED_STEP:
+            super().all_reduce(sums, gc_type=gc_type)
+
+
+if __name__ == "__main__":
+    with patch("trainer.step.Collective", Dropping):
+        main_and_exit()

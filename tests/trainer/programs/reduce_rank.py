@@ -1,0 +1,81 @@
+"""A rank that adds up its vector over all, as 16-bit numbers, and writes down what it sent to whom.
+
+    reduce_rank.py VECTORS
+
+VECTORS: npz of a float32 matrix for each type, a row for each rank. Writes rank<RANK>.npz, the sums by type, and
+rank<RANK>.json, its operations: the group's ranks and the bytes that it hands over for all of them. Where SILENT is its
+rank it says nothing in the end while the others add up once more, with a patience of a second.
+"""
+
+import json
+import os
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+import torch.distributed
+
+from tests.trainer.programs.multi_node_trainer import take_place
+from trainer.distributed.reduce.ddp import Collective
+from trainer.distributed.reduce.process_groups import create_process_groups
+from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, connect_ring, join_ranks
+from trainer.distributed.world import World
+from trainer.errors import TrainerError
+
+SILENT = "SILENT"
+CPU = torch.device("cpu")
+
+
+class Recorded:
+    """An operation of torch.distributed; its second argument is what a rank hands over."""
+
+    def __init__(self, name: str, operations: list[tuple[str, list[int], int]]) -> None:
+        self._name = name
+        self._call = getattr(torch.distributed, name)
+        self._operations = operations
+
+    def __call__(self, received: torch.Tensor, sent: torch.Tensor, *, group: Any = None) -> None:
+        members = torch.distributed.get_process_group_ranks(group)
+        self._operations.append((self._name, members, sent.nbytes))
+        self._call(received, sent, group=group)
+
+
+def main(vectors: str) -> None:
+    take_place()
+    world = World.from_environment(os.environ)
+    join_ranks(CPU, world=world, timeout=RENDEZVOUS_TIMEOUT)
+    groups = create_process_groups(world, device=CPU, timeout=RENDEZVOUS_TIMEOUT)
+    ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT)
+    together = Collective(count=world.world_size, ring=ring, groups=groups)
+    operations: list[tuple[str, list[int], int]] = []
+    sums: dict[str, torch.Tensor] = {}
+    with (
+        patch("torch.distributed.all_to_all_single", Recorded("all_to_all_single", operations)),
+        patch("torch.distributed.all_gather_into_tensor", Recorded("all_gather_into_tensor", operations)),
+    ):
+        for gc_type, rows in np.load(vectors).items():
+            sums[gc_type] = torch.from_numpy(rows[world.rank].copy())
+            together.all_reduce(sums[gc_type], gc_type=gc_type)
+    found: dict[str, Any] = {name: vector.numpy() for name, vector in sums.items()}
+    np.savez(f"rank{world.rank}.npz", **found)
+    Path(f"rank{world.rank}.json").write_text(json.dumps(operations))
+    if SILENT in os.environ:
+        if os.environ[SILENT] == str(world.rank):
+            threading.Event().wait()
+        together.set_timeout(timedelta(seconds=1))
+        together.all_reduce(torch.zeros(1000), gc_type="fp16")
+    together.close()
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except TrainerError as error:
+        print(error, file=sys.stderr, flush=True)
+        # As the trainer leaves: torch's groups would wait for the lost rank.
+        os._exit(1)

@@ -1,0 +1,10 @@
+"""The trainer with less patience for the other ranks."""
+
+from datetime import timedelta
+from unittest.mock import patch
+
+from trainer.train import main_and_exit
+
+if __name__ == "__main__":
+    with patch("trainer.distributed.reduce.ddp.STEP_TIMEOUT", timedelta(seconds=2)):
+        main_and_exit()

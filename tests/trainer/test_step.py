@@ -1,0 +1,223 @@
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.trainer.networks import resnet8
+from trainer.backend import NO_FLAGS, StopSaveFlags
+from trainer.checkpoint.manager import CheckpointManager
+from trainer.config.settings import TrainConfig
+from trainer.data.batches import prepare
+from trainer.data.sampling import Shard
+from trainer.data.synthetic import make_synthetic
+from trainer.distributed.world import World
+from trainer.metrics.results import digest
+from trainer.models import build
+from trainer.step import TorchBackend
+from trainer.torch.connect import create
+from trainer.train import train
+
+DATA = make_synthetic((1, 28, 28), samples=320)
+IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(16))
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_engine(*, seed: int = 0) -> TorchBackend:
+    return create(TrainConfig(seed=seed), world=World(), shard=Shard(), learning_rate=0.1)
+
+
+def test_a_step_is_that_of_plain_torch() -> None:
+    backend = make_engine()
+    torch.manual_seed(0)
+    model = build("lenet", classes=10, image_shape=(1, 28, 28))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.0001)
+    for start in (0, 8):
+        images, labels = IMAGES[start : start + 8], LABELS[start : start + 8]
+        backend.compute_gradients(images, labels)
+        backend.update(samples=8)
+        optimizer.zero_grad()
+        torch.autograd.backward(
+            torch.nn.functional.cross_entropy(model(torch.from_numpy(images)), torch.from_numpy(labels))
+        )
+        optimizer.step()
+    for name, value in model.state_dict().items():
+        assert np.allclose(backend.weights()[name], value.numpy(), rtol=1e-5, atol=1e-6), name
+
+
+def test_a_users_network_gets_its_images_as_pytorch_lays_them_out() -> None:
+    config = TrainConfig(network="tests.trainer.networks:Viewing", image_shape=(1, 28, 28))
+    backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+    assert backend.compute_gradients(IMAGES, LABELS).loss_sum > 0
+    assert backend.count_correct(IMAGES, LABELS) >= 0
+
+
+def test_a_seed_decides_every_bit() -> None:
+    def run(seed: int) -> str:
+        backend = make_engine(seed=seed)
+        train(
+            backend,
+            DATA,
+            config=TrainConfig(seed=seed, num_epochs=1),
+            shard=Shard(),
+            global_batch_size=32,
+            policy=CheckpointManager(TrainConfig(), shard=Shard(), store=None),
+        )
+        return digest(backend.weights())
+
+    assert run(1) == run(1) != run(2)
+
+
+def test_every_rank_starts_from_the_weights_of_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    def receive(weights: torch.Tensor, *, src: int) -> None:
+        assert src == 0
+        weights.fill_(0.5)
+
+    monkeypatch.setattr("torch.distributed.broadcast", receive)
+    shard = Shard(index=1, count=2)
+    backend = TorchBackend(
+        build("lenet", classes=10, image_shape=(1, 28, 28)),
+        device=CPU,
+        shard=shard,
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=0,
+    )
+    backend.restore(None, source=0)
+    assert all(np.all(value == 0.5) for value in backend.weights().values())
+
+
+def test_a_restored_engine_takes_the_same_steps() -> None:
+    def step(backend: TorchBackend, start: int) -> None:
+        batch = slice(start, start + 8)
+        backend.compute_gradients(IMAGES[batch], LABELS[batch])
+        backend.update(samples=8)
+
+    backend, other = make_engine(), make_engine(seed=1)
+    step(backend, 0)
+    state = backend.state()
+    step(backend, 8)
+    other.restore(state, source=0)
+    step(other, 8)
+    assert digest(backend.weights()) == digest(other.weights())
+
+
+def normalised() -> TorchBackend:
+    """One whose forward pass changes what a checkpoint needs."""
+    torch.manual_seed(0)
+    model = resnet8(classes=10, image_shape=(1, 28, 28))
+    return TorchBackend(model, device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+
+
+def test_a_snapshot_is_of_its_moment_though_the_next_step_has_begun() -> None:
+    backend = normalised()
+    before = backend.state()
+    take = backend.snapshot()
+    backend.compute_gradients(IMAGES, LABELS)
+    assert digest(backend.weights()) != digest(before.weights)
+    taken = take()
+    assert digest(taken.weights) == digest(before.weights)
+    assert digest(taken.optimizer) == digest(before.optimizer)
+
+
+class Counting(nn.Module):
+    """Puts another tensor in its buffer's place with every step."""
+
+    count: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.linear = nn.Linear(28 * 28, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.count = self.count + 1
+        scores: torch.Tensor = self.linear(images.flatten(1))
+        return scores
+
+
+def test_a_snapshot_has_a_buffer_that_the_network_has_replaced() -> None:
+    backend = TorchBackend(Counting(), device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+    backend.compute_gradients(IMAGES, LABELS)
+    take = backend.snapshot()
+    backend.compute_gradients(IMAGES, LABELS)
+    assert take().weights["count"] == 1
+    assert backend.state().weights["count"] == 2
+
+
+class Shared(nn.Module):
+    """Has one part under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = self.decoder = nn.BatchNorm2d(1)
+        self.linear = nn.Linear(28 * 28, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.linear(self.encoder(images).flatten(1))
+        return scores
+
+
+def test_a_snapshot_is_of_its_moment_by_each_of_a_buffers_names() -> None:
+    backend = TorchBackend(Shared(), device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+    before = backend.state().weights
+    take = backend.snapshot()
+    backend.compute_gradients(IMAGES, LABELS)
+    taken = take().weights
+    for name in ("encoder.running_mean", "decoder.running_mean"):
+        assert np.array_equal(taken[name], before[name])
+        assert not np.array_equal(backend.state().weights[name], before[name])
+
+
+def test_the_weights_change_only_when_the_snapshot_has_been_taken() -> None:
+    backend = make_engine()
+    before = digest(backend.weights())
+    take = backend.snapshot()
+    backend.compute_gradients(IMAGES, LABELS)
+    update = threading.Thread(target=lambda: backend.update(samples=16))
+    update.start()
+    update.join(0.2)
+    assert update.is_alive()
+    assert digest(take().weights) == before
+    update.join(60)
+    assert digest(backend.weights()) != before
+
+
+def test_a_rate_holds_from_the_next_update_on() -> None:
+    backend, slow = make_engine(), make_engine()
+    for each, rate in ((backend, 0.1), (slow, 0.001)):
+        each.compute_gradients(IMAGES, LABELS)
+        each.set_learning_rate(rate)
+        each.update(samples=16)
+    first = make_engine().weights()
+    moved, little = (
+        {name: value - first[name] for name, value in each.weights().items()}  # type: ignore[operator]  # arrays of numbers
+        for each in (backend, slow)
+    )
+    assert all(np.allclose(moved[name], 100 * little[name], rtol=0.01, atol=1e-5) for name in first)
+
+
+def test_what_a_rank_asks_for_all_hear() -> None:
+    backend = make_engine()
+    images, labels = IMAGES[:4], LABELS[:4]
+    for flags in (NO_FLAGS, StopSaveFlags(save=True), StopSaveFlags(stop=True), NO_FLAGS):
+        assert backend.compute_gradients(images, labels, flags=flags).flags == flags
+
+
+def test_a_rank_without_samples_adds_nothing() -> None:
+    backend = make_engine()
+    backend.compute_gradients(IMAGES[:4], LABELS[:4])
+    result = backend.compute_gradients(IMAGES[:0], LABELS[:0])
+    assert (result.loss_sum, result.correct) == (0, 0)
+    assert backend.count_correct(IMAGES[:0], LABELS[:0]) == 0

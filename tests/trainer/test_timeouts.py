@@ -1,0 +1,33 @@
+import pytest
+
+from trainer.config.settings import TrainConfig
+from trainer.s3 import COPY_S
+from trainer.timeouts import FETCH_S, RENDEZVOUS_S, STEP_S, WRITE_S, end_s, rendezvous_s
+
+DATA = {"data_dir": "s3://bucket/data"}
+PREFIX = {"model_prefix": "s3://bucket/net"}
+
+
+def config(options: dict[str, str], *, engine: str) -> TrainConfig:
+    return TrainConfig(engine=engine, **options)  # type: ignore[arg-type]  # options of any kind
+
+
+@pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])
+@pytest.mark.parametrize(
+    ("options", "least"),
+    [
+        ({}, RENDEZVOUS_S),
+        (DATA, RENDEZVOUS_S + FETCH_S),
+        (PREFIX, RENDEZVOUS_S + COPY_S),
+        (DATA | PREFIX, FETCH_S + COPY_S),
+    ],
+)
+def test_ranks_meet_also_when_one_has_to_fetch_all_and_another_nothing(
+    engine: str, options: dict[str, str], least: float
+) -> None:
+    assert rendezvous_s(config(options, engine=engine)) >= least
+
+
+def test_the_end_has_time_for_two_checkpoints_and_their_copies() -> None:
+    assert end_s(TrainConfig()) >= 2 * WRITE_S + STEP_S
+    assert end_s(config(PREFIX, engine="torch")) >= 2 * WRITE_S + 3 * COPY_S

@@ -1,0 +1,95 @@
+"""Engines that return a step's result in the next one, as on GPUs, which are not waited for."""
+
+import logging
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+
+from tests.trainer.fake_backend import RecordingBackend, RecordingPolicy, make_numbered_samples
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags
+from trainer.config.settings import TrainConfig
+from trainer.data import Images, Labels
+from trainer.data.samples import DataSet
+from trainer.data.sampling import Shard
+from trainer.errors import StoppedError, TrainerError
+from trainer.progress import Progress
+from trainer.train import train
+
+
+class DeferredBackend(RecordingBackend):
+    _late: BatchResult | None = None
+
+    def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+        before, self._late = self._late, super().compute_gradients(images, labels, flags=flags)
+        return replace(before, steps_ago=1) if before else NO_RESULT_YET
+
+    def take_deferred(self) -> BatchResult | None:
+        late, self._late = self._late, None
+        return late
+
+
+@pytest.fixture
+def data() -> DataSet:
+    return make_numbered_samples()
+
+
+def test_late_results_are_counted_once_and_known_where_they_are_said(
+    data: DataSet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        results = train(
+            DeferredBackend(losses=[4, 2, 1] * 2),
+            data,
+            config=TrainConfig(num_epochs=2, disp_batches=2),
+            shard=Shard(),
+            global_batch_size=4,
+            policy=RecordingPolicy(),
+        )
+    assert [(result.loss, result.train_accuracy) for result in results] == [(0.7, 1), (0.7, 1)]
+    said = [message for message in caplog.messages if "Batch" in message]
+    assert len(said) == 2
+    assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in said)
+
+
+def test_late_wishes_are_heard_a_step_later_with_all_that_a_checkpoint_counts(data: DataSet) -> None:
+    config, expected = TrainConfig(num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
+    for flags, end in (
+        (StopSaveFlags(save=True), nullcontext()),
+        (StopSaveFlags(stop=True), pytest.raises(StoppedError)),
+    ):
+        backend, policy = DeferredBackend(losses=[4, 2, 1]), RecordingPolicy(flags, flags)
+        with end:
+            train(backend, data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
+        assert policy.saved == expected
+
+
+@pytest.mark.parametrize(
+    ("losses", "batch", "updates"),
+    [([1, float("nan"), 1], 2, [4, 4]), ([1, 1, float("nan")], 3, [4, 4, 2]), ([float("nan"), 1, 1], 1, [4])],
+)
+def test_fails_when_a_late_loss_is_not_finite_at_its_own_batch_before_another_update_and_a_checkpoint(
+    data: DataSet, losses: list[float], batch: int, updates: list[int]
+) -> None:
+    backend, policy = DeferredBackend(losses=losses), RecordingPolicy()
+    with pytest.raises(TrainerError, match=f"loss is nan at epoch 0 batch {batch}, try a lower --lr"):
+        train(backend, data, config=TrainConfig(), shard=Shard(), global_batch_size=4, policy=policy)
+    assert backend.updates == updates
+    assert not policy.saved
+
+
+def test_wishes_are_heard_where_every_step_is_waited_for(data: DataSet) -> None:
+    policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True, stop=True))
+    config = TrainConfig(num_epochs=1, disp_batches=1)
+    backend = DeferredBackend(losses=[4, 4, 2])
+    with pytest.raises(StoppedError):
+        train(backend, data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
+    assert [progress.samples for progress in policy.saved] == [8]
+
+
+@pytest.mark.parametrize("flags", [StopSaveFlags(save=True), StopSaveFlags(stop=True)])
+def test_a_wish_of_one_step_is_heard_although_the_next_one_has_none(data: DataSet, flags: StopSaveFlags) -> None:
+    policy, config = RecordingPolicy(flags), TrainConfig(num_epochs=1)
+    with pytest.raises(StoppedError) if flags.stop else nullcontext():
+        train(DeferredBackend(losses=[4, 2, 1]), data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
+    assert policy.saved == [Progress(samples=8, loss_sum=6, correct=8)]

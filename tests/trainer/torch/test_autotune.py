@@ -1,0 +1,134 @@
+import logging
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trainer.config.choices import COMPILED
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.world import World
+from trainer.models import build
+from trainer.step import TorchBackend
+from trainer.torch.autotune import MODE, Candidates, decode, encode, find_candidates, pick_mode
+from trainer.torch.compute_mode import EXACT, ComputeMode
+from trainer.torch.connect import create
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
+CONVOLUTIONS = nn.Sequential(nn.Conv2d(1, 1, 1))
+BOTH = [False, True]
+ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=COMPILED)
+
+
+def test_what_pays_is_kept_one_thing_after_the_other_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    def seconds(mode: ComputeMode) -> float:
+        # float16 is hardly quicker than bfloat16, and channels_last slower.
+        of_type = {"float32": 4.0, "bfloat16": 2.0, "float16": 1.99}[mode.dtype]
+        return of_type * (1.5 if mode.channels_last else 1) * {"0": 1, "1": 0.5, "graphs": 0.4}[mode.compiled] / 1000
+
+    with caplog.at_level(logging.INFO):
+        assert pick_mode(ALL, seconds) == ComputeMode(dtype="bfloat16", compiled="graphs")
+    assert caplog.messages == [
+        "picked bfloat16 compiled graphs, a step took: float32 4.00 ms; bfloat16 2.00 ms; float16 1.99 ms; "
+        "bfloat16 channels_last 3.00 ms; bfloat16 compiled 1.00 ms; bfloat16 compiled graphs 0.80 ms"
+    ]
+
+
+def test_what_does_not_work_is_not_picked(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        assert pick_mode(ALL, lambda mode: math.inf if mode.compiled != "0" else 1.0) == EXACT
+    assert "float32 compiled fails" in caplog.messages[0]
+
+
+def candidates(device: torch.device, **settings: str | bool) -> Candidates:
+    return find_candidates(TrainConfig(**settings), EXACT, CONVOLUTIONS, device=device)  # type: ignore[arg-type]  # settings of any kind
+
+
+def test_only_what_the_user_leaves_open_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: True)
+    assert candidates(GPU, fast="auto") == ALL
+    assert candidates(GPU, fast="auto", compile="0").compiled == ["0"]
+    assert candidates(GPU, fast="auto", deterministic=True).compiled == ["0"]
+    assert candidates(GPU, compile="auto") == Candidates(dtypes=["float32"], channels_last=[False], compiled=COMPILED)
+    assert candidates(CPU, compile="auto").compiled == COMPILED[:2]
+    assert candidates(CPU, fast="auto") == Candidates(
+        dtypes=["float32", "bfloat16"], channels_last=BOTH, compiled=["0"]
+    )
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: False)
+    assert candidates(GPU, fast="auto").dtypes == ["float32", "float16"]
+
+
+def test_a_method_survives_the_way_to_another_rank() -> None:
+    mode = ComputeMode(dtype="float16", compiled="graphs")
+    assert decode(encode(mode)) == mode
+    assert decode(encode(EXACT)) == EXACT
+    # As earlier checkpoints have it.
+    assert decode([1.0, 1.0, 1.0]) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_measuring_changes_nothing_of_the_training(caplog: pytest.LogCaptureFixture) -> None:
+    network = "tests.trainer.networks:normalised"
+    config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_machine=4)
+    with caplog.at_level(logging.INFO):
+        backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+        backend.restore(None, source=0)
+    said = next(message for message in caplog.messages if message.startswith("picked "))
+    assert all(name in said for name in ("float32 ", "bfloat16 ", "channels_last "))
+    torch.manual_seed(0)
+    model = build(network, classes=10, image_shape=(1, 12, 12))
+    assert all(np.array_equal(value, model.state_dict()[name].numpy()) for name, value in backend.weights().items())
+
+
+def test_a_training_that_goes_on_keeps_what_was_picked_without_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    picked = ComputeMode(dtype="bfloat16", channels_last=True)
+    first, second = (
+        TorchBackend(
+            build("tests.trainer.networks:normalised", classes=10, image_shape=(3, 12, 12)),
+            device=CPU,
+            shard=Shard(),
+            learning_rate=0.1,
+            momentum=0.9,
+            weight_decay=0,
+            autotune=choose,
+        )
+        for choose in (lambda: picked, lambda: pytest.fail("measured"))
+    )
+    first.restore(None, source=0)
+    state = first.state()
+    assert decode(state.optimizer[MODE].tolist()) == picked
+    second.restore(state, source=0)
+    assert np.array_equal(second.state().optimizer[MODE], state.optimizer[MODE])
+
+
+def test_all_ranks_take_what_one_has_picked(monkeypatch: pytest.MonkeyPatch) -> None:
+    picked = ComputeMode(dtype="bfloat16")
+
+    def receive(tensor: torch.Tensor, *, src: int) -> None:
+        if tensor.dtype == torch.int64:
+            tensor.copy_(torch.tensor(encode(picked)))
+
+    monkeypatch.setattr("torch.distributed.broadcast", receive)
+    backend = TorchBackend(
+        build("lenet", classes=10, image_shape=(1, 28, 28)),
+        device=CPU,
+        shard=Shard(index=1, count=2),
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=0,
+        autotune=lambda: pytest.fail("measured"),
+    )
+    backend.restore(None, source=0)
+    assert decode(backend.state().optimizer[MODE].tolist()) == picked

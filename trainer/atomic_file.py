@@ -1,0 +1,71 @@
+"""Write files that are whole or absent, whatever ends the process that writes them."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from trainer.errors import TrainerError
+
+
+@contextmanager
+def atomic_write(path: Path, *, what: str) -> Iterator[BinaryIO]:
+    """Replace the file with what the block writes, synced to the disk; leave it unchanged when the block fails."""
+    # A name of its own: in a directory that machines share, several ranks may write the same file.
+    temporary = temporary_path(path)
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise TrainerError(f"cannot write {what} {path}, {error.strerror}") from error
+
+
+def link_or_copy(path: Path, other: Path) -> None:
+    """Replace ``other`` with a hard link to the file, or with a copy where there are no hard links."""
+    temporary = temporary_path(other)
+    try:
+        temporary.unlink(missing_ok=True)
+        try:
+            os.link(path, temporary)
+        except OSError:
+            shutil.copyfile(path, temporary)
+        temporary.replace(other)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise TrainerError(f"cannot write {other}, {error.strerror}") from error
+
+
+def temporary_path(path: Path) -> Path:
+    """Return where to write a file before it gets its name: a path that only this process of this machine uses."""
+    return path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
+
+
+def remove_temporaries(directory: Path, prefix: str) -> None:
+    """Remove the unfinished files with this prefix that dead processes of this machine left."""
+    # The AWS command line adds a suffix of its own to a file that it has not fetched whole (s3transfer,
+    # get_temp_filename).
+    name = re.compile(rf"\.+{re.escape(prefix)}.*\.{re.escape(os.uname().nodename)}-(\d+)\.tmp(\.[0-9A-Fa-f]{{8}})?")
+    try:
+        for path in directory.iterdir():
+            found = name.fullmatch(path.name)
+            if found and not Path("/proc", found[1]).exists():
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise TrainerError(f"cannot clear up {directory}, {error.strerror}") from error
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a new name survive a power failure (fsync(2))."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

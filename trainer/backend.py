@@ -1,0 +1,190 @@
+"""Define what the training loop asks of a backend: PyTorch (trainer.step) or MXNet (trainer.mxnet).
+
+train.py, the data and the checkpoints know only numpy and this protocol. The command line calls a backend ``--engine``.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.config.settings import TrainConfig
+from trainer.data import Labels
+from trainer.data.batches import BatchLoader
+from trainer.data.samples import DataSet
+from trainer.data.sampling import Shard
+from trainer.distributed.world import World
+from trainer.errors import TrainerError
+from trainer.metrics.step_timer import StepTimer
+
+Weights = Mapping[str, NDArray[np.generic]]
+"""The network's weights by name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """Everything a backend needs to continue a training exactly."""
+
+    weights: Weights
+    optimizer: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+    """The optimizer's state, such as momentum, by the backend's own names."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StopSaveFlags:
+    """What ranks want after a step; all ranks do it as soon as one asks."""
+
+    save: bool = False
+    """Save a checkpoint."""
+    stop: bool = False
+    """Save a checkpoint and end."""
+
+    def __or__(self, other: "StopSaveFlags") -> "StopSaveFlags":
+        return StopSaveFlags(save=self.save or other.save, stop=self.stop or other.stop)
+
+
+NO_FLAGS: Final = StopSaveFlags()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchResult:
+    """The outcome of one step's forward and backward pass."""
+
+    loss_sum: float
+    """Over the samples of all ranks: every rank sees the same number and decides the same.
+
+    With dist_async, where ranks do not wait for each other, an estimate from this rank's own samples."""
+    correct: int
+    """Number of this rank's own samples that the network classified correctly."""
+    flags: StopSaveFlags = NO_FLAGS
+    """Flags of all ranks together."""
+    steps_ago: int = 0
+    """0 for the latest step, 1 for the step before: a deferred result."""
+
+
+NO_RESULT_YET: Final = BatchResult(loss_sum=0.0, correct=0)
+
+
+class Backend(Protocol):
+    """A network on this rank's device, and its connection to the other ranks.
+
+    Every rank must make the same calls in the same order, also when it has no samples.
+    """
+
+    timer: StepTimer
+    """The backend reports the end of forward, backward and communication; the loop reports the rest."""
+
+    @property
+    def peak_speed(self) -> float | None:
+        """Samples a second that this rank's device could compute by its datasheet; None if unknown."""
+
+    def seed(self, number: int) -> None:
+        """Seed this rank's random numbers, such as those of dropout; ``number`` has 31 bits."""
+
+    def loader(self, data: DataSet) -> BatchLoader:
+        """Return a function that loads batches of this data set for compute_gradients and count_correct."""
+
+    def compute_gradients(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+        """Run forward and backward, and sum gradients, loss and flags over all ranks.
+
+        A backend that does not wait for its device returns the result of the previous step, on all ranks alike, and
+        NO_RESULT_YET at first. A loss that is not finite changes no weights there either.
+        """
+
+    def take_deferred(self) -> BatchResult | None:
+        """Return the result that compute_gradients has not returned yet, if there is one."""
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Use this rate from the next update on."""
+
+    def update(self, *, samples: int) -> None:
+        """Change the weights by the mean gradient over the ``samples`` of all ranks."""
+
+    def count_correct(self, images: Any, labels: Labels) -> int:
+        """Return how many of these images the network classifies correctly."""
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sum of each value over all ranks, as float64."""
+
+    def broadcast_object(self, value: Any, *, source: int) -> Any:
+        """Return, on every rank, the value of the rank ``source``: anything that JSON can hold."""
+
+    def weights(self) -> Weights:
+        """Return a copy of the weights."""
+
+    def state(self) -> State:
+        """Return a copy of everything a checkpoint needs."""
+
+    def snapshot(self) -> Callable[[], State]:
+        """Return a function that copies the present state; call it soon, in another thread.
+
+        The next update waits until the copy is made, and nothing else does.
+        """
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        """Load the state of the rank ``source`` on all ranks; the other ranks pass None.
+
+        When the source passes None too, all ranks take its new weights: a backend sends none unasked.
+        """
+
+    def allow_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for this long, until the next step."""
+
+    def close(self) -> None:
+        """Disconnect, once all ranks are done. Do not call it after a failure: it may wait for them."""
+
+
+class CreateBackend(Protocol):
+    """Creates a backend with a new network."""
+
+    def __call__(self, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
+        """Build the network and connect to the other ranks, unless connect() already has."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Connection:
+    """What a backend knows before it has a network."""
+
+    world: World
+    create: CreateBackend
+
+
+Connect = Callable[[TrainConfig, Mapping[str, str]], Connection]
+"""Finds out which rank this process is; waits for the other ranks where only they can tell."""
+
+MODULES: Final = {
+    "torch": "trainer.torch.connect",
+    "mxnet": "trainer.mxnet.connect",
+    "horovod": "trainer.mxnet.horovod",
+}
+PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
+"""Packages each backend needs, in the order in which they are checked."""
+ORIGIN: Final = {
+    "torch": "the image's is /opt/pytorch/bin/python",
+    "mxnet": "`launch --engine mxnet` takes one that has, in a cluster with the setting engines",
+    "horovod": "`launch --engine horovod` takes one that has, in a cluster with the setting engines=horovod",
+}
+
+
+def set_library_defaults() -> None:
+    """Set environment variables that the backends' libraries read when they are loaded."""
+    # By default OpenMP's threads spin while they wait for each other. On cores shared with another process that cost
+    # LeNet nine tenths of its speed.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Torch warns about every host name without an IPv6 address, such as those in /etc/hosts.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
+def load_backend(engine: str) -> Connect:
+    """Import the backend of an ``--engine``; TrainerError when this Python lacks its packages."""
+    for package in PACKAGES[engine]:
+        if importlib.util.find_spec(package) is None:
+            raise TrainerError(f"this Python ({sys.executable}) has no {package}, {ORIGIN[engine]}")
+    connect: Connect = importlib.import_module(MODULES[engine]).connect
+    return connect

@@ -1,0 +1,109 @@
+"""Keep the checkpoint of a training's best epoch: a file on every machine with a store, and a copy in S3.
+
+The copy's metadata say which training and accuracy it has, so that a new machine need not fetch it to know what a later
+epoch has to beat.
+"""
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from trainer.atomic_file import link_or_copy, temporary_path
+from trainer.checkpoint.format import load_description
+from trainer.errors import TrainerError
+from trainer.s3 import S3Folder
+
+log = logging.getLogger(__name__)
+
+
+class Score(NamedTuple):
+    """The result of an epoch."""
+
+    started: float
+    """When its training started; see Progress.started."""
+    accuracy: float
+    """Validation accuracy."""
+
+
+class BestCheckpoint:
+    """The file ``PREFIX-best.npz`` of one process, and its copy in S3 when there is a folder."""
+
+    def __init__(self, path: Path, *, folder: S3Folder | None = None) -> None:
+        self.path = path
+        self._folder = folder
+        self._in_s3: Score | None = None
+        """Score of the copy in S3, as far as this process knows."""
+        self._copier = ThreadPoolExecutor(max_workers=1, thread_name_prefix="best")
+        self._copying: Future[None] | None = None
+
+    def look_up_in_s3(self) -> None:
+        """Read the score of the copy in S3, if there is one; TrainerError when S3 does not answer."""
+        if self._folder is not None:
+            metadata = self._folder.metadata(self.path.name)
+            if {"started", "accuracy"} <= metadata.keys():
+                self._in_s3 = Score(float(metadata["started"]), float(metadata["accuracy"]))
+
+    def accuracy(self, *, of_training: float) -> float | None:
+        """Return the accuracy of that training's best epoch, on this machine or known to be in S3."""
+        scores = (_score(self.path), self._in_s3)
+        return max((score.accuracy for score in scores if score and score.started == of_training), default=None)
+
+    def save(self, path: Path) -> None:
+        """Make the checkpoint in this file the best, and copy it in another thread; TrainerError on failure.
+
+        A better one of the same training stays: in a directory that machines share, one of them may come late.
+        """
+        new, previous = _score(path), _score(self.path)
+        if new and previous and new.started == previous.started and new.accuracy < previous.accuracy:
+            return
+        link_or_copy(path, self.path)
+        is_queued = self._copying is not None and not self._copying.running() and not self._copying.done()
+        # A copy that has not begun yet will copy the file that is there by then.
+        if self._folder is not None and not is_queued:
+            self._copying = self._copier.submit(self._copy_or_warn, self._folder)
+
+    def wait(self) -> None:
+        """Return when no copy is under way."""
+        if self._copying is not None:
+            self._copying.result()
+
+    def publish(self, best: Score) -> None:
+        """Return when this score is in S3, if this machine has it; TrainerError when it cannot be copied."""
+        self.wait()
+        if self._folder is not None and self._in_s3 != best and _score(self.path) == best:
+            self._copy(self._folder)
+
+    def _copy_or_warn(self, folder: S3Folder) -> None:
+        try:
+            self._copy(folder)
+        except TrainerError as error:
+            # The machines have the file, and the end of the training tries again.
+            log.warning("%s", error)
+
+    def _copy(self, folder: S3Folder) -> None:
+        # Copy from a second link: a better checkpoint may replace the file meanwhile. Its own link is made under the
+        # temporary name of this path, so this one needs another.
+        held = temporary_path(temporary_path(self.path))
+        link_or_copy(self.path, held)
+        try:
+            score = _score(held)
+            if score is not None and score != self._in_s3:
+                metadata = {name: repr(value) for name, value in score._asdict().items()}
+                folder.store(held, self.path.name, metadata=metadata)
+                self._in_s3 = score
+        finally:
+            held.unlink(missing_ok=True)
+
+
+def _score(path: Path) -> Score | None:
+    """Return the score of the checkpoint in this file; None when there is none that can be read."""
+    if path.exists():
+        try:
+            description = load_description(path)
+        except TrainerError as error:
+            log.warning("%s", error)
+        else:
+            if description.validation_accuracy is not None:
+                return Score(description.progress.started, description.validation_accuracy)
+    return None

@@ -1,0 +1,38 @@
+"""Mark a training as completed: which training, and of which job.
+
+A rank may be killed on its way out, after the training is over. The launcher then restarts a job that has nothing left
+to do, which the marker tells; a new job with the same command trains anew.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from trainer.atomic_file import atomic_write
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompletionMarker:
+    """The last completed training; the defaults stand for none."""
+
+    started: float = 0.0
+    """When it started; see Progress.started."""
+    job: str = ""
+    """The launcher's name of its job; empty without a launcher, or when that job no longer matters."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """TrainConfig.identity and the number of epochs."""
+
+
+def write_marker(path: Path, marker: CompletionMarker) -> None:
+    """Write the marker, whole or not at all; TrainerError on failure."""
+    with atomic_write(path, what="mark") as file:
+        file.write(json.dumps(asdict(marker)).encode())
+
+
+def read_marker(path: Path) -> CompletionMarker:
+    """Read the marker; one that cannot be read counts as none: at worst a training resumes needlessly."""
+    try:
+        return CompletionMarker(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return CompletionMarker()

@@ -1,0 +1,101 @@
+"""Read and write checkpoint files: weights, optimizer state and a description, in numpy's own npz format.
+
+Any backend can read them, and so can ``numpy.load``; unlike a pickle, loading one runs no code.
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from trainer.atomic_file import atomic_write
+from trainer.backend import State
+from trainer.errors import TrainerError
+from trainer.progress import Progress
+
+DESCRIPTION: Final = "description"
+WEIGHT: Final = "weight/"
+OPTIMIZER: Final = "optimizer/"
+"""Prefixes of the arrays' names, so that no array can be taken for the description."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Description:
+    """The training and the place that a checkpoint belongs to."""
+
+    settings: Mapping[str, object]
+    """Settings that a training keeps when it resumes; see TrainConfig.identity."""
+    progress: Progress
+    validation_accuracy: float | None = None
+    """Of the last whole epoch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """Everything that a training needs to resume."""
+
+    description: Description
+    state: State = field(repr=False)
+
+
+def final_checkpoint_path(prefix: str, *, epochs: int) -> Path:
+    """Return the path of the final checkpoint, named as MXNet names its own: PREFIX-0012.npz."""
+    return Path(f"{prefix}-{epochs:04d}.npz").expanduser()
+
+
+def make_checkpoint_directory(directory: Path) -> None:
+    """Create the directory, so that a wrong path fails before the training and not after it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrainerError(f"cannot write checkpoints to {directory}, {error.strerror}") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise TrainerError(f"cannot write checkpoints to {directory}, permission denied")
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint; a reader sees the old file or the whole new one."""
+    state = checkpoint.state
+    arrays = {WEIGHT + name: value for name, value in state.weights.items()}
+    arrays |= {OPTIMIZER + name: value for name, value in state.optimizer.items()}
+    description = np.array(json.dumps(asdict(checkpoint.description)))
+    with atomic_write(path, what="checkpoint") as file:
+        np.savez(file, allow_pickle=False, **{DESCRIPTION: description}, **arrays)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint; the format's checksums detect a damaged file."""
+    with _open_arrays(path) as arrays:
+        state = State(weights=_with_prefix(WEIGHT, arrays), optimizer=_with_prefix(OPTIMIZER, arrays))
+        return Checkpoint(description=_description(arrays), state=state)
+
+
+def load_description(path: Path) -> Description:
+    """Read only the description; the arrays may still turn out to be damaged."""
+    with _open_arrays(path) as arrays:
+        return _description(arrays)
+
+
+@contextmanager
+def _open_arrays(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
+    """Open the file, and turn every error of reading it into one: numpy reads an array when it is used."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            yield arrays
+    except (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile) as error:
+        raise TrainerError(f"cannot read checkpoint {path}: {error}") from error
+
+
+def _description(arrays: "np.lib.npyio.NpzFile") -> Description:
+    values = json.loads(str(arrays[DESCRIPTION]))
+    return Description(**{**values, "progress": Progress(**values["progress"])})
+
+
+def _with_prefix(prefix: str, arrays: "np.lib.npyio.NpzFile") -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): arrays[name] for name in arrays.files if name.startswith(prefix)}

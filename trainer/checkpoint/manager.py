@@ -1,0 +1,264 @@
+"""Decide when to save a checkpoint, and where a training resumes: the same on all ranks."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple, NoReturn, Protocol
+
+from trainer.backend import Backend, StopSaveFlags
+from trainer.checkpoint.best import Score
+from trainer.checkpoint.completion_marker import CompletionMarker
+from trainer.checkpoint.format import Checkpoint, Description, final_checkpoint_path, save_checkpoint
+from trainer.checkpoint.resume import (
+    RankReport,
+    SourceProgress,
+    ignore_completed_trainings,
+    ignore_other_trainings,
+    reason_to_refuse,
+)
+from trainer.checkpoint.shared_dir import checkpoint_directory, is_in_another_directory, is_shared_with_rank_0
+from trainer.checkpoint.store import CheckpointStore
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.all_gather import all_gather
+from trainer.distributed.world import World
+from trainer.errors import TrainerError, UsageError
+from trainer.metrics.results import Clock
+from trainer.progress import Progress
+from trainer.timeouts import PAUSE_S
+
+log = logging.getLogger(__name__)
+
+SINGLE_PROCESS: Final = World()
+
+
+class CheckpointPolicy(Protocol):
+    """What the training loop asks: when to save a checkpoint, and to save one."""
+
+    def flags(self) -> StopSaveFlags:
+        """Return what this rank wants after the next step."""
+
+    def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
+        """Save a checkpoint of this place; all ranks call it at the same step."""
+
+
+class BestOfRank(NamedTuple):
+    """The best epoch of this training whose checkpoint a rank has."""
+
+    is_known: float
+    accuracy: float
+
+
+class Start(NamedTuple):
+    """When a training starts."""
+
+    started: float
+
+
+class CheckpointManager:
+    """One rank's part in saving and resuming."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        shard: Shard,
+        store: CheckpointStore | None,
+        world: World = SINGLE_PROCESS,
+        stop_requested: Callable[[], bool] = lambda: False,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """Look for a checkpoint; ``store`` is None on a rank whose machine another rank writes for."""
+        self._config = config
+        self._shard = shard
+        self._store = store
+        self._world = world
+        self._stop_requested = stop_requested
+        self._clock = clock
+        self._saved_at = clock()
+        self._started = 0.0
+        self._best: float | None = None
+        """Validation accuracy of the best epoch so far, the same on all ranks until the last epoch."""
+        self._found = None if store is None or config.resume == "never" else store.newest()
+
+    def resume(self, backend: Backend) -> Progress | None:
+        """Bring all ranks to the newest checkpoint of any rank, or to the start of a new training.
+
+        None when the training was over before the launcher restarted its job. Also find out which ranks share rank 0's
+        directory, so that it writes for them.
+        """
+        prefix = self._store.prefix if self._store else None
+        elsewhere = is_in_another_directory(backend, prefix, shard=self._shard)
+        shared = is_shared_with_rank_0(backend, prefix, shard=self._shard)
+        return self.begin(backend, elsewhere=elsewhere, shared=shared)
+
+    def begin(self, backend: Backend, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
+        """Resume as above, knowing whether this rank's directory is another than rank 0's, or the very same one."""
+        if shared:
+            self._store = self._found = None
+        begin = self._agree_on_place(backend, elsewhere)
+        self._found = None
+        if begin is None:
+            return None
+        self._started = begin.started
+        if begin.epoch or begin.samples:
+            if self._store is not None:
+                self._store.find_best()
+            best = max(self._gather_bests(backend))
+            self._best = best.accuracy if best.is_known else None
+        return begin
+
+    def _agree_on_place(self, backend: Backend, elsewhere: bool) -> Progress | None:
+        own = self._found.description.progress if self._found else Progress()
+        marker = CompletionMarker() if self._store is None else self._store.marker()
+        report = RankReport(*own.place, marker.started, self._is_of_this_job(marker), elsewhere)
+        all_reports = all_gather(backend, report, shard=self._shard)
+        reports = ignore_other_trainings(all_reports)
+        self._started = max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
+        if self._started and self._has_final_checkpoint(backend):
+            if self._shard.index == 0:
+                log.info("the training was over before its job was started again, nothing is left to do")
+            return None
+        reports = ignore_completed_trainings(reports)
+        places = [report.place for report in reports]
+        source = places.index(max(places))
+        if not any(places[source]):
+            return self._start_new_training(backend, after=max(report.completed for report in all_reports))
+        if all_reports[source].in_another_directory and not any(places[0]) and not self._world.restarts:
+            self._refuse_other_directory(backend, source)
+        return self._restore(backend, source)
+
+    def _start_new_training(self, backend: Backend, *, after: float) -> Progress:
+        if self._store is not None:
+            self._store.delete_all()
+        # Start later than the last completed training, also by the clock of another machine.
+        [first, *_] = all_gather(backend, Start(max(time.time(), after + 1)), shard=self._shard)
+        backend.restore(None, source=0)
+        return Progress(started=first.started)
+
+    def _restore(self, backend: Backend, source: int) -> Progress:
+        """Load the checkpoint of the rank ``source`` on all ranks; UsageError when it belongs to another training."""
+        found = self._found if source == self._shard.index else None
+        own = found.description.progress if found else Progress()
+        reason = reason_to_refuse(found.description, self._config) if found else None
+        row = SourceProgress(*own.place, own.loss_sum, own.correct, is_refused=reason is not None)
+        chosen = all_gather(backend, row, shard=self._shard)[source]
+        if chosen.is_refused:
+            # All ranks raise the same line, whichever of them the launcher repeats.
+            raise UsageError(backend.broadcast_object(reason, source=source))
+        backend.restore(found.state if found else None, source=source)
+        progress = chosen.progress
+        if self._shard.index == 0:
+            log.info(
+                "going on at epoch %d sample %d, from the checkpoint of rank %d; --resume never begins anew",
+                progress.epoch,
+                progress.samples,
+                source,
+            )
+        return progress
+
+    def _refuse_other_directory(self, backend: Backend, source: int) -> NoReturn:
+        """Raise UsageError: only a person can tell whether that training is another, or what a lost disk left."""
+        own = "" if self._store is None else checkpoint_directory(self._store.prefix)
+        place = backend.broadcast_object(own, source=source)
+        raise UsageError(
+            f"rank {source} has the checkpoint of an interrupted training in {place}, which is not rank 0's directory, "
+            "where there is none: run it where both are the same to go on, --resume never begins anew, another "
+            "--model-prefix keeps both"
+        )
+
+    def flags(self) -> StopSaveFlags:
+        """Return what this rank wants after the next step."""
+        is_due = self._shard.index == 0 and self._clock() - self._saved_at >= self._config.checkpoint_seconds
+        return StopSaveFlags(save=is_due, stop=self._stop_requested())
+
+    def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
+        """Save a checkpoint of this place; ``validation_accuracy`` is given at the end of an epoch."""
+        self._saved_at = self._clock()
+        [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
+        if writing:
+            # Those ranks wait for the previous checkpoint, and the others wait for them in the next step.
+            backend.allow_pause(PAUSE_S)
+        is_best = validation_accuracy is not None and self._is_best(validation_accuracy)
+        if self._store is not None:
+            description, snapshot = self._describe(progress, validation_accuracy), backend.snapshot()
+            self._store.save(lambda: Checkpoint(description=description, state=snapshot()), is_best=is_best)
+
+    def write_final(self, backend: Backend, *, validation_accuracy: float) -> str:
+        """Write the final checkpoint, on rank 0; return where it is."""
+        if self._store is None:
+            raise ValueError("rank 0 keeps checkpoints")
+        path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
+        progress = Progress(started=self._started, epoch=self._config.num_epochs)
+        try:
+            description = self._describe(progress, validation_accuracy)
+            save_checkpoint(path, Checkpoint(description=description, state=backend.state()))
+        except TrainerError as error:
+            raise TrainerError(f"{error}; the same command goes on from the checkpoint before") from error
+        self._store.wait()
+        if self._is_best(validation_accuracy):
+            self._store.save_best(path)
+        best = validation_accuracy if self._best is None else self._best
+        return self._store.publish(path, best=Score(self._started, best))
+
+    def agree_on_end(self, backend: Backend) -> None:
+        """Return once rank 0 has written the final checkpoint; warn on rank 0 when another machine has the best."""
+        bests = self._gather_bests(backend)
+        holder = bests.index(max(bests))
+        if holder:
+            own = "" if self._store is None else str(self._store.best_path)
+            path = backend.broadcast_object(own, source=holder)
+            accuracy = bests[holder].accuracy
+            if self._shard.index == 0 and accuracy == self._best:
+                log.warning(
+                    "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
+                    accuracy,
+                    holder,
+                    path,
+                )
+
+    def finish(self) -> None:
+        """Mark the training as completed and delete its checkpoints but the best.
+
+        Call it once every rank knows that the final checkpoint is stored.
+        """
+        if self._store is not None:
+            self._store.set_marker(self._make_marker(self._started))
+            self._store.delete_all()
+
+    def _make_marker(self, started: float) -> CompletionMarker:
+        settings = {**self._config.identity, "num_epochs": self._config.num_epochs}
+        return CompletionMarker(started=started, job=self._world.job, settings=settings)
+
+    def _is_of_this_job(self, marker: CompletionMarker) -> bool:
+        """Return whether this very training was over before the launcher restarted its job."""
+        if self._store is None or not self._world.job or marker != self._make_marker(marker.started):
+            return False
+        if not self._world.restarts:
+            # The marker of an earlier job with the same name: restarts of this job must not take it for theirs.
+            self._store.set_marker(replace(marker, job=""))
+        return self._world.restarts > 0
+
+    def _has_final_checkpoint(self, backend: Backend) -> bool:
+        """Return whether any rank has the final checkpoint; with S3 a marker is only set when it is there."""
+        here = self._config.s3_folder is not None
+        if self._store is not None and not here:
+            path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
+            here = self._store.holds(path, of_training=self._started)
+        [ranks] = backend.all_reduce([here])
+        return ranks > 0
+
+    def _gather_bests(self, backend: Backend) -> list[BestOfRank]:
+        best = None if self._store is None else self._store.best(of_training=self._started)
+        return all_gather(backend, BestOfRank(best is not None, best or 0.0), shard=self._shard)
+
+    def _is_best(self, accuracy: float) -> bool:
+        """Return whether no earlier epoch of this training was as good, and remember the best."""
+        is_best = self._best is None or accuracy > self._best
+        if is_best:
+            self._best = accuracy
+        return is_best
+
+    def _describe(self, progress: Progress, accuracy: float | None) -> Description:
+        return Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)

@@ -1,0 +1,96 @@
+"""Choose the checkpoint that all ranks resume from, out of what each rank reports."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trainer.checkpoint.format import Description
+from trainer.config.choices import option, shown
+from trainer.config.settings import TrainConfig
+from trainer.progress import Progress
+
+
+class RankReport(NamedTuple):
+    """What one rank found in its checkpoint directory."""
+
+    started: float = 0.0
+    """Of its newest checkpoint: see Progress. 0 stands for no checkpoint, or for no completed training below."""
+    epoch: float = 0.0
+    samples: float = 0.0
+    completed: float = 0.0
+    """When the last training that it saw complete started."""
+    completed_in_this_job: float = 0.0
+    """Whether that was this very training, before the launcher restarted its job."""
+    in_another_directory: float = 0.0
+    """Whether its directory differs from rank 0's."""
+
+    @property
+    def place(self) -> tuple[float, float, float]:
+        """Return a key that orders checkpoints; greater is newer."""
+        return self.started, self.epoch, self.samples
+
+
+class SourceProgress(NamedTuple):
+    """Progress of the chosen checkpoint, and whether it belongs to a training with other settings."""
+
+    started: float = 0.0
+    epoch: float = 0.0
+    samples: float = 0.0
+    loss_sum: float = 0.0
+    correct: float = 0.0
+    is_refused: float = 0.0
+
+    @property
+    def progress(self) -> Progress:
+        """Return the place to resume from."""
+        return Progress(
+            started=self.started,
+            epoch=int(self.epoch),
+            samples=int(self.samples),
+            loss_sum=self.loss_sum,
+            correct=int(self.correct),
+        )
+
+
+def ignore_other_trainings(reports: Sequence[RankReport]) -> list[RankReport]:
+    """Drop reports about other trainings from other directories, if rank 0 has a training to resume."""
+    first = reports[0].started
+    kept = []
+    for report in reports:
+        if first and report.in_another_directory:
+            if report.started != first:
+                report = report._replace(started=0.0, epoch=0.0, samples=0.0)
+            if report.completed != first:
+                report = report._replace(completed=0.0)
+        kept.append(report)
+    return kept
+
+
+def ignore_completed_trainings(reports: Sequence[RankReport]) -> list[RankReport]:
+    """Drop checkpoints of trainings that some rank saw complete: a machine that was cut off still has its own.
+
+    A training that completed in this very job counts as not completed: its final checkpoint was lost with a machine, so
+    resume from what is left.
+    """
+    completed = max(0.0 if report.completed_in_this_job else report.completed for report in reports)
+    return [
+        report if report.started > completed else report._replace(started=0.0, epoch=0.0, samples=0.0)
+        for report in reports
+    ]
+
+
+def reason_to_refuse(description: Description, config: TrainConfig) -> str | None:
+    """Return why this training cannot resume from a checkpoint: it has other settings, or no epochs left."""
+    for name, value in config.identity.items():
+        previous = description.settings.get(name)
+        if previous != value:
+            return (
+                f"the interrupted training of {config.checkpoint_prefix} had {option(name)} {shown(previous)}, "
+                f"got {shown(value)}: "
+                "--resume never begins anew, another --model-prefix keeps both"
+            )
+    if description.progress.epoch >= config.num_epochs:
+        return (
+            f"--num-epochs must be more than the {description.progress.epoch} that the interrupted training of "
+            f"{config.checkpoint_prefix} has done, got {config.num_epochs}: --resume never begins anew"
+        )
+    return None

@@ -1,0 +1,63 @@
+"""List the values that settings may have, and translate between settings and options."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from trainer.errors import UsageError
+
+KV_STORES_OF: Final = {
+    "torch": ("device", "local", "dist_sync", "dist_device_sync"),
+    "mxnet": ("device", "local", "dist_sync", "dist_device_sync", "dist_async"),
+    "horovod": ("horovod",),
+}
+"""The kv-stores of each --engine by MXNet's names, its default first."""
+ENGINES: Final = tuple(KV_STORES_OF)
+KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_async", "horovod")
+RESUME: Final = ("auto", "never")
+DTYPES: Final = ("float32", "bfloat16", "float16")
+GC_TYPES: Final = ("none", "fp16", "bf16")
+COMPILED: Final = ("0", "1", "graphs")
+"""How much torch.compile does: nothing, a network's operations, their launches too (CUDA graphs)."""
+COMPILE: Final = (*COMPILED, "auto")
+FAST: Final = ("off", "auto")
+FOR_TORCH: Final = (
+    *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
+)
+"""Settings that only --engine torch supports."""
+OPTIONS: Final[Mapping[str, str]] = {
+    "batch_size_per_machine": "--batch-size",
+    "data_type": "--dtype",
+    "input_shape": "--image-shape",
+}
+"""Options of settings that have another name."""
+
+
+def option(name: str) -> str:
+    """Return the option of a setting."""
+    return OPTIONS.get(name) or f"--{name.replace('_', '-')}"
+
+
+def shown(value: object) -> str:
+    """Return a setting's value as a user writes it; ``none`` when it is not given."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(int(value))
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise UsageError unless the setting has one of the allowed values."""
+    if value not in allowed:
+        raise UsageError(f"unknown {option(name)} {value!r}, must be one of: {', '.join(allowed)}")
+
+
+def check_kv_store(name: str, *, engine: str) -> None:
+    """Raise UsageError for an unknown kv-store, which MXNet itself would take for a local one."""
+    check_choice("kv_store", name, KV_STORES)
+    if name not in KV_STORES_OF[engine]:
+        others = " or ".join(f"--engine {other}" for other in ENGINES if name in KV_STORES_OF[other])
+        raise UsageError(
+            f"--kv-store {name} is not of --engine {engine}, which has {', '.join(KV_STORES_OF[engine])}; "
+            f"it takes {others}"
+        )

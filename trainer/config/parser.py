@@ -1,0 +1,253 @@
+"""Parse the command line, whose options are named as in MXNet's image classification example."""
+
+import argparse
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+from trainer.config.choices import DTYPES, ENGINES, GC_TYPES, KV_STORES_OF
+from trainer.config.data_sets import DATA_SETS
+from trainer.config.settings import TrainConfig
+from trainer.errors import UsageError
+from trainer.models import NETWORKS
+
+Number = TypeVar("Number", int, float)
+COUNT: Final = "a whole number of at least 1"
+
+
+def parse(arguments: Sequence[str]) -> TrainConfig:
+    """Return the settings that the command line gives; the others keep their defaults."""
+    parser = _build_parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        raise UsageError(_describe_unknown(unknown[0], known=list(parser.known_options())))
+    values = vars(options)
+    # As MXNet's example has it: --network resnext --num-layers 110.
+    if layers := values.pop("num_layers", None):
+        values["network"] = f"{values.get('network', '')}{layers}"
+    # The same for --benchmark 1.
+    if values.pop("benchmark", False) and values.setdefault("dataset", "synthetic") != "synthetic":
+        raise UsageError(f"--benchmark 1 trains on made-up images, got --dataset {values['dataset']} as well")
+    return TrainConfig(**values)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        # argparse writes "argument --lr: expected one argument".
+        raise UsageError(re.sub(r"^argument (-[^:]*):", r"\1", message))
+
+    def known_options(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
+
+def _build_parser() -> _Parser:
+    # TrainConfig has the defaults: an option that is not given is not in the result.
+    parser = _Parser(
+        prog="trainer",
+        description="Train a network on this machine, or under `launch` on the whole cluster.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    default = TrainConfig()
+    add("--network", help=f"one of {', '.join(NETWORKS)}; or your own, as module:function (default {default.network})")
+    add(
+        "--num-layers",
+        type=_number(int, COUNT),
+        metavar="N",
+        help="the number in a network's name: resnet and 20 are resnet20",
+    )
+    add(
+        "--gpus",
+        nargs="?",
+        const=(),
+        type=_parse_gpus,
+        metavar="0,1,...",
+        help="GPUs of each machine; empty or left out: a GPU for each process where there are any, or else the CPU",
+    )
+    add(
+        "--batch-size",
+        dest="batch_size_per_machine",
+        type=_number(int, COUNT),
+        metavar="N",
+        help=f"samples of one step on each machine (default {default.batch_size_per_machine})",
+    )
+    add("--num-epochs", type=_number(int, COUNT), metavar="N", help=f"(default {default.num_epochs})")
+    _add_rate_options(parser)
+    add("--mom", type=_number(float, "a number of at least 0 and below 1"), help=f"momentum (default {default.mom})")
+    add("--wd", type=_number(float, "a number of at least 0"), help=f"weight decay (default {default.wd})")
+    add("--engine", help=f"one of {', '.join(ENGINES)} (default {default.engine})")
+    stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
+    add(
+        "--kv-store",
+        help=f"the first is the default of {stores} (device and local do not communicate: each process trains a "
+        "network of its own; dist_async: checkpoints at epochs' ends alone, none at SIGTERM)",
+    )
+    add(
+        "--sync-bn",
+        action="store_true",
+        help="BatchNorm over the samples of all ranks (default: each rank normalises by its own)",
+    )
+    _add_speed_options(parser)
+    add(
+        "--seed",
+        type=_number(int, f"a whole number of at least 0 and below {2**32}"),
+        help=f"of weights and sample order (default {default.seed})",
+    )
+    add(
+        "--model-prefix",
+        metavar="PATH",
+        help="beginning of the checkpoints' paths, s3://BUCKET/FOLDER/NAME for copies in S3 "
+        f"(default {default.checkpoint_prefix})",
+    )
+    add("--resume", help=f"auto: go on where an interrupted training stopped; never (default {default.resume})")
+    add(
+        "--checkpoint-seconds",
+        type=_number(float, "a number above 0"),
+        metavar="S",
+        help=f"between checkpoints within an epoch, which ends with one too (default {default.checkpoint_seconds:g})",
+    )
+    add(
+        "--disp-batches",
+        type=_number(int, COUNT),
+        metavar="N",
+        help=f"batches between two lines (default {default.disp_batches})",
+    )
+    add("--metrics", metavar="FILE", help="write figures as lines of JSON, on rank 0's machine")
+    add("--tensorboard", metavar="DIR", help="write figures for TensorBoard, on rank 0's machine")
+    add(
+        "--profile-steps",
+        type=_parse_steps,
+        metavar="A-B",
+        help="trace these steps of this run, counted from 1, on every rank (engine torch)",
+    )
+    add("--profile-dir", metavar="DIR", help=f"where the traces go (default {default.profile_dir})")
+    _add_data_options(parser)
+    return parser
+
+
+def _add_speed_options(parser: _Parser) -> None:
+    add = parser.add_argument_group("speed (engine torch)").add_argument
+    default = TrainConfig()
+    add("--dtype", help=f"of what is computed, one of {', '.join(DTYPES)} (default {default.data_type})")
+    add(
+        "--gradient-accumulation",
+        type=_number(int, COUNT),
+        metavar="N",
+        help=f"batches to a step: as a batch N times as large (default {default.gradient_accumulation})",
+    )
+    add("--gc-type", help=f"gradients on the network, one of {', '.join(GC_TYPES)} (default {default.gc_type})")
+    add("--compile", help="torch.compile: 0, 1, graphs (a GPU's launches recorded too), or auto: what pays (default 0)")
+    add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
+    add(
+        "--deterministic",
+        action="store_true",
+        help="GPUs give the same bits every time, also when a training goes on (default: whatever is quickest)",
+    )
+
+
+def _add_rate_options(parser: _Parser) -> None:
+    add = parser.add_argument_group("learning rate").add_argument
+    default = TrainConfig()
+    add(
+        "--lr",
+        type=_number(float, "a number above 0"),
+        help="(default 0.05 for a global batch of 64, growing with it; to 0.1 without a warm-up)",
+    )
+    add(
+        "--lr-batch-size",
+        type=_number(int, COUNT),
+        metavar="N",
+        help="the global batch that --lr is for: the rate grows with the batch of all machines (default: it does not)",
+    )
+    add(
+        "--warmup-epochs",
+        type=_number(float, "a number of at least 0"),
+        metavar="N",
+        help=f"until the full rate (default {default.warmup_epochs:g})",
+    )
+    add("--lr-step-epochs", type=_parse_epochs, metavar="30,60", help="where the rate is reduced (default nowhere)")
+    add(
+        "--lr-factor",
+        type=_number(float, "a number above 0 and at most 1"),
+        help=f"what it is multiplied by there (default {default.lr_factor})",
+    )
+
+
+def _add_data_options(parser: _Parser) -> None:
+    add = parser.add_argument_group("data").add_argument
+    default = TrainConfig()
+    add("--dataset", help=f"one of {', '.join(DATA_SETS)} (default {default.dataset})")
+    add("--data-dir", metavar="DIR", help=f"where its files are, also s3://BUCKET/FOLDER (default {default.data_dir})")
+    add("--benchmark", type=_parse_switch, metavar="0|1", help="1: --dataset synthetic, made-up images (default 0)")
+    add(
+        "--image-shape",
+        type=_parse_shape,
+        metavar="C,H,W",
+        help="of digits, folder and synthetic (default: 1,28,28 for digits, or else what the network was made for)",
+    )
+    add("--num-classes", type=_number(int, COUNT), metavar="N", help="(default: the data set's)")
+    add(
+        "--num-examples",
+        type=_number(int, COUNT),
+        metavar="N",
+        help="made-up images to train on (default 2000, or 128 MiB of them)",
+    )
+    add(
+        "--random-crop",
+        type=_parse_switch,
+        metavar="0|1",
+        help="1: crop at random, after 4 pixels of padding where needed (default 0)",
+    )
+    add("--random-mirror", type=_parse_switch, metavar="0|1", help="1: mirror every second image (default 0)")
+
+
+def _parse_gpus(text: str) -> tuple[int, ...]:
+    words = text.split(",") if text.strip() else []
+    if not all(word.strip().isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"must be numbers such as 0,1, got {text!r}")
+    return tuple(int(word) for word in words)
+
+
+def _number(kind: type[Number], allowed: str) -> Callable[[str], Number]:
+    def parse_number(text: str) -> Number:
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be {allowed}, got {text!r}") from None
+
+    return parse_number
+
+
+def _parse_switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise argparse.ArgumentTypeError(f"must be 0 or 1, got {text!r}")
+    return text == "1"
+
+
+def _parse_epochs(text: str) -> tuple[int, ...]:
+    words = text.split(",") if text.strip() else []
+    if not all(word.strip().isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"must be numbers such as 30,60, got {text!r}")
+    return tuple(int(word) for word in words)
+
+
+def _parse_steps(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal()):
+        raise argparse.ArgumentTypeError(f"must be the first and the last step such as 10-12, got {text!r}")
+    return int(first), int(last)
+
+
+def _parse_shape(text: str) -> tuple[int, ...]:
+    words = text.split(",")
+    if len(words) != 3 or not all(word.strip().isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"must be channels, height and width such as 3,32,32, got {text!r}")
+    return tuple(int(word) for word in words)
+
+
+def _describe_unknown(word: str, *, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word.partition("=")[0], known, n=1)
+    hint = f", did you mean {near[0]}" if near else ", see --help"
+    return f"unknown argument {word!r}{hint}"

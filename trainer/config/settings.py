@@ -1,0 +1,295 @@
+"""Hold and check the settings of one training run."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Final
+
+from trainer.config.choices import (
+    COMPILE,
+    DTYPES,
+    ENGINES,
+    FAST,
+    FOR_TORCH,
+    GC_TYPES,
+    KV_STORES_OF,
+    RESUME,
+    check_choice,
+    check_kv_store,
+    option,
+    shown,
+)
+from trainer.config.data_sets import DATA_SETS, check_channels
+from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
+from trainer.config.schedule import Schedule
+from trainer.errors import UsageError
+from trainer.models import NETWORKS, ImageShape, check_network
+
+NOT_DISTRIBUTED: Final = ("local", "device")
+DEFAULT_RATE: Final = (0.05, 64)
+"""Learning rate, and the global batch size that it is for."""
+HIGHEST_DEFAULT: Final = 0.1
+"""Highest default rate without a warm-up: above it LeNet with momentum may diverge."""
+IDENTITY: Final = (
+    *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
+    *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
+    *("data_type", "gradient_accumulation", "gc_type"),
+    *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """Settings of one run, named as in MXNet's image classification example."""
+
+    network: str = "lenet"
+    """One of NETWORKS, or module:function. Left out: LeNet."""
+    engine: str = "torch"
+    """Which backend computes and communicates. Left out: PyTorch."""
+    gpus: tuple[int, ...] = ()
+    """GPUs of each machine, one process a GPU. Left out: a GPU for each process, or else the CPU."""
+    batch_size_per_machine: int = 64
+    """Split over the processes of a machine. Left out: 64."""
+    num_epochs: int = 12
+    """Left out: 12, enough for the digits with up to 8 machines."""
+    lr: float | None = None
+    """For a global batch of lr_batch_size. Left out: 0.05 for a batch of 64, at most 0.1 without a warm-up."""
+    lr_batch_size: int | None = None
+    """Global batch size that lr is for: the rate grows with the batch. Left out: lr is used as it is."""
+    warmup_epochs: float = 0.0
+    """Epochs over which the rate grows to its full value. Left out: 0."""
+    lr_factor: float = 0.1
+    """What the rate is multiplied by at each of lr_step_epochs. Left out: 0.1."""
+    lr_step_epochs: tuple[int, ...] = ()
+    """Epochs at which the rate is reduced. Left out: the rate stays."""
+    mom: float = 0.9
+    """Momentum. Left out: 0.9."""
+    wd: float = 0.0001
+    """Weight decay. Left out: 0.0001."""
+    kv_store: str | None = None
+    """How ranks communicate. Left out: device, as in MXNet, so that each process trains alone; horovod with Horovod."""
+    sync_bn: bool = False
+    """Whether BatchNorm normalises by the samples of all ranks. Left out: by each rank's own."""
+    dtype: str | None = None
+    """Data type that the network computes in, one of DTYPES. Left out: float32, or what ``fast`` picks."""
+    gradient_accumulation: int = 1
+    """Batches whose gradients make one step. Left out: 1."""
+    gc_type: str = "none"
+    """Type that gradients travel in, one of GC_TYPES. Left out: float32."""
+    compile: str | None = None
+    """How much torch.compile does, one of COMPILE. Left out: 0, or what ``fast`` picks."""
+    fast: str = "off"
+    """Whether to measure and pick the fastest way to compute, one of FAST. Left out: off, float32."""
+    deterministic: bool = False
+    """Whether a GPU must compute the same bits every time, as CPUs do. Left out: whatever is fastest."""
+    seed: int = 0
+    """Seed of the first weights and of the sample order. Left out: 0."""
+    model_prefix: str | None = None
+    """Beginning of the checkpoints' paths; s3://BUCKET/FOLDER/NAME for copies in S3 of checkpoints/NAME.
+    Left out: checkpoints/NETWORK in the working directory."""
+    disp_batches: int = 20
+    """Batches between two lines of progress. Left out: 20."""
+    dataset: str = "digits"
+    """One of DATA_SETS. Left out: the digits, which come with the trainer."""
+    data_dir: str = "data"
+    """Where the data set's files are, a directory or s3://BUCKET/FOLDER. Left out: data in the working directory;
+    digits and synthetic need none."""
+    image_shape: ImageShape | None = None
+    """Channels, height and width. Left out: the data set's, or what the network was made for; see input_shape."""
+    num_classes: int | None = None
+    """Number of classes. Left out: the data set's, or as many as the network was made for; see classes."""
+    num_examples: int | None = None
+    """Number of made-up images to train on. Left out: 2,000, or as many as 128 MiB hold."""
+    random_crop: bool = False
+    """Whether training images are cropped at random places. Left out: in the middle."""
+    random_mirror: bool = False
+    """Whether every second training image, at random, is mirrored. Left out: none."""
+    resume: str = "auto"
+    """Whether to resume an interrupted training. Left out: whenever there is one."""
+    metrics: str | None = None
+    """File for metrics as lines of JSON, which rank 0 writes. Left out: none."""
+    tensorboard: str | None = None
+    """Directory for TensorBoard's event files, which rank 0 writes. Left out: none."""
+    profile_steps: tuple[int, int] | None = None
+    """First and last step of this run to trace, from 1. Left out: none."""
+    profile_dir: str = "profile"
+    """Directory for the traces of all ranks. Left out: profile in the working directory."""
+    checkpoint_seconds: float = 600.0
+    """Seconds between two checkpoints within an epoch; each epoch ends with one too. Left out: 10 minutes."""
+
+    def __post_init__(self) -> None:
+        check_network(self.network)
+        check_choice("dataset", self.dataset, tuple(DATA_SETS))
+        self._check_images()
+        check_choice("engine", self.engine, ENGINES)
+        check_kv_store(self.store, engine=self.engine)
+        self._check_speed()
+        check_choice("resume", self.resume, RESUME)
+        self._check_profile()
+        for name in ("batch_size_per_machine", "num_epochs", "disp_batches", "gradient_accumulation"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{option(name)} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.seed < 2**32:
+            raise UsageError(f"--seed must be at least 0 and below {2**32}, got {self.seed}")
+        self._check_rate()
+        if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds > 0):
+            raise UsageError(f"--checkpoint-seconds must be a number above 0, got {self.checkpoint_seconds}")
+        check_prefix(self.model_prefix)
+        check_data_dir(self.data_dir)
+        for name in ("metrics", "tensorboard"):
+            check_local(name, getattr(self, name))
+        if not 0 <= self.mom < 1:
+            raise UsageError(f"--mom must be at least 0 and below 1, got {self.mom}")
+        if not (math.isfinite(self.wd) and self.wd >= 0):
+            raise UsageError(f"--wd must be a number of at least 0, got {self.wd}")
+        if self.gpus and self.engine != "torch":
+            names = shown(self.gpus)
+            raise UsageError(f"--gpus is for the engine torch, {self.engine} is MXNet's build for CPUs, got {names}")
+        if len(set(self.gpus)) < len(self.gpus):
+            raise UsageError(f"--gpus must differ from each other, got {shown(self.gpus)}")
+
+    @property
+    def store(self) -> str:
+        """Return the given kv-store, or the engine's default."""
+        return self.kv_store or KV_STORES_OF[self.engine][0]
+
+    @property
+    def distributed(self) -> bool:
+        """Return whether all processes train one model together."""
+        return self.store not in NOT_DISTRIBUTED
+
+    @property
+    def data_type(self) -> str:
+        """Return the data type, or "auto" when it will be measured."""
+        return self.dtype or ("auto" if self.fast == "auto" else "float32")
+
+    @property
+    def measures(self) -> bool:
+        """Return whether anything will be measured."""
+        return self.fast == "auto" or self.compile == "auto"
+
+    @property
+    def samples_per_step(self) -> int:
+        """Return the samples of one step on each machine."""
+        return self.batch_size_per_machine * self.gradient_accumulation
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Return the settings that a training must keep when it resumes; others may change."""
+        values = {name: getattr(self, name) for name in IDENTITY}
+        # As JSON returns them: lists for tuples.
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @property
+    def input_shape(self) -> ImageShape:
+        """Return channels, height and width of the images that the network takes."""
+        if self.image_shape is not None:
+            return self.image_shape
+        return DATA_SETS[self.dataset].image_shape or NETWORKS[self.network].image_shape
+
+    @property
+    def classes(self) -> int:
+        """Return the number of classes; for a folder it is only known once num_classes is set."""
+        made_for = NETWORKS[self.network].classes if self.network in NETWORKS else NETWORKS["lenet"].classes
+        return self.num_classes or DATA_SETS[self.dataset].classes or made_for
+
+    @property
+    def checkpoint_prefix(self) -> str:
+        """Return the beginning of the paths on this machine: as given, or in checkpoints/ by default and with S3."""
+        prefix = self.model_prefix or self.network.replace(":", ".")
+        return prefix if self.model_prefix and self.s3_folder is None else f"checkpoints/{prefix.rpartition('/')[2]}"
+
+    @property
+    def s3_folder(self) -> str | None:
+        """Return the folder in S3 for copies of the checkpoints, if any."""
+        return folder_in_s3(self.model_prefix)
+
+    def _check_images(self) -> None:
+        """Raise UsageError unless data set and network fit together."""
+        data = DATA_SETS[self.dataset]
+        if self.image_shape is not None and not data.resizable and self.image_shape != data.image_shape:
+            raise UsageError(
+                f"--image-shape of {self.dataset} must be {shown(data.image_shape)}, got {shown(self.image_shape)}"
+            )
+        if self.image_shape is None and data.image_shape is None and self.network not in NETWORKS:
+            raise UsageError(f"--image-shape must be given for {self.network} with {self.dataset}, such as 3,32,32")
+        channels, height, width = self.input_shape
+        if min(channels, height, width) < 1:
+            raise UsageError(f"--image-shape must be three numbers of at least 1, got {shown(self.input_shape)}")
+        check_channels(self.dataset, self.input_shape)
+        if self.network in NETWORKS and min(height, width) < (smallest := NETWORKS[self.network].smallest):
+            raise UsageError(
+                f"{self.network} takes images of at least {smallest}x{smallest}, {self.dataset} has {height}x{width}"
+            )
+        if self.num_classes is not None and self.num_classes < max(1, data.classes or 1):
+            raise UsageError(
+                f"--num-classes must be at least {data.classes or 1} with {self.dataset}, got {self.num_classes}"
+            )
+        if self.num_examples is not None and (self.dataset != "synthetic" or self.num_examples < 1):
+            raise UsageError(
+                "--num-examples must be at least 1 and is for --dataset synthetic alone, "
+                f"got {self.num_examples} with {self.dataset}"
+            )
+
+    def _check_profile(self) -> None:
+        """Raise UsageError unless these steps can be traced."""
+        if self.profile_steps is None:
+            return
+        first, last = self.profile_steps
+        if not 1 <= first <= last:
+            raise UsageError(f"--profile-steps must be the first and the last step, from 1, got {first}-{last}")
+
+    def _check_speed(self) -> None:
+        """Raise UsageError unless the engine supports these settings."""
+        if self.engine != "torch":
+            own = (each for each in fields(self) if each.name in FOR_TORCH)
+            given = [each.name for each in own if getattr(self, each.name) != each.default]
+            if given:
+                raise UsageError(f"{option(given[0])} is for the engine torch, got --engine {self.engine}")
+        if self.dtype is not None:
+            check_choice("dtype", self.dtype, DTYPES)
+        check_choice("gc_type", self.gc_type, GC_TYPES)
+        if self.compile is not None:
+            check_choice("compile", self.compile, COMPILE)
+        check_choice("fast", self.fast, FAST)
+        compiles = self.compile not in (None, "0")
+        if compiles and self.sync_bn:
+            raise UsageError(
+                f"--compile must be 0 with --sync-bn, whose sums torch.compile cannot see, got {self.compile}"
+            )
+        if compiles and self.deterministic:
+            raise UsageError(f"--compile must be 0 with --deterministic, it may choose anew, got {self.compile}")
+
+    def _check_rate(self) -> None:
+        """Raise UsageError unless learning rate and schedule are valid."""
+        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
+            raise UsageError(f"--lr must be a number above 0, got {self.lr}")
+        if self.lr_batch_size is not None and (self.lr is None or self.lr_batch_size < 1):
+            raise UsageError(
+                f"--lr-batch-size must be at least 1 and needs --lr, got {self.lr_batch_size} and {shown(self.lr)}"
+            )
+        if not (math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0):
+            raise UsageError(f"--warmup-epochs must be a number of at least 0, got {self.warmup_epochs}")
+        if not 0 < self.lr_factor <= 1:
+            raise UsageError(f"--lr-factor must be above 0 and at most 1, got {self.lr_factor}")
+        if any(epoch < 1 for epoch in self.lr_step_epochs) or list(self.lr_step_epochs) != sorted(
+            set(self.lr_step_epochs)
+        ):
+            raise UsageError(f"--lr-step-epochs must rise from at least 1, got {shown(self.lr_step_epochs)}")
+
+    def schedule(self, *, global_batch_size: int) -> Schedule:
+        """Return the learning rate over the training."""
+        lr, batch = (self.lr, self.lr_batch_size) if self.lr is not None else DEFAULT_RATE
+        peak = lr * global_batch_size / batch if batch else lr
+        if self.lr is None and self.store == "dist_async":
+            # Divide by the machine count: asynchronous updates are that stale.
+            machine = self.batch_size_per_machine
+            peak = min(lr * machine / DEFAULT_RATE[1], HIGHEST_DEFAULT) * machine / global_batch_size
+        elif self.lr is None and not self.warmup_epochs:
+            peak = min(peak, HIGHEST_DEFAULT)
+        return Schedule(
+            start=min(lr, peak) if batch else 0.0,
+            peak=peak,
+            warmup_epochs=self.warmup_epochs,
+            factor=self.lr_factor,
+            step_epochs=self.lr_step_epochs,
+        )

@@ -1,0 +1,1 @@
+"""Connect the ranks of a training, and let them agree."""

@@ -1,0 +1,26 @@
+"""Collect a row of numbers from every rank, on every rank."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from trainer.data.sampling import Shard
+
+Row = TypeVar("Row", bound=tuple[float, ...])
+"""A NamedTuple of numbers."""
+
+
+class AllReduces(Protocol):
+    """The part of a backend that all_gather needs."""
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sum of each value over all ranks, as float64."""
+
+
+def all_gather(backend: AllReduces, row: Row, *, shard: Shard) -> list[Row]:
+    """Return the rows of all ranks, by rank. Every backend can sum, so each rank adds its row to a table of zeros."""
+    width = len(row)
+    table = [0.0] * (width * shard.count)
+    table[width * shard.index : width * (shard.index + 1)] = row
+    table = backend.all_reduce(table)
+    make: Callable[..., Row] = type(row)
+    return [make(*table[start : start + width]) for start in range(0, len(table), width)]

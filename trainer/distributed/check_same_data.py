@@ -1,0 +1,30 @@
+"""Check that all ranks have the same data; otherwise their numbers of steps would differ, and they would hang."""
+
+import zlib
+from typing import NamedTuple
+
+from trainer.data.samples import DataSet
+from trainer.data.sampling import Shard
+from trainer.distributed.all_gather import AllReduces, all_gather
+from trainer.errors import TrainerError
+
+
+class Checksums(NamedTuple):
+    """CRC-32 of a data set's labels and class names."""
+
+    train_labels: float
+    validation_labels: float
+    class_names: float
+
+
+def check_same_data(backend: AllReduces, data: DataSet, *, shard: Shard, source: str) -> None:
+    """Raise TrainerError, on every rank, unless all ranks have the same labels and class names."""
+    own = Checksums(
+        train_labels=zlib.crc32(data.train.labels.tobytes()),
+        validation_labels=zlib.crc32(data.validation.labels.tobytes()),
+        class_names=zlib.crc32("/".join(data.names).encode()),
+    )
+    if len(set(all_gather(backend, own, shard=shard))) > 1:
+        raise TrainerError(
+            f"{source} is not the same on all ranks, here it has {data.counts}: bring the same files to every node"
+        )

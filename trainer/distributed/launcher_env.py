@@ -1,0 +1,38 @@
+"""Read from the environment what the launcher started this process as."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from trainer.errors import UsageError
+
+ROLE: Final = "DMLC_ROLE"
+SERVER_ROLES: Final = ("server", "scheduler")
+LAUNCHER_VARIABLES: Final = {
+    "torch": ("WORLD_SIZE",),
+    "mxnet": (ROLE,),
+    "horovod": ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"),
+}
+"""Variables that only the processes of this --engine have."""
+NO_EVIDENCE: Final = ("", "1")
+"""Numbers of ranks that fit every --engine."""
+
+
+def is_server(environment: Mapping[str, str]) -> bool:
+    """Return whether this process is one of MXNet's servers or their scheduler, which train nothing."""
+    return environment.get(ROLE) in SERVER_ROLES
+
+
+def check_launcher(engine: str, environment: Mapping[str, str]) -> None:
+    """Raise UsageError for an --engine whose ranks would not find each other: each would train alone."""
+    launched = {
+        name: variable
+        for name, variables in LAUNCHER_VARIABLES.items()
+        for variable in variables
+        if environment.get(variable, "") not in NO_EVIDENCE
+    }
+    if launched and engine not in launched:
+        [(other, variable), *_] = launched.items()
+        raise UsageError(
+            f"--engine {engine} needs `launch --engine {engine}`, got processes of the engine {other} "
+            f"({variable} is {environment[variable]})"
+        )

@@ -1,0 +1,1 @@
+"""Sum gradients over all ranks of the PyTorch backend."""

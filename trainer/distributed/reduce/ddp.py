@@ -1,0 +1,98 @@
+"""Sum and broadcast tensors over all ranks in data-parallel training: gloo between CPUs, NCCL between GPUs.
+
+The sums of every step go around a ring of our own between CPUs (trainer.distributed.reduce.ring).
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed
+
+from trainer.distributed.reduce.compressed import TYPES, all_reduce_compressed
+from trainer.distributed.reduce.process_groups import ProcessGroups
+from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, SPARE, STEP_TIMEOUT, report_lost_ranks
+from trainer.distributed.reduce.ring import Ring
+from trainer.torch.side_stream import record_event, wait_for
+
+
+class Collective:
+    """The connected ranks of a training; with a single rank every operation does nothing.
+
+    Every operation raises TrainerError when a rank is lost.
+    """
+
+    def __init__(self, *, count: int, ring: Ring | None = None, groups: ProcessGroups | None = None) -> None:
+        """``groups`` are for compressed sums; without them every rank sends to every other."""
+        self.is_distributed = count > 1
+        self._ring = ring
+        self._groups = groups or ProcessGroups()
+        self._timeout = RENDEZVOUS_TIMEOUT
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether sums run beside the caller's own work: not around the ring, which this thread drives."""
+        return self.is_distributed and self._ring is None
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a rank may be silent now, in seconds."""
+        return self._timeout.total_seconds()
+
+    def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
+        """Replace a tensor by its sum over all ranks; with a ``gc_type`` it travels in 16 bits."""
+        if not self.is_distributed:
+            return
+        with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
+            if gc_type in TYPES:
+                all_reduce_compressed(sums, TYPES[gc_type], groups=self._groups)
+            elif self._ring is None:
+                torch.distributed.all_reduce(sums)
+            else:
+                self._ring.all_reduce(sums.view(-1).numpy(), timeout_s=self.timeout_s)
+
+    def broadcast(self, tensors: Iterable[torch.Tensor], *, what: str, source: int) -> None:
+        """Replace the tensors of all ranks by those of the rank ``source``."""
+        if not self.is_distributed:
+            return
+        with report_lost_ranks(f"sending {what} to all ranks", timeout=self._timeout):
+            for tensor in tensors:
+                torch.distributed.broadcast(tensor, src=source)
+                wait_for(record_event(tensor.device), timeout_s=self.timeout_s)
+
+    def broadcast_object(self, value: Any, *, source: int, is_source: bool, device: torch.device) -> Any:
+        """Return, on every rank, the value of the rank ``source``: anything that JSON can hold.
+
+        As torch.distributed.broadcast_object_list, but it cannot wait for a lost rank longer than the timeout.
+        """
+        if not self.is_distributed:
+            return value
+        content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(device)
+        size = torch.tensor([content.numel()], device=device)
+        self.broadcast([size], what="the size of a message", source=source)
+        if not is_source:
+            content = content.new_empty(int(size))
+        self.broadcast([content], what="a message", source=source)
+        return json.loads(bytes(content.tolist()))
+
+    def expect_steps(self, *, compiled: bool) -> None:
+        """Shorten the timeout: all ranks have made a step, and none has a reason to be slow unless it compiles."""
+        self.set_timeout(RENDEZVOUS_TIMEOUT if compiled else STEP_TIMEOUT)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Let the other ranks be silent for this long from now on."""
+        if self.is_distributed and self._timeout != timeout:
+            self._timeout = timeout
+            # The groups were created with the timeout of the rendezvous.
+            for group in (torch.distributed.group.WORLD, *self._groups.subgroups):
+                if group is not None:
+                    group.set_timeout(timeout if self._ring is not None else timeout + SPARE)
+
+    def close(self) -> None:
+        """Disconnect from the other ranks."""
+        if self._ring is not None:
+            self._ring.close()
+        if self.is_distributed:
+            torch.distributed.destroy_process_group()

@@ -1,0 +1,87 @@
+"""Group the ranks by node, so that traffic between a node's ranks does not leave it.
+
+With L ranks on each of N nodes there are two kinds of groups. A node's own L ranks sum a tensor among themselves and
+each keep a part; the N ranks with the same local rank, one on each node, sum that part over all nodes. So only a node's
+sums leave it (Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 4.1, has the
+same levels).
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+import torch
+import torch.distributed
+from torch.distributed import ProcessGroup
+
+from trainer.distributed.reduce.rendezvous import report_lost_ranks
+from trainer.distributed.world import World
+from trainer.torch.side_stream import read
+
+log = logging.getLogger(__name__)
+
+
+class NodePlace(NamedTuple):
+    """A rank's place on its node."""
+
+    local_rank: int
+    local_world_size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessGroups:
+    """The groups that a rank is in. The default treats each rank as a node of its own."""
+
+    inside: ProcessGroup | None = None
+    """The ranks of its node."""
+    across: ProcessGroup | None = None
+    """The ranks with its local rank on all nodes; None means all ranks."""
+
+    @property
+    def subgroups(self) -> list[ProcessGroup]:
+        """Return the groups other than the group of all ranks."""
+        return [group for group in (self.inside, self.across) if group is not None]
+
+
+def create_process_groups(world: World, *, device: torch.device, timeout: timedelta) -> ProcessGroups | None:
+    """Create this rank's groups with this timeout; None when all ranks are on one node. The ranks are connected.
+
+    Nodes with unequal numbers of ranks, or ranks that are not numbered node by node, get no groups.
+    """
+    own = torch.tensor([NodePlace(world.local_rank, world.local_world_size)], device=device)
+    every = own.new_empty(world.world_size, 2)
+    with report_lost_ranks("asking all ranks for their nodes", timeout=timeout):
+        torch.distributed.all_gather_into_tensor(every, own)
+        # All ranks see the same places and so decide the same.
+        places = [NodePlace(*row) for row in read(every, timeout_s=timeout.total_seconds()).tolist()]
+        size = places[0].local_world_size
+        if not is_regular(places):
+            if world.rank == 0:
+                log.warning(
+                    "--gc-type: the nodes do not have the same number of ranks each, so every rank sends its 16-bit "
+                    "numbers to all others: between nodes that can be more bytes than float32"
+                )
+            return ProcessGroups()
+        if size == world.world_size:
+            if world.rank == 0:
+                log.info("--gc-type: gradients do not leave the only node and stay float32")
+            return None
+        if size == 1:
+            return ProcessGroups()
+        # All ranks create all groups in the same order, also the groups that they are not in.
+        by_node = [list(range(first, first + size)) for first in range(0, world.world_size, size)]
+        by_local_rank = [list(range(first, world.world_size, size)) for first in range(size)]
+        make = torch.distributed.new_subgroups_by_enumeration
+        inside, across = (
+            make(members, timeout=timeout)[0]  # type: ignore[no-untyped-call]  # torch gives it no types
+            for members in (by_node, by_local_rank)
+        )
+        return ProcessGroups(inside=inside, across=across)
+
+
+def is_regular(places: Sequence[tuple[int, int]]) -> bool:
+    """Return whether all nodes have equally many ranks, numbered node by node."""
+    _, size = places[0]
+    return len(places) % size == 0 and all(place == (rank % size, size) for rank, place in enumerate(places))

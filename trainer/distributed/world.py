@@ -1,0 +1,116 @@
+"""Find out which process of the job this is, and which part of the work is its own."""
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+RENDEZVOUS_VARIABLES: Final = ("MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """Place of this process in the job; without a launcher it is the only process."""
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    local_world_size: int = 1
+    restarts: int = 0
+    """How often the launcher has restarted this job."""
+    job: str = ""
+    """The launcher's name of the job, the same after each restart; empty without a launcher."""
+
+    def __post_init__(self) -> None:
+        for name, value, size in (
+            ("RANK", self.rank, self.world_size),
+            ("LOCAL_RANK", self.local_rank, self.local_world_size),
+        ):
+            if not 0 <= value < size:
+                raise UsageError(f"{name} must be from 0 to {size - 1}, got {value}")
+        if self.world_size % self.local_world_size:
+            raise UsageError(
+                f"WORLD_SIZE must be a multiple of LOCAL_WORLD_SIZE, got {self.world_size} and {self.local_world_size}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.rank}/{self.world_size}"
+
+    @property
+    def machines(self) -> int:
+        """Return the number of machines; each runs equally many processes."""
+        return self.world_size // self.local_world_size
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "World":
+        """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, TORCHELASTIC_RESTART_COUNT and _RUN_ID."""
+        world = cls(
+            rank=read_number(environment, "RANK", minimum=0),
+            world_size=read_number(environment, "WORLD_SIZE", minimum=1),
+            local_rank=read_number(environment, "LOCAL_RANK", minimum=0),
+            local_world_size=read_number(environment, "LOCAL_WORLD_SIZE", minimum=1),
+            restarts=read_restarts(environment),
+            job=read_job(environment),
+        )
+        missing = [name for name in RENDEZVOUS_VARIABLES if not environment.get(name)]
+        if world.world_size > 1 and missing:
+            raise UsageError(f"WORLD_SIZE is {world.world_size}, but {' and '.join(missing)} is not set")
+        if world.world_size > 1:
+            read_number(environment, "MASTER_PORT", minimum=1)
+        return world
+
+
+def divide_batch(config: TrainConfig, world: World) -> tuple[Shard, int]:
+    """Return this rank's share of every step, and the number of samples in a step of all ranks."""
+    if not config.distributed:
+        warn_if_independent(config, world)
+        return Shard(), config.samples_per_step
+    if config.batch_size_per_machine < world.local_world_size:
+        raise UsageError(
+            f"--batch-size must be at least {world.local_world_size}, one sample for each process "
+            f"of a machine, got {config.batch_size_per_machine}"
+        )
+    return Shard(index=world.rank, count=world.world_size), config.samples_per_step * world.machines
+
+
+def warn_if_independent(config: TrainConfig, world: World) -> None:
+    """Warn when processes that were started together each train a network of their own."""
+    if world.world_size > 1 and not config.distributed:
+        log.warning(
+            "--kv-store %s does not communicate, %d processes train apart from each other, "
+            "for one training use --kv-store dist_sync",
+            config.store,
+            world.world_size,
+        )
+
+
+def read_restarts(environment: Mapping[str, str]) -> int:
+    """Read how often the launcher has restarted this job; it sets the variable for every backend."""
+    return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
+
+
+def read_job(environment: Mapping[str, str]) -> str:
+    """Read the launcher's name of the job; it sets the variable for every backend."""
+    return environment.get("TORCHELASTIC_RUN_ID", "")
+
+
+def describe_process(environment: Mapping[str, str]) -> str:
+    """Return which process on which machine this is, as text."""
+    instance = environment.get("DEEPLEARNING_INSTANCE_ID", "unknown")
+    return f"host={socket.gethostname()} instance={instance} pid={os.getpid()}"
+
+
+def read_number(environment: Mapping[str, str], name: str, *, minimum: int) -> int:
+    """Read a whole number; a missing one is its minimum, as for the only process of a job."""
+    text = environment.get(name, str(minimum))
+    if not text.isdecimal() or int(text) < minimum:
+        raise UsageError(f"{name} must be a whole number of at least {minimum}, got {text!r}")
+    return int(text)

@@ -1,0 +1,111 @@
+"""Count the operations of a network and look up those of a device, for the model FLOP utilisation.
+
+The utilisation is defined by Chowdhery et al. (2022), "PaLM", appendix B: the operations that forward and backward pass
+need, whatever was really computed, over the most that the device can do in its data type.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+from trainer.models import ImageShape
+
+log = logging.getLogger(__name__)
+
+TERA: Final = 1e12
+SAMPLES: Final = 2
+"""Batch size for counting: BatchNorm refuses to train on a single value."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PeakFlops:
+    """Peak speed of a GPU in 10^12 operations a second, counting multiplication and addition separately."""
+
+    float32: float | None = None
+    """In float32, without tensor cores."""
+    half: float | None = None
+    """In float16 with tensor cores, on dense matrices; datasheets since A100 name twice that, for sparse ones."""
+    bfloat16: bool = True
+    """Whether bfloat16 is as fast."""
+    source: str
+    """Title of the datasheet."""
+
+
+PEAK_FLOPS: Final[Mapping[str, PeakFlops]] = {
+    r"Tesla V100-SXM2-(16|32)GB": PeakFlops(
+        float32=15.7, half=125, bfloat16=False, source="NVIDIA V100 Tensor Core GPU Datasheet"
+    ),
+    "Tesla T4": PeakFlops(float32=8.1, half=65, bfloat16=False, source="NVIDIA T4 Tensor Core GPU Datasheet"),
+    r"(NVIDIA )?A100-SXM4-(40|80)GB": PeakFlops(float32=19.5, half=312, source="NVIDIA A100 Tensor Core GPU Datasheet"),
+    "NVIDIA A10G": PeakFlops(float32=35, half=70, source="NVIDIA AWS A10G DataSheet"),
+    "NVIDIA L4": PeakFlops(float32=30.3, half=121, source="NVIDIA L4 Tensor Core GPU Datasheet"),
+    "NVIDIA L40S": PeakFlops(float32=91.6, half=362, source="NVIDIA L40S Datasheet"),
+    "NVIDIA H100 80GB HBM3": PeakFlops(
+        float32=67, half=989, source="NVIDIA H100 Tensor Core GPU Datasheet, column SXM"
+    ),
+    "NVIDIA H200": PeakFlops(float32=67, half=989, source="NVIDIA H200 Tensor Core GPU Datasheet, column SXM"),
+    "NVIDIA B200": PeakFlops(half=2250, source="NVIDIA HGX Platform, an eighth of HGX B200"),
+}
+"""Patterns of the whole name from torch.cuda.get_device_name(); a part of a GPU (MIG) has another name.
+
+All but A10G's were checked again against pages that repeat or recompute the datasheets: "A100", "H100" and "B200" in
+Glenn K. Lockwood's garden, "NVIDIA T4 vs NVIDIA V100 SXM" (HMC-Tech), "NVIDIA L4 vs L40S" (Grokipedia), "NVIDIA
+L40/L40S" (Mullet), "NVIDIA H200 vs B300: precisions, cores, and what the datasheet numbers mean" (IT KB). TF32, which
+the trainer never uses, is not here; nor is B200's float32, of which some say 80 and some 75.
+"""
+
+
+def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
+    """Return the operations of forward and backward pass for one sample; None when they cannot be counted.
+
+    Runs both without data (device meta), so that neither weights nor random numbers change.
+    """
+    tensors = dict([*model.named_parameters(), *model.named_buffers()])
+    state = {name: value.detach().to("meta").requires_grad_(value.requires_grad) for name, value in tensors.items()}
+    images = torch.empty((SAMPLES, *image_shape), device="meta")
+    labels = torch.empty(SAMPLES, dtype=torch.int64, device="meta")
+    try:
+        with FlopCounterMode(display=False) as counter:
+            loss = cross_entropy(functional_call(model, state, (images,)), labels)
+            torch.autograd.grad(loss, [value for value in state.values() if value.requires_grad], allow_unused=True)
+    # A user's network may read its values, which do not exist here, or use an operation without a formula.
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
+        log.info("operations of the network are not known: %s", str(error).partition("\n")[0])
+        return None
+    return float(counter.get_total_flops()) / SAMPLES
+
+
+def find_peak(device_name: str, dtype: torch.dtype) -> tuple[float, str] | None:
+    """Return a GPU's peak operations a second in this type, and the source; None when unknown."""
+    for pattern, peak in PEAK_FLOPS.items():
+        if re.fullmatch(pattern, device_name):
+            known = {
+                torch.float32: peak.float32,
+                torch.float16: peak.half,
+                torch.bfloat16: peak.half if peak.bfloat16 else None,
+            }
+            most = known.get(dtype)
+            return None if most is None else (most * TERA, peak.source)
+    return None
+
+
+def find_peak_speed(flops: float | None, dtype: torch.dtype, *, device: torch.device) -> float | None:
+    """Return how many samples a second, of ``flops`` each, the device could do; None when unknown."""
+    if flops is None or device.type != "cuda":
+        return None  # Datasheets of CPUs do not tell.
+    name = torch.cuda.get_device_name(device)
+    peak = find_peak(name, dtype)
+    if peak is None:
+        log.info("model FLOP utilisation unknown: no datasheet of %s in %s", name, dtype)
+        return None
+    most, source = peak
+    log.info("%.3g FLOP a sample, at most %.3g a second (%s)", flops, most, source)
+    return most / flops

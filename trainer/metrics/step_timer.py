@@ -1,0 +1,64 @@
+"""Measure where the time of a training's steps goes, and which rank the others wait for."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+COMMUNICATION: Final = "communication"
+SLOW: Final = 1.1
+"""Times the median; less is noise."""
+
+
+class Phases(NamedTuple):
+    """Seconds in each phase of a step, in order."""
+
+    data: float = 0.0
+    forward: float = 0.0
+    backward: float = 0.0
+    communication: float = 0.0
+    optimizer: float = 0.0
+
+
+class StepTimer:
+    """A stopwatch that always runs, for one phase at a time."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._seconds = dict.fromkeys(Phases._fields, 0.0)
+        self._at = clock()
+
+    def start(self) -> None:
+        """Count from now on; the time since the end of the last phase belongs to none."""
+        self._at = self._clock()
+
+    def end(self, phase: str) -> None:
+        """Add the time since the end of the previous phase to this one."""
+        now = self._clock()
+        self._seconds[phase] += now - self._at
+        self._at = now
+
+    def take(self) -> Phases:
+        """Return the seconds of each phase, and start again at zero."""
+        taken, self._seconds = self._seconds, dict.fromkeys(Phases._fields, 0.0)
+        return Phases(**taken)
+
+
+def format_shares(seconds: Phases) -> str:
+    """Return which part of the time each phase took, as text."""
+    total = sum(seconds) or 1.0
+    return " ".join(f"{phase}={value / total:.0%}" for phase, value in seconds._asdict().items())
+
+
+def mean(ranks: Sequence[Phases]) -> Phases:
+    """Return the mean over the ranks."""
+    return Phases(*map(statistics.fmean, zip(*ranks, strict=True)))
+
+
+def describe_slowest(ranks: Sequence[Phases]) -> str | None:
+    """Name the rank that takes longest for its own work, if one stands out; the others wait for it at every step."""
+    own = [sum(seconds) - seconds.communication for seconds in ranks]
+    slowest, median = max(own), statistics.median_low(own)
+    if not median or slowest <= SLOW * median:
+        return None
+    return f"rank {own.index(slowest)} takes {slowest / median:.2f} times as long as the median for its own work"

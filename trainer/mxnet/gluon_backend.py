@@ -1,0 +1,233 @@
+"""Compute a step with MXNet: a Gluon network on the CPU, its gradients and its optimizer.
+
+The backends on MXNet differ in how ranks communicate (Collective). They use neither gluon.Trainer nor Horovod's
+DistributedTrainer: both divide by one batch size for all steps, where an epoch's last step is smaller, and refuse a
+step in which a rank has no samples. The sums are the same calls that those make, and so is the update.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon, nd
+from numpy.typing import NDArray
+
+from trainer.backend import NO_FLAGS, BatchResult, State, StopSaveFlags, Weights
+from trainer.data import Images, Labels
+from trainer.data.batches import BatchLoader, prepare
+from trainer.data.samples import DataSet
+from trainer.metrics.step_timer import COMMUNICATION, StepTimer
+from trainer.mxnet.momentum_rate import RATE, agree_on_rate
+
+MOMENTUM: Final = "mxnet_momentum"
+"""Not named as torch's: MXNet's momentum includes the learning rate, and has the other sign."""
+NAMES_IN_TORCH: Final = {"gamma": "weight", "beta": "bias"}
+"""Names of a BatchNorm's weights."""
+
+
+class Collective(Protocol):
+    """Communication between ranks. All of them make the same calls in the same order."""
+
+    def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
+        """Start to replace each gradient by its sum over all ranks."""
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sum of each value over all ranks, as float64."""
+
+    def broadcast(self, arrays: Sequence[nd.NDArray], *, source: int) -> None:
+        """Replace the arrays by those of the rank ``source``."""
+
+    def expect_steps(self) -> None:
+        """Shorten the timeout: all ranks have made a step, and none has a reason to be slow."""
+
+    def allow_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for this long from now on."""
+
+    def leave(self) -> None:
+        """Disconnect from the other ranks."""
+
+
+class GluonBackend:
+    """See trainer.backend.Backend."""
+
+    def __init__(
+        self,
+        network: gluon.HybridBlock,
+        *,
+        collective: Collective,
+        learning_rate: float,
+        momentum: float,
+        weight_decay: float,
+    ) -> None:
+        self.timer = StepTimer()
+        self.peak_speed = None
+        self._network = network
+        self._network.hybridize(static_alloc=True)
+        self._loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+        self._collective = collective
+        self._settings = {"lr": learning_rate, "momentum": momentum, "wd": weight_decay}
+        self._parameters = named_parameters(network)
+        self._trained = [each for each in self._parameters.values() if each.grad_req != "null"]
+        self._momenta = [nd.zeros_like(each.data()) for each in self._trained]
+        self._statistics = [each for each in self._parameters.values() if each.grad_req == "null"]
+        """Running means and variances of BatchNorm."""
+        self._statistics_sums: list[nd.NDArray] = []
+
+    def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+        """Run forward and backward, and sum gradients, loss and flags over all ranks."""
+        scores, loss = self._forward_backward(images, labels)
+        # Weighted by samples, as the gradients are: update() turns both into means.
+        self._statistics_sums = [each.data() * len(labels) for each in self._statistics]
+        self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
+        loss_sum, save, stop = self._collective.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
+        self.timer.end(COMMUNICATION)
+        self._collective.expect_steps()
+        return BatchResult(
+            loss_sum=loss_sum,
+            correct=count_matches(scores, labels),
+            flags=StopSaveFlags(save=save > 0, stop=stop > 0),
+        )
+
+    def _forward_backward(self, images: Images, labels: Labels) -> tuple[nd.NDArray, nd.NDArray]:
+        """Compute this rank's gradients; return the scores, if there are any, and the sum of the losses."""
+        if not len(labels):
+            for parameter in self._trained:
+                parameter.zero_grad()
+            return None, nd.zeros((1,))
+        with autograd.record():
+            scores = self._network(nd.array(images))
+            loss = self._loss_of(scores, nd.array(labels)).sum()
+        loss.backward()
+        # MXNet computes in threads of its own: forward is over when the loss is there, backward at a later wait.
+        loss.wait_to_read()
+        self.timer.end("forward")
+        return scores, loss
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Use this rate from the next update on."""
+        if rate == self._settings["lr"]:
+            return
+        # MXNet's momentum includes the rate; scaled to the new rate it equals torch's.
+        for momentum in self._momenta:
+            momentum *= rate / self._settings["lr"]
+        self._settings["lr"] = rate
+
+    def update(self, *, samples: int) -> None:
+        """Change the weights by the mean gradient over the ``samples`` of all ranks."""
+        for parameter, momentum in zip(self._trained, self._momenta, strict=True):
+            weight, gradient = parameter.data(), parameter.grad()
+            nd.sgd_mom_update(weight, gradient, momentum, out=weight, rescale_grad=1 / samples, **self._settings)
+        for statistic, statistic_sum in zip(self._statistics, self._statistics_sums, strict=True):
+            statistic.data()[:] = statistic_sum / samples
+
+    def take_deferred(self) -> None:
+        """Return nothing: no result is outstanding."""
+
+    def seed(self, number: int) -> None:
+        """Seed this rank's random numbers."""
+        mx.random.seed(number)
+
+    def loader(self, data: DataSet) -> BatchLoader:
+        """Return a function that loads batches of this data set."""
+        return partial(prepare, data)
+
+    def count_correct(self, images: Images, labels: Labels) -> int:
+        """Return how many of these images the network classifies correctly."""
+        return count_matches(self._network(nd.array(images)), labels) if len(labels) else 0
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sum of each value over all ranks."""
+        return self._collective.all_reduce(values)
+
+    def broadcast_object(self, value: Any, *, source: int) -> Any:
+        """Return, on every rank, the value of the rank ``source``."""
+        content = json.dumps(value).encode()
+        # MXNet's servers add float32 alone, so that a float32 has to carry each byte; the size of the source's counts.
+        size = nd.array([len(content)])
+        self._collective.broadcast([size], source=source)
+        length = int(size.asscalar())
+        message = nd.array(list(content[:length].ljust(length)))
+        self._collective.broadcast([message], source=source)
+        return json.loads(bytes(int(number) for number in message.asnumpy()))
+
+    def weights(self) -> Weights:
+        """Return a copy of the weights."""
+        return {name: parameter.data().asnumpy() for name, parameter in self._parameters.items()}
+
+    def state(self) -> State:
+        """Return a copy of everything a checkpoint needs."""
+        rate = np.array(self._settings["lr"])
+        return State(weights=self.weights(), optimizer={MOMENTUM: flatten(self._momenta), RATE: rate})
+
+    def snapshot(self) -> Callable[[], State]:
+        """Copy at once: MXNet reads its arrays in the order of the calls."""
+        state = self.state()
+        return lambda: state
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        """Load the state of the rank ``source`` on all ranks, or its new weights; other ranks pass None."""
+        if state is not None:
+            for name, parameter in self._parameters.items():
+                parameter.data()[:] = nd.array(state.weights[name])
+            self._restore_momenta(state.optimizer)
+        self._collective.broadcast([*self._all_weights(), *self._momenta], source=source)
+        # Momentum is meaningless without the rate that it includes, so the source tells it to all.
+        kept = None if state is None else state.optimizer
+        self._settings["lr"] = agree_on_rate(self._settings["lr"], kept=kept, all_reduce=self._collective.all_reduce)
+
+    def allow_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for this long, until the next step."""
+        self._collective.allow_pause(seconds)
+
+    def close(self) -> None:
+        """Disconnect from the other ranks."""
+        nd.waitall()
+        self._collective.leave()
+
+    def _gradients(self) -> list[nd.NDArray]:
+        return [parameter.grad() for parameter in self._trained]
+
+    def _all_weights(self) -> list[nd.NDArray]:
+        return [parameter.data() for parameter in self._parameters.values()]
+
+    def _restore_momenta(self, optimizer: Mapping[str, NDArray[np.generic]]) -> None:
+        # A checkpoint of dist_async has none: the servers had it.
+        if MOMENTUM in optimizer:
+            fill(self._momenta, optimizer[MOMENTUM])
+
+
+def seed(number: int) -> None:
+    """Seed MXNet's random numbers, which new weights are drawn from."""
+    mx.random.seed(number)
+
+
+def named_parameters(network: gluon.HybridBlock) -> dict[str, gluon.Parameter]:
+    """Return the parameters by their names in torch, in torch's order."""
+    # As save_parameters() does: names by place, not by when a layer was made.
+    found = network._collect_params_with_prefix()
+    return {_name_in_torch(name): parameter for name, parameter in found.items()}
+
+
+def _name_in_torch(name: str) -> str:
+    place, _, last = name.rpartition(".")
+    return f"{place}.{NAMES_IN_TORCH.get(last, last)}"
+
+
+def flatten(arrays: Sequence[nd.NDArray]) -> NDArray[np.float32]:
+    """Return all values of the arrays in one vector."""
+    return np.concatenate([array.asnumpy().ravel() for array in arrays])
+
+
+def fill(arrays: Sequence[nd.NDArray], vector: NDArray[np.generic]) -> None:
+    """Copy the values of a vector from ``flatten`` back into the arrays."""
+    ends = np.cumsum([array.size for array in arrays])
+    for array, part in zip(arrays, np.split(vector, ends[:-1]), strict=True):
+        array[:] = nd.array(part.reshape(array.shape))
+
+
+def count_matches(scores: nd.NDArray, labels: Labels) -> int:
+    """Return how many images have their highest score at their label."""
+    return int((scores.argmax(axis=1).asnumpy() == labels).sum()) if len(labels) else 0

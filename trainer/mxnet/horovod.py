@@ -1,0 +1,92 @@
+"""Connect MXNet's ranks by Horovod: all-reduce over Gloo or MPI, one process a device."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import horovod.mxnet as hvd
+import numpy as np
+from mxnet import nd
+
+from trainer.backend import Backend, Connection
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.world import World, describe_process, read_job, read_restarts
+from trainer.mxnet.gluon_backend import GluonBackend, seed
+from trainer.mxnet.models import build
+from trainer.mxnet.watchdog import Watchdog
+from trainer.timeouts import STEP_S, rendezvous_s
+
+log = logging.getLogger(__name__)
+
+GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
+"""How long Gloo waits for the other ranks' addresses, and in its operations (Horovod's gloo_context.cc)."""
+
+
+def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
+    """Meet the other ranks, as launch, horovodrun or mpirun say."""
+    timeout_s = rendezvous_s(config)
+    watchdog = Watchdog(rendezvous_s=timeout_s)
+    # By default Gloo fails after 30 s, with a message of its own; the watchdog's should come first.
+    os.environ.setdefault(GLOO_TIMEOUT, f"{timeout_s + STEP_S:.0f}")
+    with watchdog.waiting("meeting the other ranks"):
+        hvd.init()
+    world = World(
+        rank=hvd.rank(),
+        world_size=hvd.size(),
+        local_rank=hvd.local_rank(),
+        local_world_size=hvd.local_size(),
+        restarts=read_restarts(environment),
+        job=read_job(environment),
+    )
+    return Connection(world=world, create=partial(create, watchdog))
+
+
+def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
+    """Build the network."""
+    log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
+    seed(config.seed)
+    return GluonBackend(
+        build(config.network, classes=config.classes, image_shape=config.input_shape),
+        collective=HorovodCollective(watchdog),
+        learning_rate=learning_rate,
+        momentum=config.mom,
+        weight_decay=config.wd,
+    )
+
+
+class HorovodCollective:
+    """See trainer.mxnet.gluon_backend.Collective. Each operation has a name, the same on all ranks."""
+
+    def __init__(self, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
+        self.expect_steps = watchdog.expect_steps
+        self.allow_pause = watchdog.allow_pause
+
+    def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
+        """Start to replace each gradient by its sum; Horovod joins small ones."""
+        for place, gradient in enumerate(gradients):
+            hvd.allreduce_(gradient, op=hvd.Sum, name=f"gradient{place}", priority=-place)
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sum of each value over all ranks, as float64; wait for all of them."""
+        own = nd.array(np.array(values, np.float64), dtype="float64")
+        with self._watchdog.waiting("adding up over all ranks"):
+            sums = hvd.allreduce(own, op=hvd.Sum, name=f"values{len(values)}").asnumpy()
+            # Wait for the gradients too, while the watchdog watches.
+            nd.waitall()
+        return [float(value) for value in sums]
+
+    def broadcast(self, arrays: Sequence[nd.NDArray], *, source: int) -> None:
+        """Replace the arrays by those of the rank ``source``."""
+        with self._watchdog.waiting("sending weights to all ranks"):
+            for place, array in enumerate(arrays):
+                # The size belongs to the name: Horovod caches a tensor's shape by its name.
+                hvd.broadcast_(array, root_rank=source, name=f"weight{place}-{array.size}")
+            nd.waitall()
+
+    def leave(self) -> None:
+        """Disconnect from the other ranks."""
+        hvd.shutdown()

@@ -1,0 +1,80 @@
+"""End a process that waits too long for the other ranks, for libraries that would wait for ever.
+
+Neither ps-lite nor MXNet's threads can be given a timeout, and a Python exception would end in MXNet's exit barrier,
+where all ranks meet. So the process ends at once, and the launcher ends the other ranks.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from trainer.timeouts import RENDEZVOUS_S, STEP_S
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.5
+
+
+class Wait(NamedTuple):
+    """An operation under way."""
+
+    until: float
+    """On the monotonic clock."""
+    seconds: float
+    action: str
+
+
+def _exit_with(message: str) -> None:
+    log.critical("trainer: %s", message)
+    os._exit(1)
+
+
+class Watchdog:
+    """Watches one wait at a time, in a thread of its own: the waiting thread is deep in C++."""
+
+    def __init__(
+        self,
+        *,
+        end: Callable[[str], None] = _exit_with,
+        rendezvous_s: float = RENDEZVOUS_S,
+        step_s: float = STEP_S,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._end = end
+        self._seconds = rendezvous_s
+        self._step_s = step_s
+        self._poll_s = poll_s
+        self._wait: Wait | None = None
+        threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
+
+    @contextmanager
+    def waiting(self, action: str, *, more_s: float = 0.0) -> Iterator[None]:
+        """End the process if this block waits for other ranks longer than the timeout.
+
+        ``more_s`` is how many seconds they may rightly be behind this rank.
+        """
+        seconds = self._seconds + more_s
+        outer, self._wait = self._wait, Wait(time.monotonic() + seconds, seconds, action)
+        try:
+            yield
+        finally:
+            self._wait = outer
+
+    def expect_steps(self) -> None:
+        """Shorten the timeout: all ranks have made a step, and none has a reason to be slow."""
+        self._seconds = self._step_s
+
+    def allow_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for this long from now on."""
+        self._seconds = seconds
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(self._poll_s)
+            if (wait := self._wait) is not None and time.monotonic() > wait.until:
+                self._end(f"{wait.action} failed, another rank ended or was not heard from for {wait.seconds:.0f} s")
+                return

@@ -1,0 +1,273 @@
+"""Compute one training step in PyTorch: forward, backward, reduce, update.
+
+All weights lie in one flat tensor, and so do all gradients. Behind the gradients lie BatchNorm's running statistics,
+the loss and the ranks' flags, so that one all-reduce a step sums everything, or several overlap with the backward pass
+(distributed/reduce/gradient_buckets.py). One process a device; gloo and a ring of ours between CPUs, NCCL between GPUs.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, State, StopSaveFlags, Weights
+from trainer.data import Images, Labels
+from trainer.data.batches import BatchLoader, prepare
+from trainer.data.samples import DataSet
+from trainer.data.sampling import Shard
+from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
+from trainer.distributed.reduce.ddp import Collective
+from trainer.distributed.reduce.gradient_buckets import GradientBuckets
+from trainer.distributed.reduce.process_groups import ProcessGroups
+from trainer.distributed.reduce.ring import Ring
+from trainer.metrics.flops import find_peak_speed
+from trainer.metrics.step_timer import COMMUNICATION, StepTimer
+from trainer.torch.autotune import MODE, decode, encode, mode_of
+from trainer.torch.compute_mode import DTYPES, EXACT, ComputeMode
+from trainer.torch.deferred_results import DeferredResults
+from trainer.torch.device import seed_device
+from trainer.torch.device_loader import DeviceBatch, device_loader, split, to_device
+from trainer.torch.flat_params import bind_gradients, bind_parameters, fill, flatten, views
+from trainer.torch.optimizer import SGD, Precision
+from trainer.torch.side_stream import read
+from trainer.torch.snapshots import Snapshots
+from trainer.torch.state_dict import MOMENTUM, MOMENTUM_COPY, SCALE, load_weights, pack_state
+from trainer.torch.step_errors import report_failed_step
+
+
+class StepSums(NamedTuple):
+    """The parts of the flat tensor that a step sums over all ranks."""
+
+    gradients: torch.Tensor
+    statistics: torch.Tensor
+    """BatchNorm's running means and variances, times this rank's samples."""
+    loss: torch.Tensor
+    flags: torch.Tensor
+    """Whether to save, and to stop."""
+
+
+class TorchBackend:
+    """See trainer.backend.Backend."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        device: torch.device,
+        shard: Shard,
+        ring: Ring | None = None,
+        groups: ProcessGroups | None = None,
+        learning_rate: float,
+        momentum: float,
+        weight_decay: float,
+        sync_bn: bool = False,
+        mode: ComputeMode = EXACT,
+        autotune: Callable[[], ComputeMode] | None = None,
+        accumulation: int = 1,
+        gc_type: str = "none",
+        is_deferred: bool = False,
+        flops: float | None = None,
+    ) -> None:
+        """Place the network. ``is_deferred``: never wait for the device; ``flops``: of one sample, if known."""
+        self.timer = StepTimer()
+        self._model = model.to(device)
+        self._device = device
+        self._shard = shard
+        self._collective = Collective(count=shard.count, ring=ring, groups=groups)
+        # Synchronised BatchNorm communicates in every forward and backward pass, so every rank must take part in each.
+        self._all_ranks_pass = sync_bn and self._collective.is_distributed
+        self._autotune = autotune
+        self._accumulation = accumulation
+        self._is_deferred = is_deferred
+        self._results = DeferredResults(is_deferred=is_deferred)
+        self._flops = flops
+        adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._all_ranks_pass else None)
+        self._statistics = flatten_statistics(self._model)
+        self._parameters = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        weights = flatten([parameter.detach() for parameter in self._parameters])
+        sizes = [weights.numel(), self._statistics.numel(), 1, 2]
+        self._flat_sums = weights.new_zeros(sum(sizes))
+        self._sums = StepSums(*torch.split(self._flat_sums, sizes))
+        self._flat_weights = nn.Parameter(weights)
+        self._flat_weights.grad = self._sums.gradients
+        self._optimizer = SGD(
+            self._flat_weights, learning_rate=learning_rate, momentum=momentum, weight_decay=weight_decay
+        )
+        self._momenta = views(self._optimizer.momenta, self._parameters, channels_last=False)
+        self._buckets = GradientBuckets(self._flat_sums, self._parameters, collective=self._collective, gc_type=gc_type)
+        self._snapshots = Snapshots(device)
+        self._use(mode)
+
+    def compute_gradients(
+        self, images: Images | DeviceBatch, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
+    ) -> BatchResult:
+        """Run forward and backward, and sum gradients, loss and flags over all ranks."""
+        self._flat_sums.zero_()
+        correct = self._sums.loss.new_zeros(1)
+
+        # Forward and backward, in as many parts as --gradient-accumulation says.
+        if len(labels) or self._all_ranks_pass:
+            with report_failed_step(images):
+                batch = to_device(images, labels, self._device, channels_last=self._mode.channels_last)
+                for number, part in enumerate(split(batch, self._accumulation), start=1):
+                    if number == self._accumulation:
+                        # Between GPUs the next backward pass sends each bucket of gradients as soon as it is ready.
+                        self._buckets.expect_last_backward()
+                    if len(part.targets) or self._all_ranks_pass:
+                        correct += self._forward_backward(part)
+
+        # Reduce: sum whatever is not yet on its way.
+        if self._collective.is_distributed:
+            # Weighted by samples, as the gradients are: update() turns both into means.
+            torch.mul(self._statistics, len(labels), out=self._sums.statistics)
+        if flags != NO_FLAGS:
+            self._sums.flags.copy_(torch.tensor([flags.save, flags.stop]))
+        self._buckets.finish()
+        figures = torch.cat([self._sums.loss, self._sums.flags, correct])
+        result = self._results.push(figures, timeout_s=self._collective.timeout_s)
+        self.timer.end(COMMUNICATION)
+        return self._received(result) or NO_RESULT_YET
+
+    def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
+        """Add this batch's gradients and loss to this rank's sums; return how many it classified correctly."""
+        with self._precision.autocast():
+            scores: torch.Tensor = self._run(batch.images).float()
+        loss = cross_entropy(scores, batch.targets, reduction="sum")
+        self.timer.end("forward")
+        torch.autograd.backward(self._precision.scaled(loss))
+        self._sums.loss.add_(loss.detach())
+        correct: torch.Tensor = (scores.argmax(dim=1) == batch.targets).sum()
+        self.timer.end("backward")
+        return correct
+
+    def update(self, *, samples: int) -> None:
+        """Change the weights by the mean gradient over the ``samples`` of all ranks."""
+        self._flat_sums.div_(samples)
+        self.wait_for_snapshot()
+        self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._is_deferred else None)
+        if self._collective.is_distributed:
+            self._statistics.copy_(self._sums.statistics)
+
+    def take_deferred(self) -> BatchResult | None:
+        """Return the result that compute_gradients has not returned yet, if there is one."""
+        return self._received(self._results.take(timeout_s=self._collective.timeout_s))
+
+    def _received(self, result: BatchResult | None) -> BatchResult | None:
+        if result is not None:
+            # All ranks have made a step. torch.compile may take minutes again, for a batch of another size.
+            self._collective.expect_steps(compiled=self._run is not self._model)
+        return result
+
+    def seed(self, number: int) -> None:
+        """Seed this rank's random numbers."""
+        seed_device(number, self._device)
+
+    def loader(self, data: DataSet) -> BatchLoader:
+        """Return a function that loads batches of this data set."""
+        if self._device.type != "cuda":
+            return partial(prepare, data)
+        return device_loader(data, device=self._device, channels_last=self._mode.channels_last)
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Use this rate from the next update on."""
+        self._optimizer.learning_rate = rate
+
+    def count_correct(self, images: Images | DeviceBatch, labels: Labels) -> int:
+        """Return how many of these images the network classifies correctly."""
+        if not len(labels):
+            return 0
+        batch = to_device(images, labels, self._device, channels_last=self._mode.channels_last)
+        self._model.eval()
+        with torch.inference_mode(), self._precision.autocast():
+            found = self._model(batch.images).argmax(dim=1)
+        self._model.train()
+        return int((found == batch.targets).sum())
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sum of each value over all ranks."""
+        if not self._collective.is_distributed:
+            return [float(value) for value in values]
+        sums = torch.tensor(values, dtype=torch.float64, device=self._device)
+        self._collective.all_reduce(sums)
+        return [float(value) for value in read(sums, timeout_s=self._collective.timeout_s).tolist()]
+
+    def broadcast_object(self, value: Any, *, source: int) -> Any:
+        """Return, on every rank, the value of the rank ``source``."""
+        return self._collective.broadcast_object(
+            value, source=source, is_source=self._shard.index == source, device=self._device
+        )
+
+    def weights(self) -> Weights:
+        """Return a copy of the weights."""
+        return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
+
+    def state(self) -> State:
+        """Return a copy of everything a checkpoint needs."""
+        return self.snapshot()()
+
+    def snapshot(self) -> Callable[[], State]:
+        """Return a function that copies the present state while the next step computes its gradients."""
+        scale = self._precision.scale
+        optimizer = {} if scale is None else {SCALE: scale.numpy()}
+        if self._autotune is not None:
+            optimizer[MODE] = np.array(encode(self._mode))
+        values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY: self._optimizer.momenta}
+        # Under every name that a buffer has: networks may share modules.
+        buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
+        take = self._snapshots.begin(values, changing=buffers)
+        layout = self._mode.channels_last
+        return lambda: pack_state(take(), self._parameters, channels_last=layout, optimizer=optimizer)
+
+    def wait_for_snapshot(self) -> None:
+        """Return when the last snapshot has been taken, if there was one; its values may then change."""
+        self._snapshots.wait()
+
+    def restore(self, state: State | None, *, source: int) -> None:
+        """Load the state of the rank ``source`` on all ranks, or its new weights; other ranks pass None."""
+        if self._autotune is not None:
+            self._agree_on_mode(self._autotune, state, source=source)
+        if state is not None:
+            load_weights(self._model, state)
+            fill(self._momenta, torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
+            if SCALE in state.optimizer:
+                self._precision.scale = torch.from_numpy(state.optimizer[SCALE].copy())
+        frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
+        scales = [] if self._precision.scale is None else [self._precision.scale.to(self._device)]
+        tensors = [self._flat_weights.detach(), self._optimizer.momenta, *frozen, *self._model.buffers(), *scales]
+        self._collective.broadcast(tensors, what="the weights", source=source)
+        for sent in scales:
+            self._precision.scale = sent
+
+    def allow_pause(self, seconds: float) -> None:
+        """Let the other ranks be silent for this long, until the next step."""
+        self._collective.set_timeout(timedelta(seconds=seconds))
+
+    def close(self) -> None:
+        """Disconnect from the other ranks."""
+        self._collective.close()
+
+    def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: State | None, *, source: int) -> None:
+        """Use the mode in the checkpoint of the rank ``source``, or the one that it picks now."""
+        is_source = not self._collective.is_distributed or self._shard.index == source
+        own = (mode_of(state) or autotune()) if is_source else EXACT
+        numbers = torch.tensor(encode(own), device=self._device)
+        self._collective.broadcast([numbers], what="how to compute", source=source)
+        self._use(decode(numbers.tolist()))
+
+    def _use(self, mode: ComputeMode) -> None:
+        """Compute in this mode from now on."""
+        self._mode = mode
+        momenta = flatten(self._momenta)
+        layout = mode.channels_last
+        bind_parameters(self._parameters, self._flat_weights.detach(), channels_last=layout)
+        bind_gradients(self._parameters, self._sums.gradients, channels_last=layout)
+        self._momenta = views(self._optimizer.momenta, self._parameters, channels_last=layout)
+        fill(self._momenta, momenta)
+        self._precision = Precision(mode.dtype, device=self._device)
+        self._run = mode.compile(self._model)
+        self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)

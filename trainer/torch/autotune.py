@@ -1,0 +1,192 @@
+"""Find the fastest way to compute a step by computing a few: --fast auto.
+
+The choices are tried one after the other, and each is kept if it saves time: data type, channels_last, torch.compile,
+CUDA graphs. They run on copies of the network and on made-up images, so that the training starts as it would have. The
+choice is stored in the checkpoint, and a resumed training keeps it.
+"""
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import torch
+from torch import nn
+
+from trainer.backend import Backend, State
+from trainer.config.choices import COMPILED
+from trainer.config.settings import TrainConfig
+from trainer.distributed.world import World
+from trainer.errors import TrainerError, first_line
+from trainer.models import ImageShape
+from trainer.torch.compute_mode import DTYPES, ComputeMode, has_convolutions
+from trainer.torch.device_loader import DeviceBatch
+
+log = logging.getLogger(__name__)
+
+MODE: Final = "method"
+"""Name of the mode in a checkpoint."""
+WORTHWHILE: Final = 0.97
+"""Share of the previous time: a choice that saves less is not worth another rounding."""
+WARM_UP: Final = 3
+STEPS: Final = 5
+ROUNDS: Final = 3
+"""The shortest counts: other work of the machine only adds time."""
+
+Measure = Callable[[ComputeMode], float]
+"""Returns the seconds of a step; infinite when the mode does not work here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidates:
+    """The choices left open; a single value is no choice."""
+
+    dtypes: Sequence[str]
+    channels_last: Sequence[bool]
+    compiled: Sequence[str]
+
+
+def make_autotuner(
+    config: TrainConfig,
+    given: ComputeMode,
+    model: nn.Module,
+    *,
+    make: Callable[..., Backend],
+    world: World,
+    device: torch.device,
+) -> Callable[[], ComputeMode] | None:
+    """Return a function that picks the mode; None when nothing is to be measured. ``make`` makes a backend."""
+    if not config.measures:
+        return None
+    # A backend moves and changes its network.
+    untouched = copy.deepcopy(model)
+    measure = partial(
+        measure_step,
+        make=lambda mode: make(copy.deepcopy(untouched), mode=mode),
+        samples=max(1, config.samples_per_step // world.local_world_size),
+        image_shape=config.input_shape,
+        device=device,
+    )
+    return partial(pick_mode, find_candidates(config, given, model, device=device), measure)
+
+
+def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *, device: torch.device) -> Candidates:
+    """Return what the settings leave open: everything with --fast auto, torch.compile with --compile auto."""
+    fast, gpu = config.fast == "auto", device.type == "cuda"
+    dtypes = [given.dtype]
+    if fast and config.dtype is None:
+        # bfloat16 first: it needs no loss scale. On CPUs torch has no fast float16.
+        bfloat16 = not gpu or torch.cuda.is_bf16_supported(including_emulation=False)
+        dtypes = ["float32", *["bfloat16"] * bfloat16, *["float16"] * gpu]
+    # On CPUs compiling takes a minute and may need a compiler that is not installed, so it is only tried on request.
+    can_compile = not (config.sync_bn or config.deterministic)
+    compiles = config.compile == "auto" or (fast and gpu and config.compile is None and can_compile)
+    return Candidates(
+        dtypes=dtypes,
+        channels_last=[False, True] if fast and has_convolutions(model) else [given.channels_last],
+        compiled=COMPILED[: 3 if gpu else 2] if compiles else [given.compiled],
+    )
+
+
+def pick_mode(candidates: Candidates, measure: Measure) -> ComputeMode:
+    """Return the fastest mode, and log what was measured."""
+    best = ComputeMode(
+        dtype=candidates.dtypes[0], channels_last=candidates.channels_last[0], compiled=candidates.compiled[0]
+    )
+    seconds = measure(best)
+    measured = [describe(best, seconds)]
+    changes = (
+        *({"dtype": dtype} for dtype in candidates.dtypes[1:]),
+        *({"channels_last": value} for value in candidates.channels_last[1:]),
+        *({"compiled": value} for value in candidates.compiled[1:]),
+    )
+    for change in changes:
+        mode = replace(best, **change)  # type: ignore[arg-type]  # fields by name, of several types
+        needed = measure(mode)
+        measured.append(describe(mode, needed))
+        if needed < WORTHWHILE * seconds:
+            best, seconds = mode, needed
+    log.info("picked %s, a step took: %s", best, "; ".join(measured))
+    return best
+
+
+def describe(mode: ComputeMode, seconds: float) -> str:
+    """Return how long a step takes, as text."""
+    return f"{mode} {1000 * seconds:.2f} ms" if math.isfinite(seconds) else f"{mode} fails"
+
+
+def measure_step(
+    mode: ComputeMode,
+    *,
+    make: Callable[[ComputeMode], Backend],
+    samples: int,
+    image_shape: ImageShape,
+    device: torch.device,
+) -> float:
+    """Return the seconds that a step of this many made-up samples takes on the device."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # of the previous mode
+    try:
+        step = _make_step(make(mode), mode, samples=samples, image_shape=image_shape, device=device)
+        for _ in range(WARM_UP):
+            step()
+        return min(_seconds(step, device) for _ in range(ROUNDS)) / STEPS
+    except (TrainerError, RuntimeError) as error:
+        log.info("%s does not work here: %s", mode, first_line(error))
+        return math.inf
+    finally:
+        if mode.compiled == "graphs":
+            # CUDA graphs hold their memory as long as the compiler knows them.
+            torch.compiler.reset()
+
+
+def _make_step(
+    backend: Backend, mode: ComputeMode, *, samples: int, image_shape: ImageShape, device: torch.device
+) -> Callable[[], None]:
+    generator = torch.Generator().manual_seed(0)
+    layout = torch.channels_last if mode.channels_last else torch.contiguous_format
+    images = torch.randn((samples, *image_shape), generator=generator).to(device, memory_format=layout)
+    targets = torch.zeros(samples, dtype=torch.int64)
+    batch = DeviceBatch(images=images, targets=targets.to(device))
+
+    def step() -> None:
+        backend.compute_gradients(batch, targets.numpy())
+        backend.update(samples=samples)
+
+    return step
+
+
+def _seconds(step: Callable[[], None], device: torch.device) -> float:
+    _synchronize(device)
+    started = time.perf_counter()
+    for _ in range(STEPS):
+        step()
+    _synchronize(device)
+    return time.perf_counter() - started
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def encode(mode: ComputeMode) -> list[int]:
+    """Return the mode as numbers, for the other ranks and for the checkpoint."""
+    return [list(DTYPES).index(mode.dtype), mode.channels_last, COMPILED.index(mode.compiled)]
+
+
+def decode(numbers: Sequence[float]) -> ComputeMode:
+    """Return the mode that these numbers stand for."""
+    dtype, channels_last, compiled = (int(number) for number in numbers)
+    return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILED[compiled])
+
+
+def mode_of(state: State | None) -> ComputeMode | None:
+    """Return the mode in a checkpoint, if that training picked one."""
+    if state is None or MODE not in state.optimizer:
+        return None
+    return decode(state.optimizer[MODE].tolist())

@@ -1,0 +1,59 @@
+"""Create the PyTorch backend: choose the device, build the network, connect the ranks."""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+
+import torch
+
+from trainer.backend import Connection
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.reduce.compressed import TYPES
+from trainer.distributed.reduce.process_groups import create_process_groups
+from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, connect_ring, join_ranks
+from trainer.distributed.world import World
+from trainer.metrics.flops import count_flops
+from trainer.models import build
+from trainer.step import TorchBackend
+from trainer.timeouts import rendezvous_s
+from trainer.torch.autotune import make_autotuner
+from trainer.torch.compute_mode import given_mode
+from trainer.torch.device import prepare_device
+
+
+def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
+    """Read the rank from torchrun's variables; create() connects to the other ranks."""
+    return Connection(world=World.from_environment(environment), create=create)
+
+
+def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> TorchBackend:
+    """Build the network on this rank's device, and join the other ranks if it shares their work."""
+    device = prepare_device(config, world, os.environ)
+    torch.manual_seed(config.seed)
+    # Before the ranks meet: an error in the network is reported without waiting for them.
+    model = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    given = given_mode(config, model)
+    make = partial(
+        TorchBackend,
+        device=device,
+        learning_rate=learning_rate,
+        momentum=config.mom,
+        weight_decay=config.wd,
+        sync_bn=config.sync_bn,
+        accumulation=config.gradient_accumulation,
+        is_deferred=device.type == "cuda",
+    )
+    autotune = make_autotuner(config, given, model, make=partial(make, shard=Shard()), world=world, device=device)
+    flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
+    ring = groups = None
+    if shard.count > 1:
+        timeout = timedelta(seconds=rendezvous_s(config))
+        join_ranks(device, world=world, timeout=timeout)
+        ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if device.type == "cpu" else None
+        groups = create_process_groups(world, device=device, timeout=timeout) if config.gc_type in TYPES else None
+    gc_type = config.gc_type if groups is not None else "none"
+    return make(
+        model, shard=shard, ring=ring, groups=groups, mode=given, autotune=autotune, gc_type=gc_type, flops=flops
+    )

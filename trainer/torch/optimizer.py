@@ -1,0 +1,107 @@
+"""Update the weights: SGD with momentum and weight decay, and loss scaling for float16.
+
+Weights, gradients, BatchNorm's statistics and the loss stay float32 with every --dtype (Micikevicius et al. 2018,
+"Mixed Precision Training"). With float16 the loss is multiplied by a scale, so that small gradients do not become 0.
+When a sum of gradients is not finite, on all ranks alike, the step is skipped and the scale halved; after 2,000 steps
+without that it is doubled (torch.amp.GradScaler).
+"""
+
+from typing import Final
+
+import torch
+from torch import nn
+from torch.optim.sgd import sgd
+
+from trainer.torch.compute_mode import DTYPES
+
+FIRST_SCALE: Final = 2.0**8
+"""For a loss that is a sum over samples. With 256 samples it equals GradScaler's default for a mean, 2^16."""
+
+
+class SGD:
+    """torch.optim.SGD for weights that are one flat tensor, with the same kernel and the same bits.
+
+    torch.optim's classes load torch._dynamo with their first weights, which takes a second or two of a core when a rank
+    starts, and so counts in the benchmark first_step. The function that they call does not.
+    """
+
+    _step_supports_amp_scaling = True
+    """Tells torch.amp.GradScaler that ``step`` reads the next two attributes, which it sets and deletes."""
+    grad_scale: torch.Tensor
+    found_inf: torch.Tensor
+
+    def __init__(self, weights: nn.Parameter, *, learning_rate: float, momentum: float, weight_decay: float) -> None:
+        self.learning_rate = learning_rate
+        self.momenta = torch.zeros_like(weights, requires_grad=False)
+        """The momentum buffer, in the order of the weights."""
+        self.param_groups = [{"params": [weights]}]
+        """Where torch.amp.GradScaler looks for gradients."""
+        self._weights = weights
+        self._momentum = momentum
+        self._weight_decay = weight_decay
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update the weights by their gradient, unless ``found_inf``, shape (), is 1 on the device."""
+        assert self._weights.grad is not None
+        sgd(
+            [self._weights],
+            [self._weights.grad],
+            # Zeros at first: torch would make a buffer of its own for None.
+            [self.momenta] if self._momentum else [None],
+            fused=True,
+            grad_scale=getattr(self, "grad_scale", None),
+            found_inf=getattr(self, "found_inf", None),
+            weight_decay=self._weight_decay,
+            momentum=self._momentum,
+            lr=self.learning_rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+
+class Precision:
+    """The data type of forward and backward pass (--dtype), by autocast, and the loss scale that float16 needs."""
+
+    def __init__(self, dtype: str, *, device: torch.device) -> None:
+        self._dtype = DTYPES[dtype]
+        self._device_type = device.type
+        self._scaler = torch.amp.GradScaler(device.type, init_scale=FIRST_SCALE) if dtype == "float16" else None
+
+    def autocast(self) -> torch.autocast:
+        """Return the context of the forward pass."""
+        return torch.autocast(self._device_type, dtype=self._dtype, enabled=self._dtype != torch.float32)
+
+    def scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        """Return the loss that the backward pass starts from."""
+        return loss if self._scaler is None else self._scaler.scale(loss)
+
+    def step(self, optimizer: SGD, *, unseen_loss: torch.Tensor | None = None) -> None:
+        """Update the weights, unless gradients have overflowed.
+
+        Skip the update too when ``unseen_loss``, shape (1,), which nobody has read off the device yet, is not finite.
+        """
+        if self._scaler is not None:
+            # A loss that is not finite makes no finite gradients.
+            self._scaler.step(optimizer)  # type: ignore[arg-type]  # it has all that is asked of one
+            self._scaler.update()
+            return
+        if unseen_loss is not None:
+            # As GradScaler does: the device itself checks, and skips the step.
+            optimizer.found_inf = (~torch.isfinite(unseen_loss[0])).float()
+        optimizer.step()
+
+    @property
+    def scale(self) -> torch.Tensor | None:
+        """Return the scale and the steps since it last changed, shape (2,), on the CPU; None without scaling."""
+        if self._scaler is None:
+            return None
+        state = self._scaler.state_dict()
+        return torch.tensor([state["scale"], state["_growth_tracker"]], dtype=torch.float64)
+
+    @scale.setter
+    def scale(self, values: torch.Tensor) -> None:
+        if self._scaler is not None:
+            scale, steps = values.tolist()
+            self._scaler.load_state_dict({**self._scaler.state_dict(), "scale": scale, "_growth_tracker": int(steps)})

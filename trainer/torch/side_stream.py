@@ -1,0 +1,77 @@
+"""Queue work of a GPU on a stream beside the training's own (CUDA streams), and wait for work with a timeout.
+
+On a CPU there are no streams: every operation is done when its call returns.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import torch
+
+from trainer.errors import TrainerError
+
+# torch's events and streams have no type hints, hence the ignores below.
+POLL_S: Final = 0.0002
+
+
+def record_event(device: torch.device) -> torch.cuda.Event | None:
+    """Return an event that completes after everything this thread has queued on its stream; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # as said
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def wait_for(event: torch.cuda.Event | None, *, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    """Return when the event has completed. Raises TrainerError after ``timeout_s``: another rank is probably lost."""
+    deadline = clock() + timeout_s
+    # Not synchronize(): NCCL's operations wait for lost ranks without an end.
+    while event is not None and not event.query():  # type: ignore[no-untyped-call]  # as said
+        if clock() >= deadline:
+            raise TrainerError(f"the GPU has not ended its work for {timeout_s:.0f} s, another rank may be lost")
+        time.sleep(POLL_S)
+
+
+def to_host(values: torch.Tensor) -> torch.Tensor:
+    """Queue a copy to the host's memory and return it; it is complete when the device's stream has come this far."""
+    if values.device.type != "cuda":
+        return values.clone()
+    try:
+        host = torch.empty_like(values, device="cpu", pin_memory=True)
+    except RuntimeError:
+        # A machine may have less memory that can be pinned than its GPUs have; the copy is then slower.
+        host = torch.empty_like(values, device="cpu")
+    return host.copy_(values, non_blocking=True)
+
+
+def read(values: torch.Tensor, *, timeout_s: float) -> torch.Tensor:
+    """Return a copy in the host's memory. Raises TrainerError when the device does not come this far in time."""
+    copied = to_host(values)
+    wait_for(record_event(values.device), timeout_s=timeout_s)
+    return copied
+
+
+class SideStream:
+    """A stream beside the training's own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # as said
+
+    @contextmanager
+    def after(self, event: torch.cuda.Event | None) -> Iterator[None]:
+        """Queue the work of this block on the side stream, to run once the event has completed."""
+        if self._stream is None or event is None:
+            yield
+            return
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(event)
+            yield
+
+    def join(self) -> None:
+        """Make this thread's own stream wait for the side stream before it does what is queued next."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)

@@ -1,0 +1,59 @@
+"""Copy a training's state for a checkpoint while the next step computes its gradients.
+
+On a GPU the copies run on a side stream, after the last update and beside the next step, and go to pinned memory. So
+neither the processor nor the step waits for them; the next update does, on the GPU.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import torch
+
+from trainer.errors import TrainerError
+from trainer.torch.side_stream import SideStream, record_event, to_host, wait_for
+
+COPY_S: Final = 60.0
+"""Longest wait for a copy in memory."""
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+class Snapshots:
+    """Copies the state in another thread, and tells when it may change again."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._side_stream = SideStream(device)
+        self._queued: threading.Event | None = None
+        """Set when the last copy is queued on the device; None when no copy is outstanding."""
+
+    def begin(self, values: Tensors, *, changing: Collection[str]) -> Callable[[], Tensors]:
+        """Return a function that copies the present values to the host's memory, in any thread.
+
+        ``changing`` names the values that the forward pass changes; they are small, and copied at once.
+        """
+        now = {name: value.clone() if name in changing else value for name, value in values.items()}
+        present = record_event(self._device)
+        queued = self._queued = threading.Event()
+
+        def take() -> Tensors:
+            try:
+                with self._side_stream.after(present):
+                    copies = {name: to_host(value.detach()) for name, value in now.items()}
+                    copied = record_event(self._device)
+            finally:
+                queued.set()
+            wait_for(copied, timeout_s=COPY_S)
+            return copies
+
+        return take
+
+    def wait(self) -> None:
+        """Return when the values may change. Raises TrainerError when no copy is made within a minute."""
+        if self._queued is None:
+            return
+        if not self._queued.wait(COPY_S):
+            raise TrainerError(f"the weights could not be copied for a checkpoint within {COPY_S:.0f} s")
+        self._side_stream.join()
+        self._queued = None

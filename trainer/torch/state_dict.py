@@ -1,0 +1,43 @@
+"""Convert a training's state to and from a checkpoint's: weights by the network's names, momentum in their order."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import torch
+from torch import nn
+
+from trainer.backend import State
+from trainer.errors import TrainerError
+from trainer.torch.flat_params import flatten, views
+
+MOMENTUM: Final = "momentum"
+SCALE: Final = "loss_scale"
+"""Names in a checkpoint."""
+MOMENTUM_COPY: Final = "/"
+"""Name of the momentum among the copied tensors: no weight has a name with a slash."""
+
+
+def pack_state(
+    copies: Mapping[str, torch.Tensor],
+    parameters: Sequence[nn.Parameter],
+    *,
+    channels_last: bool,
+    optimizer: Mapping[str, np.ndarray],
+) -> State:
+    """Return the state in these copies on the host; ``optimizer`` holds the rest of the optimizer's state."""
+    momentum = copies[MOMENTUM_COPY]
+    if channels_last:
+        # Reorder on the host: a GPU's memory may be full.
+        momentum = flatten(views(momentum, parameters, channels_last=True))
+    weights = {name: value.contiguous().numpy() for name, value in copies.items() if name != MOMENTUM_COPY}
+    return State(weights=weights, optimizer={MOMENTUM: momentum.numpy(), **optimizer})
+
+
+def load_weights(model: nn.Module, state: State) -> None:
+    """Load a checkpoint's weights and buffers. Raises TrainerError when they belong to another network."""
+    own = model.state_dict()
+    if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:
+        raise TrainerError("the checkpoint is of a network with other weights: --resume never begins anew")
+    for name, value in state.weights.items():
+        own[name].copy_(torch.from_numpy(value.copy()))

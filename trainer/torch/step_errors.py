@@ -1,0 +1,43 @@
+"""Turn an error that PyTorch raises in a step into one line that says what to do."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import torch
+
+from trainer.data import Images
+from trainer.errors import TrainerError, first_line
+from trainer.torch.device_loader import DeviceBatch
+
+log = logging.getLogger(__name__)
+
+COMPILERS: Final = ("torch._dynamo", "torch._inductor")
+"""Modules of torch.compile's errors; importing them would take seconds."""
+
+NOT_DETERMINISTIC: Final = "does not have a deterministic implementation"
+"""Part of the message when torch.use_deterministic_algorithms() refuses an operation."""
+
+
+@contextmanager
+def report_failed_step(images: Images | DeviceBatch) -> Iterator[None]:
+    """Turn an error of a step on these images into one line, where one line is enough."""
+    samples, *shape = (images.images if isinstance(images, DeviceBatch) else images).shape
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise TrainerError(
+            f"the GPU's memory is too small for {samples} samples, try a smaller --batch-size, "
+            f"with a greater --gradient-accumulation for the same step: {first_line(error)}"
+        ) from error
+    except RuntimeError as error:
+        if NOT_DETERMINISTIC in str(error):
+            raise TrainerError(f"--deterministic: {first_line(error).partition(',')[0]} on this GPU") from error
+        if not type(error).__module__.startswith(COMPILERS):
+            # The traceback shows where in the network it failed, but not on which images.
+            log.critical("a step fails on images of %s (channels, height, width)", ",".join(map(str, shape)))
+            raise
+        # The first line only names the part that failed; the second says why.
+        message = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+        raise TrainerError(f"torch.compile failed, try --compile 0: {message}") from error

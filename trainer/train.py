@@ -1,0 +1,300 @@
+"""Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
+
+One training step is Trainer.train_epoch(), in full. Four files explain it: this one; step.py (forward, backward, reduce
+and update in PyTorch); torch/optimizer.py (SGD and loss scaling); distributed/reduce/gradient_buckets.py (what is
+summed over all ranks, and when).
+"""
+
+import importlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Final, NoReturn
+
+import numpy as np
+
+from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_defaults
+from trainer.checkpoint import CheckpointManager, CheckpointPolicy, flush_on_exit, open_store
+from trainer.config.parser import parse
+from trainer.config.settings import TrainConfig
+from trainer.data.batches import Augmentation, BatchLoader, epoch_batches, prefetch
+from trainer.data.opening import open_data
+from trainer.data.samples import DataSet
+from trainer.data.sampling import Shard, step_seed
+from trainer.distributed.all_gather import all_gather
+from trainer.distributed.check_same_data import check_same_data
+from trainer.distributed.launcher_env import check_launcher, is_server
+from trainer.distributed.world import divide_batch, warn_if_independent
+from trainer.errors import StoppedError, TrainerError, UsageError
+from trainer.metrics.metric_writers import MetricWriters, open_writers
+from trainer.metrics.profiler import Profiler
+from trainer.metrics.progress_bar import LogHandler, ProgressBar, make_progress_bar
+from trainer.metrics.results import Clock, EpochResult, Speedometer, digest, summarize
+from trainer.metrics.step_timer import describe_slowest, format_shares, mean
+from trainer.progress import Progress
+from trainer.signals import Signals, unblock_signals
+from trainer.timeouts import end_s
+
+log = logging.getLogger(__name__)
+
+VALIDATION_BATCH: Final = 256
+BEGINNING: Final = Progress()
+NO_WRITERS: Final = MetricWriters()
+NO_BAR: Final = ProgressBar()
+NO_PROFILER: Final = Profiler()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; return 0, 1 when the training failed, 2 for a wrong option, 143 after SIGTERM."""
+    try:
+        set_library_defaults()
+        if is_server(os.environ):
+            # Before any check: the workers report what is wrong. Importing MXNet serves, and then ends the process.
+            unblock_signals()
+            importlib.import_module("mxnet")
+        config = parse(sys.argv[1:] if arguments is None else arguments)
+        check_launcher(config.engine, os.environ)
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        signals = Signals()
+        run(config, signals)
+    except UsageError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return 2
+    except StoppedError as stopped:
+        number = signals.received or signal.SIGTERM
+        log.warning("stopped by %s, %s", number.name if signals.received else "another rank's signal", stopped)
+        return 128 + number
+    except TrainerError as error:
+        log.critical("trainer: %s", error)
+        return 1
+    return 0
+
+
+def main_and_exit() -> NoReturn:
+    """Run the program and end the process with its exit status."""
+    try:
+        code = main()
+    except Exception:
+        # Do not leave a bug of ours to the interpreter: on its way out, MXNet waits for all other ranks.
+        log.critical("trainer: an error of the trainer's own", exc_info=True)
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: a thread of gloo may still free its last tensor while the interpreter shuts down, which aborts the
+    # process (torch 2.13, one rank in thirty on a busy machine).
+    os._exit(code)
+
+
+def run(config: TrainConfig, signals: Signals) -> None:
+    """Train and write the final checkpoint; no rank returns before it is written."""
+    # Data: before the backend is loaded and the ranks meet, so that a wrong path costs nobody a wait.
+    data = open_data(config)
+    config = replace(config, num_classes=config.num_classes or data.classes)
+
+    # Ranks: torchrun's variables, MXNet's servers or Horovod tell which one this is.
+    connection = load_backend(config.engine)(config, os.environ)
+    world = connection.world
+    bar = make_progress_bar(sys.stderr, rank=world.rank)
+    line = f"rank {world} %(message)s"
+    logging.basicConfig(level=logging.INFO, format=line, handlers=[LogHandler(sys.stderr, bar)], force=True)
+    shard, global_batch_size = divide_batch(config, world)
+    learning_rate = config.schedule(global_batch_size=global_batch_size).peak
+
+    # Checkpoints: find the newest on this machine, or in S3. A restarted job always resumes from its first attempt.
+    if world.restarts:
+        config = replace(config, resume="auto")
+    store = open_store(config, world)
+    profiler = Profiler(config.profile_steps, directory=config.profile_dir, rank=world.rank)
+    writers = MetricWriters() if world.rank else open_writers(metrics=config.metrics, tensorboard=config.tensorboard)
+    checkpoints = CheckpointManager(
+        config, shard=shard, store=store, world=world, stop_requested=lambda: signals.received is not None
+    )
+
+    # Model and optimizer.
+    backend = connection.create(config, world=world, shard=shard, learning_rate=learning_rate)
+    log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
+    check_same_data(backend, data, shard=shard, source=config.dataset)
+    if world.rank == 0:
+        log.info("data set %s: %s", config.dataset, data.counts)
+    begin = checkpoints.resume(backend)
+
+    # Loop; None means that the training was over before the launcher restarted its job.
+    if begin is not None:
+        with signals.deferred(), flush_on_exit(store), writers, bar, profiler:
+            results = train(
+                backend,
+                data,
+                config=config,
+                shard=shard,
+                global_batch_size=global_batch_size,
+                policy=checkpoints,
+                writers=writers,
+                bar=bar,
+                profiler=profiler,
+                begin=begin,
+            )
+        # Rank 0 may take long to write the final checkpoint and to copy it to S3.
+        backend.allow_pause(end_s(config))
+        if shard.index == 0:
+            place = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
+            print(f"rank {world} {summarize(results)} checkpoint={place}", flush=True)
+        checkpoints.agree_on_end(backend)
+    backend.close()
+    checkpoints.finish()
+    # Again: the first warning is far above by now.
+    warn_if_independent(config, world)
+
+
+def train(
+    backend: Backend,
+    data: DataSet,
+    *,
+    config: TrainConfig,
+    shard: Shard,
+    global_batch_size: int,
+    policy: CheckpointPolicy,
+    writers: MetricWriters = NO_WRITERS,
+    bar: ProgressBar = NO_BAR,
+    profiler: Profiler = NO_PROFILER,
+    begin: Progress = BEGINNING,
+    clock: Clock = time.perf_counter,
+) -> list[EpochResult]:
+    """Train from ``begin`` to the last epoch; return each epoch's result. StoppedError when a rank was stopped."""
+    trainer = Trainer(
+        backend=backend,
+        load=backend.loader(data),
+        data=data,
+        config=config,
+        shard=shard,
+        global_batch_size=global_batch_size,
+        policy=policy,
+        writers=writers,
+        bar=bar,
+        profiler=profiler,
+        clock=clock,
+    )
+    results, progress = [], begin
+    for epoch in range(begin.epoch, config.num_epochs):
+        result = trainer.train_epoch(progress)
+        results.append(result)
+        if shard.index == 0:
+            log.info("Epoch[%d] %s", epoch, result)
+            log.info("Epoch[%d] where its time went: %s", epoch, format_shares(result.phases))
+            if result.slowest is not None:
+                log.warning("Epoch[%d] %s", epoch, result.slowest)
+            writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * len(data.train.labels))
+        log.info("Epoch[%d] weights=%s", epoch, digest(backend.weights()))
+        progress = Progress(started=begin.started, epoch=epoch + 1)
+        if progress.epoch < config.num_epochs:
+            policy.save(backend, progress, validation_accuracy=result.validation_accuracy)
+    return results
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trainer:
+    """Everything that the steps of a training need."""
+
+    backend: Backend
+    load: BatchLoader
+    data: DataSet
+    config: TrainConfig
+    shard: Shard
+    global_batch_size: int
+    policy: CheckpointPolicy
+    writers: MetricWriters
+    bar: ProgressBar
+    profiler: Profiler
+    clock: Clock
+
+    def train_epoch(self, progress: Progress) -> EpochResult:
+        """Train on the rest of the epoch, step by step, and validate."""
+        backend, config, epoch, begin = self.backend, self.config, progress.epoch, progress.samples
+        total = len(self.data.train.labels)
+        schedule = config.schedule(global_batch_size=self.global_batch_size)
+        speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
+        timer, started = backend.timer, self.clock()
+        # Count what all ranks had classified correctly before an interruption only once.
+        own_correct = progress.correct if self.shard.index == 0 else 0
+        timer.take()
+        timer.start()
+        batches = epoch_batches(
+            self.data.train,
+            self.load,
+            augmentation=Augmentation(
+                random_crop=config.random_crop, random_mirror=config.random_mirror, seed=config.seed
+            ),
+            shard=self.shard,
+            global_batch_size=self.global_batch_size,
+            seed=config.seed,
+            epoch=epoch,
+            begin=begin,
+        )
+        with closing(batches):
+            for step, samples, images, labels in batches:
+                timer.end("data")
+                self.profiler.begin_step()
+                # Seed every step by its place alone: a resumed training then draws the same random numbers.
+                backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, shard=self.shard))
+
+                # Forward, backward, and the sum of the gradients over all ranks.
+                result = backend.compute_gradients(images, labels, flags=self.policy.flags())
+                progress = replace(progress, samples=progress.samples + samples)
+                progress = progress.add_loss(result.loss_sum, batch=step - result.steps_ago)
+
+                # Update the weights.
+                backend.set_learning_rate(schedule.rate(epoch=epoch, trained=progress.samples / total))
+                backend.update(samples=samples)
+                timer.end("optimizer")
+
+                # A GPU returns a step's result in the next step; wait for it only when it is about to be used.
+                needed = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == total
+                correct = result.correct
+                if needed and (latest := backend.take_deferred()):
+                    progress = progress.add_loss(latest.loss_sum, batch=step)
+                    correct += latest.correct
+                    result = replace(latest, flags=result.flags | latest.flags)
+                own_correct += correct
+
+                # Report.
+                self.bar.show(progress, total=total)
+                if pace := speedometer.add(samples=len(labels), correct=correct):
+                    log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
+                    metrics = {"train/loss": result.loss_sum / samples, **pace.metrics}
+                    self.writers.write(metrics, epoch=epoch, samples=epoch * total + progress.samples)
+
+                # Save a checkpoint, or save it and stop: all ranks at the same step.
+                if result.flags != NO_FLAGS:
+                    [all_correct] = backend.all_reduce([own_correct])
+                    self.policy.save(backend, replace(progress, correct=int(all_correct)))
+                if result.flags.stop:
+                    raise StoppedError("with a checkpoint")
+                timer.start()
+        seconds = self.clock() - started
+
+        # Gather before validating: with dist_async all ranks finish their steps here and take equal weights.
+        phases = all_gather(backend, timer.take(), shard=self.shard)
+        all_correct, valid = backend.all_reduce([own_correct, self.count_valid()])
+        peak = backend.peak_speed
+        return EpochResult(
+            samples=total - begin,
+            loss=progress.loss_sum / total,
+            train_accuracy=all_correct / total,
+            validation_accuracy=valid / len(self.data.validation.labels),
+            seconds=seconds,
+            utilisation=None if peak is None else (total - begin) / seconds / (self.shard.count * peak),
+            phases=mean(phases),
+            slowest=describe_slowest(phases),
+        )
+
+    def count_valid(self) -> int:
+        """Return how many of this rank's validation images the network classifies correctly."""
+        validation = self.data.validation
+        own = self.shard.of(np.arange(len(validation.labels)))
+        parts = (own[start : start + VALIDATION_BATCH] for start in range(0, len(own), VALIDATION_BATCH))
+        with closing(prefetch(parts, lambda part: self.load(validation, part))) as batches:
+            return sum(self.backend.count_correct(images, labels) for images, labels in batches)
