@@ -1,4 +1,4 @@
-"""A server that speaks S3, for what the trainer does with the AWS command line."""
+"""Run a local S3 server for the AWS command line that the trainer calls."""
 
 import os
 from collections.abc import Iterator

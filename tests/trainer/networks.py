@@ -1,4 +1,4 @@
-"""Networks of a user's: what ``--network module:function`` finds."""
+"""Define networks of a user, for ``--network module:function``."""
 
 import torch
 from torch import nn

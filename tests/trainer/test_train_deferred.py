@@ -1,4 +1,4 @@
-"""Engines that return a step's result in the next one, as on GPUs, which are not waited for."""
+"""Test the loop with a backend that returns a step's result in the next step, as a GPU does."""
 
 import logging
 from contextlib import nullcontext

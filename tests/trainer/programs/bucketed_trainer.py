@@ -1,7 +1,7 @@
-"""The trainer between CPUs as it is between GPUs: gradients travel in buckets while the backward pass runs.
+"""Run the trainer on CPUs as on GPUs: gradients travel in buckets while the backward pass runs.
 
 On request with a fault, at the bucket of that number: every rank leaves it out (DROPPED_BUCKET), or is told to stop
-(LAST_BUCKET). With NODES on nodes as tests.trainer.programs.multi_node_trainer's.
+(LAST_BUCKET). With NODES on nodes as in multi_node_trainer.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The trainer with a fault: every rank leaves out one all-reduce of gradients."""
+"""Run the trainer with a fault: every rank skips one all-reduce of gradients."""
 
 from unittest.mock import patch
 
@@ -9,7 +9,7 @@ from trainer.train import main_and_exit
 
 DROPPED_STEP = 2
 GRADIENTS = 10_000
-"""More values than anything else that ranks add up."""
+"""More values than any other sum has."""
 
 
 class Dropping(Collective):

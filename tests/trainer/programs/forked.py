@@ -1,7 +1,7 @@
-"""Ranks forked from a server that has torch loaded, which takes a process of its own three seconds of a core.
+"""Fork ranks from a server that has loaded torch, which would take each rank three seconds of a core.
 
-Of ours nothing is loaded before the fork: a rank is a process that runs the whole program, ``__main__`` first,
-as ``python -m trainer`` does, and it takes signals as that one would.
+The server loads nothing of the trainer: a rank runs the whole program from ``__main__`` on, as ``python -m trainer``
+does, and receives signals in the same way.
 """
 
 import multiprocessing
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Final
 
 READ_AT_START: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH_")
-"""Variables that Python or a library reads when it is loaded begin so: too late for those that the fork brings."""
+"""Prefixes of variables that Python or a library reads when it is loaded: too late after the fork."""
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.trainer.programs.preloaded"])
 
 
 def can_run(program: Sequence[str], variables: Mapping[str, str]) -> bool:
-    """A module or a script; what is proven of Python's own start needs a process of its own."""
+    """Return whether the program can be forked; a test of Python's own start needs a new process."""
     return (program[0] == "-m" or program[0].endswith(".py")) and not any(map(_is_read_at_start, variables))
 
 
@@ -31,7 +31,7 @@ def _is_read_at_start(variable: str) -> bool:
 
 
 class Forked:
-    """What tests use of subprocess.Popen."""
+    """The part of subprocess.Popen that the tests use."""
 
     def __init__(
         self,

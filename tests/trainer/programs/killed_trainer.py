@@ -1,11 +1,11 @@
-"""The trainer, ended by kill -9 in the middle of what a rank does.
+"""Run the trainer, and end a rank by kill -9 in the middle of its work.
 
-``KILLED`` says where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
+``KILLED`` tells where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
 
 step    gradients are added up, weights not yet changed
 write   after BYTES of a checkpoint's file
 copy    the copy is in S3, the one before it still there too; that of the best does not count
-mark    before the note that the training is over
+mark    before the completion marker
 """
 
 import os
@@ -27,7 +27,7 @@ RANK, PLACE, NUMBER, BYTES = os.environ["KILLED"].split()
 
 
 class Passes:
-    """Counts how often this rank came to a place."""
+    """Counts how often this rank has come to a place."""
 
     def __init__(self, place: str) -> None:
         self._numbers = count(1)
@@ -52,7 +52,7 @@ class KilledBackend(TorchBackend):
 
 
 class KilledFile:
-    """Takes so many bytes and no more."""
+    """Writes BYTES bytes, and dies."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""The trainer on nodes with so many ranks each as NODES says: the variables that the launcher would give it."""
+"""Run the trainer as on several nodes: set the launcher's variables for NODES, the ranks on each node."""
 
 import os
 

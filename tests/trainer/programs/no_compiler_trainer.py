@@ -1,4 +1,4 @@
-"""The trainer, which ends with 3 where a rank has loaded torch's compiler: over a second of a core at a start."""
+"""Run the trainer, and exit with 3 if it loaded torch's compiler, which takes over a second of a core."""
 
 import os
 import sys

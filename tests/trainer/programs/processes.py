@@ -1,4 +1,4 @@
-"""Runs the trainer as its users do: as processes, one for each rank, on the loopback interface."""
+"""Run the trainer as its users do: one process for each rank, on the loopback interface."""
 
 import os
 import re

@@ -1,10 +1,10 @@
-"""A rank that adds up its vector over all, as 16-bit numbers, and writes down what it sent to whom.
+"""Run a rank that sums its vector over all ranks, in 16-bit numbers, and records what it sends.
 
     reduce_rank.py VECTORS
 
 VECTORS: npz of a float32 matrix for each type, a row for each rank. Writes rank<RANK>.npz, the sums by type, and
-rank<RANK>.json, its operations: the group's ranks and the bytes that it hands over for all of them. Where SILENT is its
-rank it says nothing in the end while the others add up once more, with a patience of a second.
+rank<RANK>.json, its operations: the group's ranks and the bytes that it hands over for all of them. The rank
+SILENT stays silent in the end, while the others sum once more with a timeout of a second.
 """
 
 import json

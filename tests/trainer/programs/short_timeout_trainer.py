@@ -1,4 +1,4 @@
-"""The trainer with less patience for the other ranks."""
+"""Run the trainer with a short timeout for the other ranks."""
 
 from datetime import timedelta
 from unittest.mock import patch

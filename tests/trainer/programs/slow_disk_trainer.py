@@ -1,4 +1,4 @@
-"""The trainer with less patience for other ranks, and a disk that takes nothing of rank 1 until ``go`` is there."""
+"""Run the trainer with a short timeout, and with a disk that blocks rank 1 until the file ``go`` exists."""
 
 import os
 import time
