@@ -224,16 +224,18 @@ def test_bad_generation_record_stops_nobody(cluster: Cluster, nodes: list[TestNo
     assert cluster.table.read_generation() == cluster.table.read_membership().generation
 
 
-def test_bad_record_of_a_node_affects_that_node_only(cluster: Cluster, nodes: list[TestNode]) -> None:
+def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: list[TestNode]) -> None:
+    """With both keys the membership would be larger than any item may be."""
     slots = cluster.slots()
-    record_id = contract.node_record_id("AROAWORKER", slots[2])
-    put(cluster, item_of(cluster, record_id) | {"host_key": {"S": "ssh-ed25519 " + "A" * 300_000}})
-    other = contract.node_record_id("AROAWORKER", slots[3])
-    put(cluster, item_of(cluster, other) | {"host_key": {"S": public_key("new")}})
+    for slot in (2, 3):
+        record_id = contract.node_record_id("AROAWORKER", slots[slot])
+        put(cluster, item_of(cluster, record_id) | {"host_key": {"S": public_key(slot) + "A" * 300_000}})
+    master = contract.node_record_id("AROAMASTER", slots[1])
+    put(cluster, item_of(cluster, master) | {"host_key": {"S": public_key("new")}})
     cluster.clock.now += 20.0
     cluster.run(nodes, until=lambda: public_key("new") in nodes[0].text(contract.KNOWN_HOSTS_FILE))
     assert cluster.slots() == slots
-    assert nodes[1].host_key in nodes[0].text(contract.KNOWN_HOSTS_FILE)
+    assert all(node.host_key in nodes[0].text(contract.KNOWN_HOSTS_FILE) for node in nodes[1:])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
