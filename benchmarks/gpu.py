@@ -131,7 +131,7 @@ class Steps:
 
         from trainer.torch.device_loader import DeviceBatch
 
-        self._engine = new_engine(config)
+        self._backend = new_backend(config)
         self._batch: int = config.batch_size_per_machine
         images = torch.randn((self._batch, *config.input_shape), device="cuda").to(memory_format=torch.channels_last)
         targets = torch.randint(config.classes, (self._batch,), device="cuda")
@@ -148,20 +148,20 @@ class Steps:
         import torch
 
         def beside() -> None:
-            copying = threading.Thread(target=self._engine.snapshot())
+            copying = threading.Thread(target=self._backend.snapshot())
             copying.start()
             self._run(STEPS)
             copying.join()
 
         alone, both = timed(lambda: self._run(STEPS)), timed(beside)
-        state = self._engine.state()
+        state = self._backend.state()
         tensors = [torch.from_numpy(each).cuda() for each in (*state.weights.values(), *state.optimizer.values())]
         return CheckpointTimes(alone=alone, beside=both, save=timed(lambda: torch.save(tensors, io.BytesIO())))
 
     def _run(self, steps: int) -> None:
         for _ in range(steps):
-            self._engine.compute_gradients(self._placed, self._labels)
-            self._engine.update(samples=self._batch)
+            self._backend.compute_gradients(self._placed, self._labels)
+            self._backend.update(samples=self._batch)
 
 
 def timed(work: Callable[[], None]) -> float:
@@ -175,7 +175,7 @@ def timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - started
 
 
-def new_engine(config: Any) -> Any:
+def new_backend(config: Any) -> Any:
     from trainer.data.sampling import Shard
     from trainer.distributed.world import World
     from trainer.torch.connect import create
@@ -205,7 +205,7 @@ def loop_speed(config: Any, *, share: float) -> float:
     config = replace(config, random_crop=True, random_mirror=True)
     with patch("trainer.torch.device_loader.RESIDENT_SHARE", share):
         results = train(
-            new_engine(config),
+            new_backend(config),
             data,
             config=config,
             shard=Shard(),
