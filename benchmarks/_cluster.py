@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
+from local.chaos.membership_check import Observation
+from local.chaos.observer import Observer
 from local.faults import Faults
-from local.faults.agreement import Observation
 from local.faults.nodes import NodeHandle
-from local.faults.observer import Observer
-from local.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, new_user
 
 CLUSTER = "deeplearning"
 WHOLE_S = 300.0

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from local.fabric import in_namespace, router_of
 from local.faults.nodes import NodeHandle
-from local.network import NODE_INTERFACE
+from local.network.addresses import NODE_INTERFACE
+from local.network.vpc_network import in_namespace, router_of
 
 BURST_S = 0.002
 """What may go at once after a pause, as time on the link. Less, and on a machine with more to do than cores the link

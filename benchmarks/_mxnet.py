@@ -8,10 +8,10 @@ from pathlib import Path
 
 from benchmarks._pair import INTERFACE, NODES, PORT, Contestant, Node
 from benchmarks._work import WORK
-from bootstrap.engines.recipe import MXNET
-from local.cache import cached_tree, recipe_hash
+from bootstrap.frameworks.recipe import MXNET
+from local.run.cache import cached_tree, recipe_hash
 
-REQUIREMENTS = Path(__file__).parents[1] / "bootstrap" / "engines" / f"{MXNET}.txt"
+REQUIREMENTS = Path(__file__).parents[1] / "bootstrap" / "frameworks" / f"{MXNET}.txt"
 """The same as a cluster's nodes are given."""
 
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks._cluster import WHOLE_S, observer, quietly, run_inside, user_with_cluster
-from local.user import deploy_arguments
+from local.run.user import deploy_arguments
 
 SIZES = (2, 8)
 SETTLE_S = 20.0

@@ -32,7 +32,7 @@ from benchmarks._steps import Steps, follow
 from benchmarks._ways import ALONE, ITSELF, WAYS, Way
 from local.faults import Faults
 from local.faults.nodes import NodeHandle
-from local.user import User
+from local.run.user import User
 
 WORKERS = (1, 2, 4)
 BATCH = 32

@@ -19,9 +19,9 @@ from benchmarks._cluster import (
     user_with_cluster,
 )
 from bootstrap.contract import HOSTS_FILE
+from local.chaos.membership_check import Observation
 from local.faults import Faults
-from local.faults.agreement import Observation
-from local.user import User
+from local.run.user import User
 
 NODES = 3
 ROUNDS = 3

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from local.fabric import in_namespace
-from local.sandbox import UNSHARE
+from local.network.vpc_network import in_namespace
+from local.run.sandbox import UNSHARE
 from tests.launcher.sshd import client_config, make_key, sshd_nodes
 
 LAUNCHER = Path(__file__).resolve().parent.parent / "launcher"

@@ -9,20 +9,20 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from bootstrap.aws.imds import Outlook
+from bootstrap.cluster.membership import EMPTY, Member, Membership
+from bootstrap.cluster.node_record import OwnRecord
+from bootstrap.cluster.poll_interval import EAGER_S, Pace
 from bootstrap.config import NodeConfig
-from bootstrap.engines.errors import EnginesError
-from bootstrap.engines.state import Engines
 from bootstrap.errors import ConfigError, MetadataError
 from bootstrap.failures import DELAYS, Delay, is_own, reason
-from bootstrap.gpus import GpuCounter
-from bootstrap.health import Finding, Health
-from bootstrap.imds import Outlook
-from bootstrap.membership import EMPTY, Member, Membership
-from bootstrap.node import NodeFiles
-from bootstrap.own_record import OwnRecord
-from bootstrap.pace import EAGER_S, Pace
+from bootstrap.files.node_files import NodeFiles
+from bootstrap.frameworks.errors import EnginesError
+from bootstrap.frameworks.state import Engines
+from bootstrap.health.checks import Finding, Health
+from bootstrap.health.gpus import GpuCounter
+from bootstrap.host_services import Links, World, link
 from bootstrap.phases import Phases, first_start
-from bootstrap.world import Links, World, link
 
 log = logging.getLogger(__name__)
 

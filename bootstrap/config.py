@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, cast, get_args
 
+from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks
 from bootstrap.contract import MASTER, WORKER, NodeType
 from bootstrap.errors import ConfigError
-from bootstrap.fields import Networks, RecordError, parse_networks
 
 CONFIG_VERSION: Final = 1
 
@@ -55,7 +55,7 @@ class NodeConfig:
     master_role_id: str
     worker_role_id: str
     engines: str | None
-    """Name of the environment to provide (bootstrap.engines.recipe.CONTENTS); None: none."""
+    """Name of the environment to provide (bootstrap.frameworks.recipe.CONTENTS); None: none."""
     default_user: str
     """Login user of the machine image; owns the workers file."""
     bootstrap_timeout_s: int

@@ -12,7 +12,7 @@ WORKER: Final = "worker"
 NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
 MOST_WORKERS: Final = 500
 """Most workers of a cluster; every reader refuses a membership with more. The table's read rate sets it: see
-docs/healing.md for the arithmetic, and bootstrap/pace.py."""
+docs/healing.md for the arithmetic, and bootstrap/cluster/poll_interval.py."""
 
 # ---- files and directories on a node ----
 ROOT: Final = "/opt/deeplearning"

@@ -11,9 +11,9 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from bootstrap.engines.errors import EnginesError
+from bootstrap.cluster.record_fields import RecordError
 from bootstrap.errors import BootstrapError, CommandError, HostKeyError
-from bootstrap.fields import RecordError
+from bootstrap.frameworks.errors import EnginesError
 
 Delay = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
 DELAYS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)

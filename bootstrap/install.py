@@ -21,8 +21,8 @@ from bootstrap.contract import (
     TRAINER,
 )
 from bootstrap.errors import BootstrapError, ConfigError
-from bootstrap.files import Access, point_link, write_and_act, write_file
-from bootstrap.node import place
+from bootstrap.files.atomic_file import Access, point_link, write_and_act, write_file
+from bootstrap.files.node_files import place
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bootstrap.contract import NODE_STATE
-from bootstrap.files import write_file
-from bootstrap.node import place
+from bootstrap.files.atomic_file import write_file
+from bootstrap.files.node_files import place
 
 log = logging.getLogger(__name__)
 

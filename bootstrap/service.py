@@ -10,18 +10,18 @@ from types import FrameType
 from typing import NoReturn
 
 from bootstrap.agent import Agent
-from bootstrap.aws import connect
+from bootstrap.aws.clients import connect
+from bootstrap.aws.imds import read_identity, read_outlook
+from bootstrap.aws.log_shipping import LogShipper, set_up_logging
+from bootstrap.aws.signals import SIGNALLED_FILE, Signals
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
 from bootstrap.contract import LOG_FILE, NODE_CONFIG
 from bootstrap.errors import ConfigError
 from bootstrap.failures import DELAYS
-from bootstrap.health import answers_ssh
-from bootstrap.imds import read_identity, read_outlook
-from bootstrap.logs import LogShipper, set_up_logging
-from bootstrap.node import place
-from bootstrap.signals import SIGNALLED_FILE, Signals
+from bootstrap.files.node_files import place
+from bootstrap.health.checks import answers_ssh
+from bootstrap.host_services import World
 from bootstrap.system import System
-from bootstrap.world import World
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from cli.aws import aws_errors
+from cli.aws.clients import aws_errors
 from cli.errors import ClusterError
 from cli.options import Options, parse_options
 

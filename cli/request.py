@@ -4,10 +4,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.aws import Clients, connect
-from cli.clusters import Cluster, find_cluster
+from cli.aws.clients import Clients, connect
+from cli.aws.clusters import Cluster, find_cluster
+from cli.aws.nodes import Membership, read_membership
 from cli.errors import UsageError
-from cli.nodes import Membership, read_membership
 from cli.options import Options
 
 

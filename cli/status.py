@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from cli.nodes import RUNNING, Machine, Membership, missing_count, running_count
-from cli.scaling import Activity, distinct_failures
+from cli.aws.nodes import RUNNING, Machine, Membership, missing_count, running_count
+from cli.aws.scaling import Activity, distinct_failures
 
 COLUMNS = ("SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 

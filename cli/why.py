@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from cli.diagnosis import Diagnosis
-from cli.leftovers import removal
-from cli.node_logs import NodeLog
-from cli.scaling import distinct_failures, newest_of_groups
-from cli.stack_history import Event
+from cli.aws.diagnosis import Diagnosis
+from cli.aws.left_buckets import removal
+from cli.aws.node_logs import NodeLog
+from cli.aws.scaling import distinct_failures, newest_of_groups
+from cli.aws.stack_history import Event
 
 MOST_REASONS: Final = 5
 

@@ -22,15 +22,15 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from local import by_hand
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
 from local.faults import Faults, command_line
-from local.image import image_layers
-from local.runs import INSIDE, all_runs, end_run, pick_run, run_inside
-from local.sandbox import run_cgroup, run_directory, run_in_sandbox
-from local.status import print_status
-from local.watchers import lack_of_watchers
+from local.node.image import image_layers
+from local.run import by_hand
+from local.run.inotify_limit import lack_of_watchers
+from local.run.runs import INSIDE, all_runs, end_run, pick_run, run_inside
+from local.run.sandbox import run_cgroup, run_directory, run_in_sandbox
+from local.run.status import print_status
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
 
@@ -98,7 +98,7 @@ def _run(command: list[str], *, engines: bool = False) -> int:
     with run_directory() as run_dir:
         # The sandbox has cgroup v2 mounted at the usual place.
         cgroup = f"/sys/fs/cgroup/{run_cgroup(run_dir).name}"
-        session = [sys.executable, "-m", "local.session", str(run_dir), cgroup, layers, "--"]
+        session = [sys.executable, "-m", "local.run.session", str(run_dir), cgroup, layers, "--"]
         return run_in_sandbox([*session, *command], run_dir=run_dir, environment=os.environ)
 
 

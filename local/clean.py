@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from local.cache import cache_dir, locked
 from local.errors import LocalError
-from local.runs import INSIDE, live_names
+from local.run.cache import cache_dir, locked
+from local.run.runs import INSIDE, live_names
 
 REPOSITORY = Path(__file__).parents[1]
 LOCK_TIMEOUT_S = 60.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from local.errors import UsageError
-from local.user import User, deploy_arguments, new_user, user_of_this_session
+from local.run.user import User, deploy_arguments, new_user, user_of_this_session
 
 MASTER = "deeplearning-master"
 SHOW = """\

@@ -8,8 +8,8 @@ from constructs import Construct
 from bootstrap import contract
 from stacks.address import MasterAddress
 from stacks.bundle_asset import BundleAsset
-from stacks.fixed import FixedSetting
 from stacks.image import LOGIN_USER, machine_image
+from stacks.immutable_setting import FixedSetting
 from stacks.instances import ROOT_DEVICE
 from stacks.logs import ClusterLogs
 from stacks.network import Network, default_zone

@@ -10,7 +10,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROOMS = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
 CONTRACT = {"bootstrap.contract"}
-RECORDS = {"bootstrap.fields", "bootstrap.records"}
+RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
 """Who reads records checks them by the same code."""
 ALLOWED: dict[str, set[str]] = {
     "stacks": CONTRACT,
@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
 ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "mxnet", "horovod", "numpy"}}
 """What code that runs on nodes may import besides the standard library."""
 
-ELSEWHERE = {"bootstrap/engines/mends.py": {"numpy"}}
+ELSEWHERE = {"bootstrap/frameworks/mends.py": {"numpy"}}
 """What a file may import that runs in an environment of its own, beside MXNet."""
 
 

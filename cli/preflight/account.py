@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.site import Site
+from cli.preflight.target import Site
 
 LEAST_BOOTSTRAP_VERSION: Final = 6
 """The CDK's default synthesizer asks for it in every template (rule CheckBootstrapVersion)."""

@@ -6,7 +6,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.site import Site
+from cli.preflight.target import Site
 
 SUBJECT = "bucket"
 

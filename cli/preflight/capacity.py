@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from bootstrap.contract import CLUSTER_TAG
 from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.site import Site
+from cli.preflight.target import Site
 from stacks import instances
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cli.preflight import image_age
 from cli.preflight.finding import Finding, ok, problem
-from cli.preflight.site import Site
+from cli.preflight.target import Site
 from stacks import instances
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Final
 
 from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem
-from cli.preflight.site import Site, is_deployed
+from cli.preflight.target import Site, is_deployed
 
 ELASTIC_IPS: Final = 2
 """One for the NAT gateway and one for the master."""

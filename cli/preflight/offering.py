@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cli.preflight.finding import Finding, ok, problem
-from cli.preflight.site import Site, is_deployed
+from cli.preflight.target import Site, is_deployed
 from stacks import instances, zones
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.site import Site
+from cli.preflight.target import Site
 
 ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cli.preflight.site import Site
+from cli.preflight.target import Site
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

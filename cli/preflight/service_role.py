@@ -9,7 +9,7 @@ from typing import Final
 
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.permissions import denied_to, execution_role
-from cli.preflight.site import Site
+from cli.preflight.target import Site
 
 ROLE: Final = "AWSServiceRoleForAutoScaling"
 SERVICE: Final = "autoscaling.amazonaws.com"

@@ -5,7 +5,7 @@ from typing import Final
 
 from bootstrap.contract import CLUSTER_NAME_OUTPUT
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.site import Site, find_stack
+from cli.preflight.target import Site, find_stack
 
 _DELETE: Final = "aws cloudformation delete-stack --region {region} --stack-name {name}"
 _WAYS_OUT: Final[Mapping[str, str]] = {

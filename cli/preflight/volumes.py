@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.contract import CLUSTER_TAG
 from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem
-from cli.preflight.site import Site
+from cli.preflight.target import Site
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import VolumeTypeDef

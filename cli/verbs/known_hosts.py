@@ -3,14 +3,14 @@
 OpenSSH calls this at each login, with the table's name and the cluster's networks: then it is one client and one call.
 """
 
-from bootstrap.fields import Networks, RecordError, parse_networks
-from cli.aws import connect
-from cli.clusters import TABLE, TABLE_RULE
+from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks
+from cli.aws.clients import connect
+from cli.aws.clusters import TABLE, TABLE_RULE
+from cli.aws.nodes import read_membership
 from cli.errors import UsageError
-from cli.nodes import read_membership
 from cli.options import Options
 from cli.request import find
-from cli.ssh_config import known_hosts_text
+from cli.ssh.config import known_hosts_text
 
 
 def main(options: Options) -> int:

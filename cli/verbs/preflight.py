@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cli.aws import Clients, aws_errors, connect
+from cli.aws.clients import Clients, aws_errors, connect
 from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.options import Options
 from cli.preflight import account, bucket, capacity, image, network, offering, permissions, service_role, stack, volumes
 from cli.preflight.finding import Finding, problem, warning
-from cli.preflight.site import Check, Site
+from cli.preflight.target import Check, Site
 from cli.settings import read_context, read_props
 from stacks.props import ClusterProps
 

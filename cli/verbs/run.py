@@ -2,10 +2,10 @@
 
 import sys
 
-from cli.nodes import master_address
+from cli.aws.nodes import master_address
 from cli.options import Options
-from cli.remote import Target, run_command
 from cli.request import find, identity_path, remote_line
+from cli.ssh.remote import Target, run_command
 
 
 def main(options: Options) -> int:

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from cli.aws.nodes import choose_node, master_address
 from cli.errors import ClusterError
-from cli.nodes import choose_node, master_address
 from cli.options import Options
 from cli.request import Request, find, identity_path, remote_line, ssh_path
-from cli.ssh_config import Access, ssh_arguments
+from cli.ssh.config import Access, ssh_arguments
 
 PROGRAM: Final = Path(__file__).resolve().parents[2] / "bin" / "dlcluster"
 

@@ -2,7 +2,7 @@
 
 from cli.options import Options
 from cli.request import find
-from cli.ssh_config import config_text
+from cli.ssh.config import config_text
 from cli.verbs.ssh import access
 
 

@@ -1,11 +1,11 @@
 """``dlcluster status``: list the nodes, and say how many are missing and why."""
 
-from cli.aws import Clients, aws_errors
+from cli.aws.clients import Clients, aws_errors
+from cli.aws.nodes import find_machines, missing_count
+from cli.aws.scaling import NO_GROUPS, Groups, find_groups, read_activities
 from cli.errors import ClusterError
-from cli.nodes import find_machines, missing_count
 from cli.options import Options
 from cli.request import find
-from cli.scaling import NO_GROUPS, Groups, find_groups, read_activities
 from cli.status import missing_text, reasons, status_text
 
 

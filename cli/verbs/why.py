@@ -5,13 +5,13 @@ Without a name it is the cluster of ./cdk.json, or else the only one there is. E
 
 from pathlib import Path
 
-from cli.aws import Clients, connect
-from cli.clusters import Cluster, checked, find_cluster, find_clusters
-from cli.diagnosis import diagnose
+from cli.aws.clients import Clients, connect
+from cli.aws.clusters import Cluster, checked, find_cluster, find_clusters
+from cli.aws.diagnosis import diagnose
+from cli.aws.stack_history import StackRecord, find_stack
 from cli.errors import ClusterError
 from cli.options import Options
 from cli.settings import APP_FILE, read_context, read_props
-from cli.stack_history import StackRecord, find_stack
 from cli.why import why_text
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.cluster.records import parse_state
 from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
-from bootstrap.records import parse_state
 from launcher.hosts.hostfile import Host
 from launcher.job.node import LOST, Failure, settle
 

@@ -12,37 +12,27 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import (
-    activities,
+from local.aws import buckets, trail
+from local.aws.autoscaling import activities, health, hooks, launch, lifecycle
+from local.aws.calls import Call
+from local.aws.cloudformation import change_sets, events, resource_types, rules, signals, stacks
+from local.aws.ec2 import (
     addresses,
-    buckets,
-    change_sets,
     elastic_addresses,
-    events,
-    health,
-    hooks,
     images,
     instance_types,
-    launch,
-    lifecycle,
     reboots,
     refusals,
-    resource_types,
     routes,
-    rules,
     security_groups,
-    signals,
-    stacks,
-    trail,
     zones,
 )
-from local.aws.calls import Call
 from local.aws.failures import Failures
 from local.aws.permissions.callers import session_of
 from local.aws.permissions.judge import judge_call
 from local.aws.request_log import RequestLog
 from local.aws.serial import LOCK
-from local.changes import Teller, may_change
+from local.network.changes import Teller, may_change
 
 MOTO_VERSION = "5.2.5"
 """The one whose private names the rest of this package wraps."""

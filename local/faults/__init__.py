@@ -7,8 +7,8 @@ Real faults of real nodes, made from outside as a failing host, switch or servic
     faults.partition("worker3", "master")
     faults.heal()
 
-By hand: ``local-aws fault freeze worker2``. A sequence of them: ``local.faults.plan``; whether the cluster is right
-again: ``local.faults.observer``.
+By hand: ``local-aws fault freeze worker2``. A sequence of them: ``local.chaos.plan``; whether the cluster is right
+again: ``local.chaos.observer``.
 """
 
 from local.faults.harness import Faults

@@ -15,8 +15,8 @@ from local.faults import api, disk, network, power
 from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.slots import resolve, slots_by_cluster
 from local.faults.targets import Target, find_target
-from local.network import API_PORT
-from local.notices import announce_interruption, recommend_rebalance
+from local.network.addresses import API_PORT
+from local.node.spot_notices import announce_interruption, recommend_rebalance
 
 SPOT_NOTICE_S = 120.0
 """How long before the end EC2 tells a spot instance ("Spot Instance interruption notices")."""

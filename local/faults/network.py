@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from local.errors import LocalError
-from local.fabric import load_rules, routers
-from local.network import API_ADDRESS, API_PORT, METADATA_ADDRESS
+from local.network.addresses import API_ADDRESS, API_PORT, METADATA_ADDRESS
+from local.network.vpc_network import load_rules, routers
 
 TABLE: Final = "inet faults"
 CUT, HUNG, PAIRS, NO_METADATA, NO_API = "cut", "hung", "pairs", "no_metadata", "no_api"

@@ -8,7 +8,7 @@ from pathlib import Path
 from bootstrap.contract import AGENT_SERVICE
 from local.errors import LocalError
 from local.faults.nodes import NodeHandle, await_true
-from local.node import is_frozen
+from local.node.container import is_frozen
 
 FREEZE_TIMEOUT_S = 20.0
 

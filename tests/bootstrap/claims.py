@@ -23,9 +23,9 @@ from moto.dynamodb.exceptions import TransactionCanceledException
 from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.utilities import dynamo_json_dump
 
+from bootstrap.cluster.membership import Node, next_membership
+from bootstrap.cluster.table import Table
 from bootstrap.contract import TABLE_KEY
-from bootstrap.membership import Node, next_membership
-from bootstrap.table import Table
 from tests.bootstrap.given import NETWORKS, instance_id, public_key
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Request:
 
 
 class RemoteClient:
-    """DynamoDB for ``bootstrap.table`` in a process that has only a pipe to it."""
+    """DynamoDB for ``bootstrap.cluster.table`` in a process that has only a pipe to it."""
 
     def __init__(self, client: "DynamoDBClient", first: Connection) -> None:
         self.exceptions = client.exceptions

@@ -13,9 +13,9 @@ from botocore.model import OperationModel
 from moto import mock_aws
 from moto.ec2.models import ec2_backends
 
-from bootstrap.aws import Clients, connect
+from bootstrap.aws.clients import Clients, connect
 from bootstrap.contract import TABLE_KEY
-from tests.bootstrap.cluster import LOG_GROUP, REGION, TABLE, Cluster
+from tests.bootstrap.simulated_cluster import LOG_GROUP, REGION, TABLE, Cluster
 
 
 class UnexpectedSubprocessError(BaseException):

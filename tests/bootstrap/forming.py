@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.bootstrap.cluster import Cluster, TestNode
+from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 
 def booted(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 from ipaddress import IPv4Network
 
-from bootstrap.fields import KEY_HEADER
+from bootstrap.cluster.record_fields import KEY_HEADER
 
 NETWORKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.31.0.0/16"))
 """The second is that of moto's own VPC."""

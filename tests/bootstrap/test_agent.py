@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from bootstrap import agent as agent_module
-from bootstrap import contract, hosts
-from bootstrap.membership import Membership
-from bootstrap.node import place
-from bootstrap.table import Table
-from bootstrap.world import World
-from tests.bootstrap.cluster import CLUSTER, TABLE, Cluster, TestNode
+from bootstrap import contract
+from bootstrap.cluster.membership import Membership
+from bootstrap.cluster.table import Table
+from bootstrap.files import renderers as hosts
+from bootstrap.files.node_files import place
+from bootstrap.host_services import World
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.given import public_key
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, TestNode
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:

@@ -8,13 +8,13 @@ from botocore.exceptions import ClientError, NoCredentialsError
 
 from bootstrap import agent as agent_module
 from bootstrap import contract
-from bootstrap.aws import Clients
+from bootstrap.aws.clients import Clients
+from bootstrap.aws.imds import Identity
+from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
-from bootstrap.imds import Identity
-from bootstrap.logs import LogShipper
-from bootstrap.node import place
-from tests.bootstrap.cluster import LOG_GROUP, Cluster, TestNode
+from bootstrap.files.node_files import place
 from tests.bootstrap.forming import all_ready, booted, hosts_file
+from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, TestNode
 
 
 def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Cluster) -> None:
@@ -130,7 +130,7 @@ def test_throttled_call_is_named_in_the_failure_signal(cluster: Cluster, monkeyp
             {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}, "DescribeAutoScalingGroups"
         )
 
-    monkeypatch.setattr("bootstrap.coordinator.describe_groups", throttled)
+    monkeypatch.setattr("bootstrap.cluster.coordinator.describe_groups", throttled)
     cluster.clock.now += 600.0
     nodes[0].agent.step()
     [(_, _, text)] = cluster.signals

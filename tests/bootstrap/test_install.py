@@ -8,9 +8,9 @@ import pytest
 
 from bootstrap.contract import NodeType
 from bootstrap.errors import BootstrapError, CommandError
+from bootstrap.files.node_files import place
 from bootstrap.install import install
-from bootstrap.node import place
-from tests.bootstrap.cluster import config_values
+from tests.bootstrap.simulated_cluster import config_values
 from tests.bootstrap.written import written
 
 USER = config_values()["default_user"]

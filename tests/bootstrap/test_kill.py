@@ -11,9 +11,9 @@ import pytest
 
 from bootstrap import contract
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType
-from bootstrap.node import place
-from tests.bootstrap.cluster import TABLE, Cluster, TestNode
+from bootstrap.files.node_files import place
 from tests.bootstrap.forming import all_ready, hosts_file
+from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
 
 FILE_WRITES = ((Path, "replace"), (Path, "rename"), (Path, "touch"), (Path, "unlink"), (shutil, "rmtree"))
 ACTIONS = ("make_key", "set_environment", "reload_sshd")

@@ -11,13 +11,13 @@ from botocore.exceptions import ClientError
 
 from bootstrap import service
 from bootstrap.agent import Agent
-from bootstrap.aws import Clients
+from bootstrap.aws.clients import Clients
+from bootstrap.aws.imds import Identity
+from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.contract import NODE_CONFIG
 from bootstrap.errors import ConfigError, MetadataError
-from bootstrap.imds import Identity
-from bootstrap.logs import LogShipper
-from bootstrap.node import place
-from tests.bootstrap.cluster import LOG_GROUP, Cluster, config_values
+from bootstrap.files.node_files import place
+from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, config_values
 
 
 def write_config(root: Path, text: str) -> None:

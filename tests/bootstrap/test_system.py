@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap import system
+from bootstrap.cluster.record_fields import check_key
 from bootstrap.errors import CommandError
-from bootstrap.fields import check_key
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from cli.aws import Clients
+from cli.aws.clients import Clients
 from cli.main import main
 from cli.options import VERSION
 from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, complaint, put_membership
@@ -121,7 +121,7 @@ def test_known_hosts_loads_no_more_than_it_needs(deploy: Deploy, aws: dict[str, 
         [sys.executable, "-c", program],
         env=aws, cwd=PROGRAM.parents[1], capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert "cli.nodes" in done.stdout
+    assert "cli.aws.nodes" in done.stdout
     assert not [name for name in ("paramiko", "cli.preflight", "stacks") if f"'{name}'" in done.stdout]
 
 

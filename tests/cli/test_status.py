@@ -7,7 +7,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from cli.aws import Clients
+from cli.aws.clients import Clients
 from cli.main import main
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, put_membership
 

@@ -11,11 +11,11 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from cli.aws import Clients
-from cli.clusters import Cluster
-from cli.diagnosis import diagnose
+from cli.aws.clients import Clients
+from cli.aws.clusters import Cluster
+from cli.aws.diagnosis import diagnose
+from cli.aws.stack_history import StackRecord
 from cli.main import main
-from cli.stack_history import StackRecord
 from cli.why import why_text
 from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, put_membership
 

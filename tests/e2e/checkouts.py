@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.user import deploy_arguments
+from local.run.user import deploy_arguments
 from tests.e2e.conftest import NODES, Cluster
 
 REPOSITORY = Path(__file__).parents[2]

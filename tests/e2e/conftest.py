@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from local.faults.clients import client
-from local.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, new_user
 from tests.e2e.reach import listening, outside_machine
 
 NODES = 3

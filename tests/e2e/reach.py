@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
-from local.fabric import in_namespace
-from local.network import INTERNET, USER_ADDRESS
+from local.network.addresses import INTERNET, USER_ADDRESS
+from local.network.vpc_network import in_namespace
 
 OUTSIDER = "198.51.100.77"
 """An address of the internet that is not in ssh_location."""

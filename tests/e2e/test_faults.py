@@ -15,12 +15,12 @@ import boto3
 import pytest
 
 from local.errors import LocalError
-from local.fabric import in_namespace, router_of
 from local.faults import Faults
 from local.faults.clients import client
 from local.faults.nodes import NodeHandle
-from local.network import METADATA_ADDRESS
-from local.notices import INTERRUPTION
+from local.network.addresses import METADATA_ADDRESS
+from local.network.vpc_network import in_namespace, router_of
+from local.node.spot_notices import INTERRUPTION
 from tests.e2e.conftest import node_disk
 
 DEADLINE_S = 60.0

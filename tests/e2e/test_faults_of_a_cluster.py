@@ -9,12 +9,12 @@ import boto3
 import pytest
 
 from bootstrap.contract import AGENT_SERVICE, LOG_FILE
-from local.fabric import in_namespace
+from local.chaos.observer import Observer
+from local.chaos.plan import Kind, make_plan, slot
+from local.chaos.player import play
 from local.faults import Faults
-from local.faults.observer import Observer
-from local.faults.plan import Kind, make_plan, slot
-from local.faults.player import play
-from local.network import API_ADDRESS, API_PORT
+from local.network.addresses import API_ADDRESS, API_PORT
+from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import STACK, Cluster, aliases
 
 DEADLINE_S = 60.0

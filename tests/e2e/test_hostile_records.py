@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from local.chaos.observer import Observer
 from local.faults import Faults
-from local.faults.observer import Observer
 from tests.e2e.conftest import STACK, Cluster, node_disk
 
 ATTACK_S = 60

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.fabric import in_namespace
+from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import Cluster, node_disk
 
 WORKER_HOP = "ssh -o BatchMode=yes deeplearning-worker2 hostname"

@@ -15,8 +15,8 @@ from typing import Any
 import boto3
 import pytest
 
-from local.fabric import in_namespace
-from local.network import USER_ADDRESS
+from local.network.addresses import USER_ADDRESS
+from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import Cluster, stack_outputs
 from tests.e2e.reach import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports, from_member, open_ports
 

@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import pytest
 
-from local.aws.images import FAMILIES, image_id
+from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
 from tests.e2e.checkouts import Edit, copy_checkout, deploy, try_deploy
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
@@ -30,17 +30,17 @@ SIGN = "a newer agent"
 NEWER = (
     Edit(file="bootstrap/service.py", old='"agent of a %s', new=f'"{SIGN} of a %s'),
     Edit(
-        file="bootstrap/table.py",
+        file="bootstrap/cluster/table.py",
         old='HOST_KEY_FIELD: {"S": record.host_key},',
         new=f'HOST_KEY_FIELD: {{"S": record.host_key}}, "made_by": {{"S": "{SIGN}"}},',
     ),
     Edit(
-        file="bootstrap/table.py",
+        file="bootstrap/cluster/table.py",
         old='MEMBERS_FIELD: {"S": members_to_json(new.members)},',
         new=f'MEMBERS_FIELD: {{"S": members_to_json(new.members)}}, "made_by": {{"S": "{SIGN}"}},',
     ),
     Edit(
-        file="bootstrap/membership.py",
+        file="bootstrap/cluster/membership.py",
         old="[asdict(member) for member in members]",
         new=f'[asdict(member) | {{"made_by": "{SIGN}"}} for member in members]',
     ),

@@ -5,8 +5,8 @@ from typing import Any
 
 import boto3
 
-from local.network import USER_ADDRESS
-from local.user import deploy_arguments
+from local.network.addresses import USER_ADDRESS
+from local.run.user import deploy_arguments
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
 from tests.e2e.reach import SSH, await_ports, open_ports
 

@@ -12,10 +12,10 @@ from typing import Any
 import boto3
 import pytest
 
-from local.fabric import in_namespace, routers
 from local.faults import Faults
 from local.faults.clients import client
-from local.user import deploy_arguments
+from local.network.vpc_network import in_namespace, routers
+from local.run.user import deploy_arguments
 from tests.e2e.conftest import NODES, STACK, Cluster, group_instances
 from tests.e2e.reach import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from local.chaos.job import WHOLE_S, run_rounds
+from local.chaos.observer import Observer
 from local.faults import Faults
-from local.faults.job_chaos import WHOLE_S, run_rounds
-from local.faults.observer import Observer
 from tests.e2e.conftest import NODES, STACK, Cluster
 
 SEED, ROUNDS = 434, 10

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import boto3
 import pytest
 
+from local.chaos.membership_check import Observation
+from local.chaos.observer import Observer
 from local.faults import Faults
-from local.faults.agreement import Observation
 from local.faults.clients import client
-from local.faults.observer import Observer
 from tests.e2e.conftest import STACK, Cluster, aliases, node_disk, stack_outputs
 
 HEALED_S = 120.0

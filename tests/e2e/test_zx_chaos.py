@@ -1,6 +1,6 @@
 """Ten faults drawn from a seed, master included; `make soak` runs many more (benchmarks and docs/local-aws.md)."""
 
-from local.faults.chaos import run_chaos
+from local.chaos.cluster import run_chaos
 from tests.e2e.conftest import STACK, Cluster
 
 SEED = 20261121

@@ -15,7 +15,7 @@ from typing import Any
 import boto3
 import pytest
 
-from local.user import User, deploy_arguments
+from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
 from tests.e2e.test_zz_destroy import left_over, stack_buckets

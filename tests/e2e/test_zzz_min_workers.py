@@ -9,8 +9,8 @@ from pathlib import Path
 
 import boto3
 
-from local.faults.observer import Observer
-from local.user import User, deploy_arguments
+from local.chaos.observer import Observer
+from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, new_user
 from tests.engines.training import SHORT, TWO_SERVERS, Training, train
 
 NODES = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local.cache import cache_dir
+from local.run.cache import cache_dir
 from tests import machine
 from tests.local.plane import unknown, world
 

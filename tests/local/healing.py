@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from local.network import USER_ADDRESS
+from local.network.addresses import USER_ADDRESS
 from tests.local.aws.harness import Aws, Group, Stacks, state
 from tests.local.aws.templates import attribute, cluster, group, hook, launch_template, ssh_from
 

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local import dataplane, fabric, metadata
 from local.errors import LocalError
-from local.inventory import Instance, Inventory
-from local.launch_failures import Launches
-from tests.local.test_firewall import instance
+from local.network import dataplane
+from local.network import vpc_network as fabric
+from local.network.launch_failures import Launches
+from local.node import metadata
+from local.node.inventory import Instance, Inventory
+from tests.local.network.test_firewall import instance
 
 ONE = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
 TWO = instance(5, groups=("sg-1",), public=None, internet=None)

@@ -8,7 +8,7 @@ import pytest
 
 from local.clean import clean
 from local.errors import LocalError
-from local.processes import record_process
+from local.run.processes import record_process
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 
-from local.aws.images import FAMILIES, image_id
+from local.aws.ec2.images import FAMILIES, image_id
 from stacks.cluster import ClusterStack
 from stacks.props import ClusterProps
 from tests.local.aws.harness import REGION, Aws, Stacks, start_server

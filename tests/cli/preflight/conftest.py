@@ -6,9 +6,9 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from cli.aws import Clients
+from cli.aws.clients import Clients
 from cli.preflight.finding import Finding
-from cli.preflight.site import Check, Site
+from cli.preflight.target import Check, Site
 from stacks.props import ClusterProps
 from tests.cli.conftest import REGION
 

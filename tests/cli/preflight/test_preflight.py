@@ -10,7 +10,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from cli.main import main
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.site import Check, Site
+from cli.preflight.target import Check, Site
 from cli.verbs import preflight
 from tests.cli.conftest import REGION
 from tests.cli.preflight.conftest import Account

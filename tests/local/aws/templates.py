@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from local.aws.images import FAMILIES, image_id
+from local.aws.ec2.images import FAMILIES, image_id
 from tests.local.aws.harness import REGION
 
 

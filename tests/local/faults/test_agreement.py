@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
-from local.faults.agreement import (
+from local.chaos.membership_check import (
     Instance,
     Observation,
     Seen,

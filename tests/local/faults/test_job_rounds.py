@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from local.faults.job_rounds import KINDS, MOMENTS, Ending, Round, Strike, Told, draw, judge
+from local.chaos.job_rounds import KINDS, MOMENTS, Ending, Round, Strike, Told, draw, judge
 
 WAITS = "launch: w2: lost: silent for 20 s; waiting at most 5 s for 3 nodes"
 AGAIN = "launch: restart 1 of 3 on 2 of 3 nodes: w1, w3"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from local.faults import leftovers
-from local.faults.leftovers import KEEPER, PROGRAM, TOKEN, WAITS_S, age_s, kept_connections, left_behind, ranks_of
+from local.chaos import leftovers
+from local.chaos.leftovers import KEEPER, PROGRAM, TOKEN, WAITS_S, age_s, kept_connections, left_behind, ranks_of
 
 RUNNER = f"/opt/{PROGRAM.decode()}/runner/__main__.py"
 NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); print(flush=True); sys.stdin.read()"

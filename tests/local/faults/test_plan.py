@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from local.faults.plan import ANY_WORKER, KINDS, Plan, PlannedFault, Target, make_plan, slot
+from local.chaos.plan import ANY_WORKER, KINDS, Plan, PlannedFault, Target, make_plan, slot
 
 TARGETS = [slot(number) for number in range(1, 5)]
 

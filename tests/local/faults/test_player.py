@@ -2,10 +2,10 @@ from typing import Any, cast
 
 import pytest
 
+from local.chaos.plan import KINDS, Plan, PlannedFault, Target, make_plan, slot
+from local.chaos.player import play
 from local.errors import LocalError
 from local.faults import Faults
-from local.faults.plan import KINDS, Plan, PlannedFault, Target, make_plan, slot
-from local.faults.player import play
 
 SLOTS = {1: "i-1", 2: "i-2", 3: "i-3"}
 

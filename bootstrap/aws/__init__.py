@@ -1,0 +1,1 @@
+"""Talk to AWS: clients, instance metadata, signals, logs, the Elastic IP."""

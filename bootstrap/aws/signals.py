@@ -1,0 +1,85 @@
+"""Tells CloudFormation, once in a node's life, whether the node is ready."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from botocore.exceptions import ClientError
+
+from bootstrap.config import SignalTarget
+from bootstrap.contract import SIGNAL_ID_LENGTH, SIGNAL_TOO_LATE
+from bootstrap.files.atomic_file import write_file
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+
+log = logging.getLogger(__name__)
+
+SIGNALLED_FILE: Final = "/var/lib/deeplearning/signalled"
+"""Which instance has signalled what; an image made of a node brings it along, hence the instance."""
+
+
+class Signals:
+    """The one signal of one node."""
+
+    def __init__(
+        self, client: "CloudFormationClient", *, target: SignalTarget, instance_id: str, sent_file: Path
+    ) -> None:
+        self._client = client
+        self._target = target
+        self._instance_id = instance_id
+        self._sent_file = sent_file
+        self._sent = self._remembered()
+
+    @property
+    def sent(self) -> bool:
+        """Whether the stack has this node's word."""
+        return self._sent
+
+    def success(self) -> None:
+        """Say that the node is ready."""
+        self._send("SUCCESS", self._instance_id)
+        self.settle("SUCCESS")
+
+    def failure(self, reason: str) -> bool:
+        """Say what went wrong, in the one field that the stack event shows; whether the stack still waited.
+
+        When it did not, the caller has to see to the node itself, and settles the matter when that is done.
+        """
+        unique_id = failure_id(self._instance_id, reason)
+        in_time = self._send("FAILURE", unique_id)
+        if in_time:
+            self.settle(unique_id)
+        return in_time
+
+    def settle(self, word: str) -> None:
+        """Remember that nothing is left to be said, also after a restart."""
+        self._sent = True
+        write_file(self._sent_file, f"{self._instance_id} {word}\n")
+
+    def _send(self, status: Literal["SUCCESS", "FAILURE"], unique_id: str) -> bool:
+        try:
+            self._client.signal_resource(
+                StackName=self._target.stack_id,
+                LogicalResourceId=self._target.signal_resource,
+                UniqueId=unique_id,
+                Status=status,
+            )
+        except ClientError as error:
+            if SIGNAL_TOO_LATE not in error.response["Error"].get("Message", ""):
+                raise
+            log.info("the stack is not waiting for a signal any more")
+            return False
+        log.info("signalled %s as %r", status, unique_id)
+        return True
+
+    def _remembered(self) -> bool:
+        try:
+            return self._sent_file.read_text().split(" ", 1)[0] == self._instance_id
+        except FileNotFoundError:
+            return False
+
+
+def failure_id(instance_id: str, reason: str) -> str:
+    """SignalResource has no field for a reason; its UniqueId is shown, and cut to fit."""
+    return f"{instance_id} {reason}"[:SIGNAL_ID_LENGTH]

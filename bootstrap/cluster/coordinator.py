@@ -1,0 +1,182 @@
+"""The master's part: turns what AWS says into the membership that every node reads.
+
+One node asks AWS for all, so the calls do not grow with the cluster. Two coordinators (a master
+and its replacement) do no harm: the write is conditional, and the loser looks again.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from bootstrap.cluster.discovery import Instance, describe_groups
+from bootstrap.cluster.ec2_cache import Sightings
+from bootstrap.cluster.membership import EMPTY, Member, Membership, Node, generation_after, next_membership
+from bootstrap.cluster.record_fields import RecordError, check_address
+from bootstrap.cluster.records import NodeRecord
+from bootstrap.cluster.table import Stored, Table
+from bootstrap.config import NodeConfig
+from bootstrap.contract import MASTER, NodeType, node_record_id
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+    from mypy_boto3_ec2 import EC2Client
+
+log = logging.getLogger(__name__)
+
+RANDOM: Final = random.SystemRandom()
+LONGEST_STEP: Final = 1_000_000
+"""Of the generation, where a forged record may have claimed the next one."""
+
+
+class Coordinator:
+    """One look at the cluster at a time; remembers what EC2 said last, and the membership, should the table lose it."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        instance_id: str,
+        table: Table,
+        autoscaling: "AutoScalingClient",
+        ec2: "EC2Client",
+        remembered: Membership = EMPTY,
+        random_step: Callable[[], int] = lambda: RANDOM.randint(1, LONGEST_STEP),
+    ) -> None:
+        self._config = config
+        self._instance_id = instance_id
+        self._table = table
+        self._autoscaling = autoscaling
+        self._sightings = Sightings(ec2)
+        self._last = remembered
+        self._random_step = random_step
+        self.arriving: frozenset[str] = frozenset()
+        """Instances that the last look found in the groups and not among the members."""
+
+    def reconcile(self, stored: Stored) -> Membership:
+        """Bring the membership up to date and return it."""
+        if stored.flaw:
+            log.warning("replacing the membership record: %s", stored.flaw)
+        self._last = self._reconcile(stored)
+        return self._last
+
+    def _reconcile(self, stored: Stored) -> Membership:
+        groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
+        grouped = {
+            instance_id: _Grouped(node_type=group.node_type, counted=counted)
+            for group in groups
+            for instance_id, counted in group.instances.items()
+        }
+        current, base = stored.membership, self._base(stored, grouped)
+        instances = self._sightings.look(grouped=grouped, members=[member.instance_id for member in base.members])
+        strays = [member for member in base.members if member.instance_id not in grouped]
+        wanted = next_membership(
+            base,
+            expected=sum(group.desired for group in groups),
+            nodes=[*self._nodes(grouped, instances, base), *_away(strays, instances)],
+            gone={name for name, instance in instances.items() if instance.ended}
+            | {member.instance_id for member in strays if self._sightings.gone(member.instance_id)},
+        )
+        self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
+        if stored.flaw is None and replace(wanted, generation=current.generation) == current and current.generation:
+            return current
+        if stored.flaw or base is not current:
+            # Some node may have believed a forged record of any generation: it must see that this is another.
+            wanted = replace(wanted, generation=self._generation_after(current, base))
+        if not self._table.replace_membership(stored, wanted):
+            log.info("another coordinator was faster than generation %d", wanted.generation)
+            return self._faster(grouped)
+        log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.present), wanted.expected)
+        return wanted
+
+    def _base(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
+        """What to go on from: indexes must not move because somebody emptied the table or wrote into it."""
+        current = stored.membership
+        if self._last == EMPTY or (not stored.flaw and current == self._last):
+            return current
+        # Another master, which comes or goes, may have changed it; nobody else may.
+        if stored.flaw or self._is_alone(grouped) or current.generation < self._last.generation:
+            return self._last
+        return current
+
+    def _is_alone(self, grouped: "Mapping[str, _Grouped]") -> bool:
+        return [name for name, each in grouped.items() if each.node_type == MASTER] == [self._instance_id]
+
+    def _generation_after(self, *memberships: Membership) -> int:
+        newest = max(membership.generation for membership in memberships)
+        return generation_after(newest, step=self._random_step())
+
+    def _faster(self, grouped: "Mapping[str, _Grouped]") -> Membership:
+        """What to believe when somebody else has just written."""
+        found = self._table.read_stored()
+        return self._base(found, grouped) if found.flaw is None or self._last != EMPTY else EMPTY
+
+    def _nodes(
+        self, grouped: "Mapping[str, _Grouped]", instances: Mapping[str, Instance], current: Membership
+    ) -> Iterator[Node]:
+        """Who can be a member: those whose addresses are the cluster's."""
+        for node in _candidates(grouped, instances, self._records(grouped), current):
+            try:
+                check_address(node.address, self._config.cluster_networks)
+            except RecordError as error:
+                log.warning("%s is no node of ours: %s", node.instance_id, error)
+            else:
+                yield node
+
+    def _records(self, grouped: Mapping[str, "_Grouped"]) -> dict[str, NodeRecord]:
+        """What the nodes say, by instance id, each under the id that only itself can write to."""
+        ids = {
+            node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
+            for instance_id, each in grouped.items()
+        }
+        return {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Grouped:
+    """An instance as its group sees it."""
+
+    node_type: NodeType
+    counted: bool
+
+
+def _candidates(
+    grouped: Mapping[str, _Grouped],
+    instances: Mapping[str, Instance],
+    records: Mapping[str, NodeRecord],
+    current: Membership,
+) -> Iterator[Node]:
+    """AWS decides who is there; a node's own record can only take the node out."""
+    for instance_id, group in grouped.items():
+        instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
+        away = not group.counted or (instance is not None and not instance.reachable)
+        if record is not None and instance is not None and instance.address is not None:
+            yield Node(
+                instance_id=instance_id,
+                address=instance.address,
+                node_type=group.node_type,
+                host_key=record.host_key,
+                ssh_key=record.ssh_key if group.node_type == MASTER else "",
+                away=away or record.away,
+            )
+        elif member is not None:
+            node = _as_aws_says(member, instances)
+            yield replace(node, node_type=group.node_type, away=node.away or away)
+
+
+def _away(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
+    """Members that no group has any more, unless EC2 says that the group's answer was an old one."""
+    for member in strays:
+        instance, node = instances.get(member.instance_id), _as_aws_says(member, instances)
+        listed = instance is not None and instance.reachable and instance.grouped
+        yield node if listed else replace(node, away=True)
+
+
+def _as_aws_says(member: Member, instances: Mapping[str, Instance]) -> Node:
+    """A member without a record of its own: its address is EC2's word, or one that no other instance has."""
+    instance = instances.get(member.instance_id)
+    if instance is not None and instance.address is not None:
+        return replace(member.node, address=instance.address)
+    taken = any(other.address == member.address for name, other in instances.items() if name != member.instance_id)
+    return replace(member.node, away=member.away or taken)

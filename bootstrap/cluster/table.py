@@ -1,0 +1,243 @@
+"""The cluster's table: one item for the membership, one for its generation, one for each node."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from bootstrap.cluster.membership import EMPTY, Member, Membership, members_to_json
+from bootstrap.cluster.record_fields import Networks, RecordError
+from bootstrap.cluster.records import (
+    Item,
+    NodeRecord,
+    parse_generation,
+    parse_membership,
+    parse_node,
+    usable_members,
+)
+from bootstrap.contract import (
+    AWAY_FIELD,
+    EXPECTED_FIELD,
+    GENERATION_FIELD,
+    GENERATION_ID,
+    HOST_KEY_FIELD,
+    INSTANCE_ID_FIELD,
+    MEMBERS_FIELD,
+    MEMBERSHIP_ID,
+    NODE_TYPE_FIELD,
+    RECORD_VERSION,
+    SSH_KEY_FIELD,
+    TABLE_KEY,
+    VERSION_FIELD,
+)
+from bootstrap.errors import TableBusyError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import KeysAndAttributesTypeDef, PutTypeDef
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 100
+"""Most keys that BatchGetItem takes."""
+BATCH_ATTEMPTS: Final = 5
+"""Answers in a row that bring nothing."""
+NODE_FIELDS: Final = {
+    f"#{number}": name
+    for number, name in enumerate(
+        (
+            TABLE_KEY,
+            VERSION_FIELD,
+            INSTANCE_ID_FIELD,
+            NODE_TYPE_FIELD,
+            HOST_KEY_FIELD,
+            AWAY_FIELD,
+            SSH_KEY_FIELD,
+        )
+    )
+}
+"""What is asked for of a node's own record, by placeholder: the node may have written more, up to 400 KB."""
+LOST_RACE: Final = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
+"""Reasons for which DynamoDB cancels a transaction when two writers meet (TransactWriteItems)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """The membership as the coordinator finds it in the table."""
+
+    membership: Membership
+    """Of one that cannot be used: the members that are right by themselves."""
+    flaw: str | None = None
+    """Why both records have to be written anew."""
+    condition: Mapping[str, Any]
+    """Of a write, that nobody else has replaced the record meanwhile."""
+
+
+class Table:
+    """Reads and conditional writes; a race lost is an answer, not an error."""
+
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        *,
+        name: str,
+        networks: Networks,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._networks = networks
+        self._sleep = sleep
+
+    def read_generation(self) -> int:
+        """The membership's generation as of a moment ago, for a fraction of the price of the membership."""
+        item = self._get(GENERATION_ID, consistent=False)
+        return parse_generation(item) if item else EMPTY.generation
+
+    def read_membership(self) -> Membership:
+        """The membership as it is now, or the empty one when nobody has written it yet."""
+        item = self._get(MEMBERSHIP_ID, consistent=True)
+        return _membership(item, self._networks) if item else EMPTY
+
+    def read_stored(self) -> Stored:
+        """The same for who replaces it: a record that cannot be used is an answer, and no error."""
+        item = self._get(MEMBERSHIP_ID, consistent=True)
+        if item is None:
+            return Stored(membership=EMPTY, condition=_nothing_stored())
+        try:
+            membership, flaw = _membership(item, self._networks), None
+            if self._get_generation() != membership.generation:
+                flaw = "the generation record does not fit the membership"
+        except RecordError as error:
+            membership, flaw = _usable(item, self._networks), str(error)
+        return Stored(membership=membership, flaw=flaw, condition=_still(item.get(GENERATION_FIELD)))
+
+    def _get_generation(self) -> int:
+        item = self._get(GENERATION_ID, consistent=True)
+        return parse_generation(item) if item else EMPTY.generation
+
+    def _get(self, record_id: str, *, consistent: bool) -> Item | None:
+        key = {TABLE_KEY: {"S": record_id}}
+        return self._client.get_item(TableName=self._name, Key=key, ConsistentRead=consistent).get("Item")
+
+    def replace_membership(self, old: Stored, new: Membership) -> bool:
+        """Write the new membership and its generation, both or neither, unless somebody was faster."""
+        generation = {VERSION_FIELD: {"N": str(RECORD_VERSION)}, GENERATION_FIELD: {"N": str(new.generation)}}
+        membership = {
+            **generation,
+            EXPECTED_FIELD: {"N": str(new.expected)},
+            MEMBERS_FIELD: {"S": members_to_json(new.members)},
+        }
+        try:
+            self._client.transact_write_items(
+                TransactItems=[
+                    {"Put": self._put(MEMBERSHIP_ID, membership, old.condition)},
+                    {"Put": self._put(GENERATION_ID, generation)},
+                ]
+            )
+        except self._client.exceptions.TransactionCanceledException as error:
+            reasons = {reason.get("Code") for reason in error.response.get("CancellationReasons", [])}
+            if reasons & LOST_RACE:
+                return False
+            raise
+        return True
+
+    def _put(self, record_id: str, fields: Item, condition: Mapping[str, Any] | None = None) -> "PutTypeDef":
+        item = {TABLE_KEY: {"S": record_id}, **fields}
+        return cast("PutTypeDef", {"TableName": self._name, "Item": item, **(condition or {})})
+
+    def write_node(self, record: NodeRecord) -> None:
+        """Publish a node's own record."""
+        self._client.put_item(
+            TableName=self._name,
+            Item={
+                TABLE_KEY: {"S": record.record_id},
+                VERSION_FIELD: {"N": str(RECORD_VERSION)},
+                INSTANCE_ID_FIELD: {"S": record.instance_id},
+                NODE_TYPE_FIELD: {"S": record.node_type},
+                HOST_KEY_FIELD: {"S": record.host_key},
+                AWAY_FIELD: {"BOOL": record.away},
+                SSH_KEY_FIELD: {"S": record.ssh_key},
+            },
+        )
+
+    def read_nodes(self, record_ids: Sequence[str]) -> dict[str, NodeRecord]:
+        """The records that exist, by record id; one that cannot be used is as good as none."""
+        records = {}
+        for item in self._items(record_ids):
+            try:
+                record = parse_node(item)
+            except RecordError as error:
+                log.warning("passed over a node's record: %s", error)
+            else:
+                records[record.record_id] = record
+        return records
+
+    def _items(self, record_ids: Sequence[str]) -> Iterator[Item]:
+        for start in range(0, len(record_ids), BATCH):
+            yield from self._batch(record_ids[start : start + BATCH])
+
+    def _batch(self, record_ids: Sequence[str]) -> Iterator[Item]:
+        """Ask until nothing is left: large records, which any node can write, only take more answers.
+
+        What the table keeps back all the time is as good as not there, unless that is everything.
+        """
+        keys: list[Mapping[str, Any]] = [{TABLE_KEY: {"S": record_id}} for record_id in record_ids]
+        asked, in_vain = len(keys), 0
+        while keys and in_vain < BATCH_ATTEMPTS:
+            answer = self._client.batch_get_item(RequestItems={self._name: self._question(keys)})
+            yield from answer["Responses"].get(self._name, [])
+            left = answer["UnprocessedKeys"].get(self._name)
+            still = list(left["Keys"]) if left else []
+            in_vain = in_vain + 1 if len(still) == len(keys) else 0
+            keys = list[Mapping[str, Any]](still)
+            if keys:
+                # The documentation asks for exponential backoff on unprocessed keys.
+                self._sleep(0.1 * 2**in_vain)
+        if keys:
+            what = f"table {self._name} left {len(keys)} of {asked} keys unread {BATCH_ATTEMPTS} times"
+            if len(keys) == asked:
+                raise TableBusyError(what)
+            log.warning("%s", what)
+
+    def _question(self, keys: Sequence[Mapping[str, Any]]) -> "KeysAndAttributesTypeDef":
+        return {
+            "Keys": keys,
+            "ConsistentRead": True,
+            "ProjectionExpression": ", ".join(NODE_FIELDS),
+            "ExpressionAttributeNames": NODE_FIELDS,
+        }
+
+
+def _nothing_stored() -> Mapping[str, Any]:
+    return {"ConditionExpression": "attribute_not_exists(#id)", "ExpressionAttributeNames": {"#id": TABLE_KEY}}
+
+
+def _still(generation: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The condition that the table holds the record that was read, whatever stands in the generation's place."""
+    if generation is None:
+        return {"ConditionExpression": f"attribute_not_exists({GENERATION_FIELD})"}
+    return {
+        "ConditionExpression": f"{GENERATION_FIELD} = :old",
+        "ExpressionAttributeValues": {":old": generation},
+    }
+
+
+def _membership(item: Item, networks: Networks) -> Membership:
+    record = parse_membership(item, networks)
+    return Membership(
+        generation=record.generation,
+        expected=record.expected,
+        members=tuple(map(Member.of, record.members)),
+    )
+
+
+def _usable(item: Item, networks: Networks) -> Membership:
+    """What is left of a bad record."""
+    try:
+        generation = parse_generation(item)
+    except RecordError:
+        generation = EMPTY.generation
+    members = tuple(map(Member.of, usable_members(item, networks)))
+    return Membership(generation=generation, expected=len(members), members=members)

@@ -1,0 +1,1 @@
+"""Write the node's files: hosts, workers, environment, ssh."""

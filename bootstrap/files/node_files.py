@@ -1,0 +1,152 @@
+"""Makes the node's files say what the membership says."""
+
+import json
+import pwd
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from bootstrap import contract
+from bootstrap.cluster.membership import EMPTY, Member, Membership
+from bootstrap.cluster.record_fields import Networks, RecordError
+from bootstrap.cluster.records import parse_state
+from bootstrap.errors import ConfigError
+from bootstrap.files import renderers as hosts
+from bootstrap.files.atomic_file import Access, write_and_act, write_block, write_file
+
+
+class Actions(Protocol):
+    """What has to be told to running programs; see bootstrap.system.System."""
+
+    def set_environment(self, values: Mapping[str, str]) -> None:
+        """Give the variables to every unit that starts from now on."""
+
+    def reload_sshd(self) -> None:
+        """Let sshd read its configuration again."""
+
+    def make_key(self, file: Path, *, comment: str) -> None:
+        """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
+
+
+def user_access(user: str) -> Access:
+    """A file that belongs to a login user."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError as error:
+        raise ConfigError(f"default_user must be a user of this machine, got {user!r}") from error
+    return Access(uid=entry.pw_uid, gid=entry.pw_gid)
+
+
+def place(root: Path, path: str) -> Path:
+    """A path of the contract below another root; tests have one of their own."""
+    return root / path.lstrip("/")
+
+
+class NodeFiles:
+    """The files of one node."""
+
+    def __init__(
+        self, root: Path, *, user_name: str, bucket: str, actions: Actions, own_name: str | None = None
+    ) -> None:
+        # Horovod's Gloo meets where the machine's name leads, which resolvers take for any of its addresses.
+        self._own_name = own_name
+        self._root = root
+        self._user_name = user_name
+        self._user = user_access(user_name)
+        self._bucket = bucket
+        self._actions = actions
+
+    def write(self, membership: Membership, *, member: Member, gpu_count: int) -> list[str]:
+        """Bring every file up to date; return those that had to change.
+
+        The node's state comes last: who sees a generation there finds the files to match.
+        """
+        values = hosts.variables(
+            workers_count=len(membership.present),
+            gpu_count=gpu_count,
+            bucket=self._bucket,
+            instance_id=member.instance_id,
+        )
+        changed = {
+            **self._write_members(membership, slot=member.slot),
+            **self._write_variables(values),
+            **self._write_ssh(membership, member=member),
+            contract.NODE_STATE: write_file(self._path(contract.NODE_STATE), node_state(membership, member=member)),
+        }
+        return [path for path, was_changed in changed.items() if was_changed]
+
+    def _write_members(self, membership: Membership, *, slot: int) -> dict[str, bool]:
+        also = {slot: self._own_name} if self._own_name else {}
+        lines = hosts.hosts_lines(membership.present, also=also)
+        return {
+            contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), lines),
+            contract.WORKERS_FILE: write_file(
+                self._path(contract.WORKERS_FILE), hosts.workers_file(membership.present), self._user
+            ),
+        }
+
+    def _write_variables(self, values: Mapping[str, str]) -> dict[str, bool]:
+        return {
+            contract.ENVIRONMENT_SCRIPT: write_file(
+                self._path(contract.ENVIRONMENT_SCRIPT), hosts.profile_script(values)
+            ),
+            contract.ENVIRONMENT_FILE: write_block(
+                self._path(contract.ENVIRONMENT_FILE), hosts.environment_lines(values)
+            ),
+            # systemd reads the drop-in at the next boot and is told for the time until then.
+            contract.SYSTEMD_ENVIRONMENT: write_and_act(
+                self._path(contract.SYSTEMD_ENVIRONMENT),
+                hosts.systemd_environment(values),
+                act=lambda: self._actions.set_environment(values),
+                pending=self._pending("set-environment"),
+            ),
+        }
+
+    def _write_ssh(self, membership: Membership, *, member: Member) -> dict[str, bool]:
+        is_master = member.node_type == contract.MASTER
+        authorized_keys = f"{contract.AUTHORIZED_KEYS_DIR}/{self._user_name}"
+        return {
+            authorized_keys: write_file(self._path(authorized_keys), hosts.authorized_keys(membership.master)),
+            contract.KNOWN_HOSTS_FILE: write_block(
+                self._path(contract.KNOWN_HOSTS_FILE), hosts.known_hosts_lines(membership.present)
+            ),
+            contract.SSH_CLIENT_CONFIG: write_file(
+                self._path(contract.SSH_CLIENT_CONFIG), hosts.SSH_CLIENT_WITH_KEY if is_master else hosts.SSH_CLIENT
+            ),
+            contract.SSHD_CONFIG: write_and_act(
+                self._path(contract.SSHD_CONFIG),
+                hosts.SSHD_MASTER if is_master else hosts.SSHD_WORKER,
+                act=self._actions.reload_sshd,
+                pending=self._pending("reload-sshd"),
+            ),
+        }
+
+    def _path(self, path: str) -> Path:
+        return place(self._root, path)
+
+    def _pending(self, action: str) -> Path:
+        return self._path(contract.NODE_STATE).with_name(f"{action}.pending")
+
+
+def read_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:
+    """The membership that this node's files were made from since it started; the empty one if there is none."""
+    try:
+        state = parse_state(place(root, contract.NODE_STATE).read_text(), networks)
+    except (OSError, RecordError):
+        return EMPTY
+    if state.instance_id != instance_id:
+        return EMPTY
+    members = tuple(map(Member.of, state.members))
+    return Membership(generation=state.generation, expected=len(members), members=members)
+
+
+def node_state(membership: Membership, *, member: Member) -> str:
+    """What the agent last made true, for whoever wants to know."""
+    state = {
+        "instance_id": member.instance_id,
+        "slot": member.slot,
+        "generation": membership.generation,
+        "members": [asdict(each) for each in membership.members],
+    }
+    return json.dumps(state, indent=2) + "\n"

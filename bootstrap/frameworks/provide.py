@@ -1,0 +1,143 @@
+"""Provides a node with the environment of its cluster's ``engines``.
+
+The bucket is asked first, and what it has is compared with the hash that the master has written into the table.
+Where there is none yet, the master builds it and puts it there, and the workers wait for that. What comes of it is
+written down for the agent, which tells the stack.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from boto3.exceptions import Boto3Error
+from botocore.exceptions import BotoCoreError, ClientError
+
+from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAND
+from bootstrap.files.atomic_file import point_link
+from bootstrap.files.node_files import place
+from bootstrap.frameworks.archive import Archive
+from bootstrap.frameworks.errors import EnginesError
+from bootstrap.frameworks.recipe import HOROVOD, Recipe
+from bootstrap.frameworks.record import HashRecord
+from bootstrap.frameworks.state import READY, State, write_state
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 5.0
+LONGEST_PAUSE_S: Final = 80.0
+RANDOM: Final = random.SystemRandom()
+"""Spreads the polls of workers that started at the same moment."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What providing touches: a test has another of each."""
+
+    root: Path
+    archive: Callable[[Recipe], Archive]
+    """May fail, as AWS does, until the node has credentials."""
+    record: Callable[[], HashRecord]
+    """Likewise."""
+    build: Callable[[Recipe, Path, float], None]
+    """Within so many seconds."""
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def provide(recipe: Recipe, *, is_master: bool, wait_s: float, here: Surroundings) -> None:
+    """Make the environment the node's; EnginesError when there is none in time."""
+    directory = place(here.root, recipe.directory)
+    # The master asks the bucket each time: it may have been stopped before it had put it there.
+    if is_master or not is_complete(directory):
+        _get(recipe, directory, is_master=is_master, deadline=here.monotonic() + wait_s, here=here)
+    point_link(place(here.root, ENGINES), Path(recipe.directory))
+    if HOROVOD in recipe.engines:
+        _offer(place(here.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
+    write_state(here.root, State(doing=READY))
+    log.info("engines: %s is ready", recipe.key)
+
+
+def is_complete(directory: Path) -> bool:
+    """Whether an environment is whole: the list of its engines is what a build writes last."""
+    return (directory / Path(ENGINES_LIST).name).is_file()
+
+
+def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, here: Surroundings) -> None:
+    """Try until it is there; what goes wrong is tried again after a growing pause, while there is time."""
+    tries, why = 0, None
+    while True:
+        short, pause = "not in the bucket", POLL_S
+        write_state(here.root, State(doing="fetching", why=why))
+        try:
+            archive, record = here.archive(recipe), here.record()
+            if _fetch(recipe, directory, archive, record, is_master=is_master):
+                return
+            if is_master:
+                left = max(1.0, deadline - here.monotonic())
+                _make(recipe, directory, archive, record, here=here, limit_s=left, why=why)
+                return
+            write_state(here.root, State(doing="waiting-for-master", why=why))
+        except (BotoCoreError, ClientError, Boto3Error) as error:
+            short = "bucket unreachable"
+            log.warning("%s: %s", recipe.object_key, error)
+        except EnginesError as error:
+            tries, short = tries + 1, error.short
+            why = f"try {tries}: {short}"
+            pause = min(POLL_S * 2**tries, LONGEST_PAUSE_S)
+            log.warning("%s: %s", why, error)
+            if error.lasting or here.monotonic() + pause >= deadline:
+                raise EnginesError(short, f"{error} (try {tries})") from error
+            write_state(here.root, State(doing="pausing", why=why))
+        if here.monotonic() >= deadline:
+            raise EnginesError(short, f"{recipe.object_key} is not to be had from the bucket in time")
+        here.sleep(pause * RANDOM.uniform(0.75, 1.25))
+
+
+def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord, *, is_master: bool) -> bool:
+    """Have what a master vouches for; False when there is no such thing.
+
+    A master believes no more than the others what the bucket has; but it can make it anew.
+    """
+    try:
+        sha256 = record.read(recipe.key)
+        if sha256 is None or not archive.is_stored():
+            return False
+        if not is_complete(directory):
+            archive.fetch(directory, sha256=sha256)
+    except EnginesError as error:
+        if not is_master:
+            raise
+        log.warning("made anew, as %s", error)
+        return False
+    return True
+
+
+def _make(
+    recipe: Recipe,
+    directory: Path,
+    archive: Archive,
+    record: HashRecord,
+    *,
+    here: Surroundings,
+    limit_s: float,
+    why: str | None,
+) -> None:
+    if not is_complete(directory):
+        write_state(here.root, State(doing="building", why=why))
+        started = here.monotonic()
+        here.build(recipe, directory, limit_s)
+        log.info("built %s in %.0f s", recipe.key, here.monotonic() - started)
+    write_state(here.root, State(doing="storing", why=why))
+    # In this order: who finds the hash finds what has it.
+    record.write(recipe.key, archive.store(directory))
+
+
+def _offer(command: Path, target: Path) -> None:
+    """Put a command on everybody's PATH, unless the image has one of its own there."""
+    ours = command.is_symlink() and str(command.readlink()).startswith(f"{ENGINES_DIR}/")
+    if ours or not (command.exists() or command.is_symlink()):
+        point_link(command, target)

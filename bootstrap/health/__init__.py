@@ -1,0 +1,1 @@
+"""Check whether this node is fit to train."""

@@ -1,0 +1,1 @@
+"""Ask AWS about clusters: stacks, nodes, scaling activities, logs."""

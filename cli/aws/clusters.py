@@ -1,0 +1,122 @@
+"""Finds clusters: the CloudFormation stacks that have a cluster's outputs."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import ClientError
+
+from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks, shown
+from bootstrap.contract import CLUSTER_NAME_OUTPUT, LOGIN_USER_OUTPUT, NETWORKS_OUTPUT, TABLE_OUTPUT
+from cli.errors import ClusterError
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_cloudformation.type_defs import StackTypeDef
+
+
+TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+TABLE_RULE: Final = "the name of a DynamoDB table, 3 to 255 letters, digits and _ - ."
+_RULES: Final = (
+    (CLUSTER_NAME_OUTPUT, re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}"), "a letter, then letters, digits and hyphens"),
+    (TABLE_OUTPUT, TABLE, TABLE_RULE),
+    (LOGIN_USER_OUTPUT, re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "a user of the nodes"),
+)
+"""They go onto ssh's command line."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cluster:
+    """What the outputs of a cluster's stack say."""
+
+    name: str
+    stack_name: str
+    table: str
+    login_user: str
+    networks_text: str | None
+    """None: the stack is from before this output."""
+
+    @property
+    def networks(self) -> Networks:
+        """Where the nodes have their addresses. Raises ClusterError."""
+        if self.networks_text is None:
+            raise ClusterError(f"stack {self.stack_name} has no output {NETWORKS_OUTPUT}: cdk deploy adds it")
+        try:
+            return parse_networks(self.networks_text)
+        except RecordError as error:
+            raise ClusterError(f"output {NETWORKS_OUTPUT} of stack {self.stack_name}: {error}") from error
+
+
+def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
+    """Every cluster of the account and region."""
+    for page in cloudformation.get_paginator("describe_stacks").paginate():
+        for stack in page["Stacks"]:
+            cluster = _cluster(stack)
+            if cluster is not None:
+                yield cluster
+
+
+def _cluster(stack: "StackTypeDef") -> Cluster | None:
+    outputs = {out["OutputKey"]: out["OutputValue"] for out in stack.get("Outputs", [])}
+    if not outputs.keys() >= {CLUSTER_NAME_OUTPUT, TABLE_OUTPUT, LOGIN_USER_OUTPUT}:
+        return None
+    return Cluster(
+        name=outputs[CLUSTER_NAME_OUTPUT],
+        stack_name=stack["StackName"],
+        table=outputs[TABLE_OUTPUT],
+        login_user=outputs[LOGIN_USER_OUTPUT],
+        networks_text=outputs.get(NETWORKS_OUTPUT),
+    )
+
+
+def checked(cluster: Cluster) -> Cluster:
+    """The cluster, once its outputs are what a cluster's are; ClusterError otherwise."""
+    values = (cluster.name, cluster.table, cluster.login_user)
+    for (output, pattern, allowed), value in zip(_RULES, values, strict=True):
+        if not pattern.fullmatch(value):
+            raise ClusterError(f"output {output} of stack {cluster.stack_name} must be {allowed}, got {shown(value)}")
+    return cluster
+
+
+def _stack_called(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
+    """The stack of a cluster's name, as ours have it: asks for no right to see other stacks."""
+    try:
+        return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ValidationError":  # there is no such stack
+            raise
+        return None
+
+
+def _in_its_place(stack: "StackTypeDef") -> str:
+    name, status = stack["StackName"], stack["StackStatus"]
+    # A deploy that was stopped while it made its change set leaves this, and nothing else.
+    begun = "cdk deploy goes on with it, cdk destroy removes it"
+    advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} tells more"
+    return f"a stack of that name is there in status {status}; {advice}"
+
+
+def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
+    """The cluster called `name`, or the only one there is."""
+    stack = _stack_called(cloudformation, name) if name is not None else None
+    if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
+        return checked(named)
+    clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
+    names = ", ".join(checked(cluster).name for cluster in clusters)
+    if stack is not None and name not in [cluster.name for cluster in clusters]:
+        raise ClusterError(f"no cluster {name!r} in {region}: {_in_its_place(stack)}")
+    if not clusters:
+        raise ClusterError(
+            f"no cluster in {region} (--region or AWS_REGION names another); "
+            "dlcluster why --cluster NAME tells how a deploy of it ended"
+        )
+    if name is None and len(clusters) > 1:
+        raise ClusterError(f"more than one cluster in {region}, choose with --cluster: {names}")
+    chosen = [cluster for cluster in clusters if name in (None, cluster.name)]
+    if not chosen:
+        raise ClusterError(f"no cluster {name!r} in {region}, there is: {names}")
+    if len(chosen) > 1:
+        stacks = ", ".join(cluster.stack_name for cluster in chosen)
+        raise ClusterError(f"more than one stack in {region} calls its cluster {name}: {stacks}")
+    return checked(chosen[0])

@@ -1,0 +1,127 @@
+"""Why a deploy failed or a node is missing: what CloudFormation, EC2 and the nodes say of it."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from cli.aws.clients import Clients, aws_errors
+from cli.aws.clusters import Cluster
+from cli.aws.left_buckets import left_buckets
+from cli.aws.node_logs import NodeLog, newest_streams, read_log
+from cli.aws.nodes import RUNNING, find_machines, missing_count, read_membership
+from cli.aws.scaling import EVER, Activity, find_groups, read_activities
+from cli.aws.stack_history import Event, StackRecord, last_failures, physical_ids, read_events
+from cli.errors import ClusterError
+
+MOST_NODES: Final = 3
+MOST_LINES: Final = 10
+_INSTANCE_ID: Final = re.compile(r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Presence:
+    """Which nodes a cluster should have and has."""
+
+    sentence: str = ""
+    absent: tuple[str, ...] = ()
+    """Instances that are no node now: members that do not run, and instances that have not become members."""
+    complete: bool = True
+
+
+NO_CLUSTER: Final = Presence()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """What is known of a cluster's trouble."""
+
+    stack: StackRecord
+    cluster_name: str
+    failures: tuple[Event, ...]
+    """Of the last deploy or destroy that failed, the cause first."""
+    presence: Presence
+    activities: tuple[Activity, ...]
+    """What the groups did last, newest first; none were asked for where nothing is wrong."""
+    log_group: str
+    """Empty when the stack has none."""
+    logs: tuple[NodeLog, ...]
+    left_buckets: tuple[str, ...]
+    """Of earlier clusters of this name."""
+    region: str
+    unknown: tuple[str, ...]
+    """What could not be asked, and why."""
+
+
+def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> Diagnosis:
+    """Ask all that can tell; what a service refuses is left out and said."""
+    unknown: list[str] = []
+
+    def ask(call: Callable[[], T], otherwise: T) -> T:
+        try:
+            with aws_errors(clients.region):
+                return call()
+        except ClusterError as error:
+            unknown.append(str(error))
+            return otherwise
+
+    events = read_events(clients.cloudformation, stack.stack_id)
+    failures = last_failures(events)
+    presence = ask(lambda: _presence(clients, cluster), NO_CLUSTER) if cluster else NO_CLUSTER
+    log_group = "".join(physical_ids(events, "AWS::Logs::LogGroup")[-1:])
+    activities: list[Activity] = []
+    logs: list[NodeLog] = []
+    if failures or not presence.complete:
+        groups = physical_ids(events, "AWS::AutoScaling::AutoScalingGroup")
+        since = events[0].time if events else EVER
+        activities = ask(lambda: read_activities(clients.autoscaling, groups, since=since), activities)
+        suspects = _suspects(failures, presence)
+        launched = [found for activity in activities for found in _INSTANCE_ID.findall(activity.description)]
+        logs = ask(lambda: _logs(clients, log_group, suspects, launched), logs) if log_group else []
+    name = cluster.name if cluster else stack.name
+    buckets = ask(
+        lambda: left_buckets(clients.tagging, clients.cloudformation, cluster_name=name, events=events), list[str]()
+    )
+    return Diagnosis(
+        stack=stack,
+        cluster_name=name,
+        failures=tuple(failures),
+        presence=presence,
+        activities=tuple(activities),
+        log_group=log_group,
+        logs=tuple(logs),
+        left_buckets=tuple(buckets),
+        region=clients.region,
+        unknown=tuple(unknown),
+    )
+
+
+def _presence(clients: Clients, cluster: Cluster) -> Presence:
+    membership = read_membership(
+        clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
+    )
+    groups = find_groups(clients.autoscaling, cluster.name)
+    asked = groups.asked(otherwise=membership.expected)
+    ids = [member.instance_id for member in membership.members]
+    machines = find_machines(clients.ec2, ids)
+    missing = missing_count(membership, machines, asked=asked)
+    lost = [instance_id for instance_id in ids if machines[instance_id].state != RUNNING]
+    return Presence(
+        sentence=f"{missing} of {asked} nodes missing" if missing else f"all {asked} nodes",
+        absent=(*(instance_id for instance_id in groups.instance_ids if instance_id not in ids), *lost),
+        complete=not missing,
+    )
+
+
+def _suspects(failures: Sequence[Event], presence: Presence) -> list[str]:
+    """Instances that the failures name, and those that should be nodes."""
+    named = (instance_id for event in failures for instance_id in _INSTANCE_ID.findall(event.reason))
+    return list(dict.fromkeys([*presence.absent, *named]))[:MOST_NODES]
+
+
+def _logs(clients: Clients, group: str, suspects: Sequence[str], launched: Sequence[str]) -> list[NodeLog]:
+    """Of the suspects; without any of those that spoke last; if none ever spoke, of those launched last."""
+    silent = list(dict.fromkeys(launched))[:MOST_NODES]
+    wanted = suspects or newest_streams(clients.logs, group, count=MOST_NODES) or silent
+    return [read_log(clients.logs, group, instance_id, lines=MOST_LINES) for instance_id in wanted]

@@ -1,0 +1,52 @@
+"""Finds the buckets that destroyed and rolled back clusters left: they are kept on purpose, and cost money."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from bootstrap.contract import CLUSTER_TAG
+from cli.aws.stack_history import Event
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+
+KEPT: Final = "DELETE_SKIPPED"
+"""What CloudFormation says of a resource that it leaves behind."""
+
+
+def left_buckets(
+    tagging: Any, cloudformation: "CloudFormationClient", *, cluster_name: str, events: Sequence[Event]
+) -> list[str]:
+    """The buckets of clusters of that name that nobody uses now.
+
+    ``events`` are those of the stack of that name: while it is being created, nothing else says what is its own.
+    """
+    tagged = set(_tagged(tagging, cluster_name))
+    last = {event.physical_id: event.status for event in events}
+    candidates = {bucket for bucket in tagged if last.get(bucket, KEPT) == KEPT}
+    # A cluster may have adopted one: its output says so, and its parameter before there are outputs.
+    return sorted(candidates - set(_said_by_stacks(cloudformation))) if candidates else []
+
+
+def _tagged(tagging: Any, cluster_name: str) -> Iterator[str]:
+    pages = tagging.get_paginator("get_resources").paginate(
+        TagFilters=[{"Key": CLUSTER_TAG, "Values": [cluster_name]}], ResourceTypeFilters=["s3"]
+    )
+    yield from (found["ResourceARN"].rpartition(":")[2] for page in pages for found in page["ResourceTagMappingList"])
+
+
+def _said_by_stacks(cloudformation: "CloudFormationClient") -> Iterator[str]:
+    """Every value that a stack has been given or gives out; one that was rolled back may be tried again."""
+    for page in cloudformation.get_paginator("describe_stacks").paginate():
+        for stack in page["Stacks"]:
+            yield from (out["OutputValue"] for out in stack.get("Outputs", []))
+            yield from (parameter["ParameterValue"] for parameter in stack.get("Parameters", []))
+
+
+def removal(bucket: str, *, region: str) -> str:
+    """A line for the shell that removes a bucket with every version: ``aws s3 rb --force`` leaves the old ones."""
+    code = (
+        f'import boto3; b = boto3.resource("s3", region_name="{region}").Bucket("{bucket}"); '
+        "b.object_versions.delete(); b.delete()"
+    )
+    return shlex.join(["python3", "-c", code])

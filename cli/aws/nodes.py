@@ -1,0 +1,184 @@
+"""The nodes of a cluster: the membership record, joined with what EC2 says of each."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from bootstrap.cluster.record_fields import Networks, RecordError, check_address
+from bootstrap.cluster.records import MemberRecord, parse_membership
+from bootstrap.contract import MASTER, MASTER_HOST, MEMBERSHIP_ID, TABLE_KEY, worker_host
+from cli.errors import ClusterError, UsageError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """One node as the membership record has it."""
+
+    slot: int
+    instance_id: str
+    address: str
+    """Private address."""
+    node_type: str
+    host_key: str
+    """Public ed25519 host key, which the node itself wrote to the table."""
+    away: bool = False
+    """It is about to end, or stands by: it has its slot, and no list on the nodes has it."""
+
+    @property
+    def alias(self) -> str:
+        """Its host name within the cluster."""
+        return worker_host(self.slot)
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Every host name it has within the cluster."""
+        return (MASTER_HOST, self.alias) if self.node_type == MASTER else (self.alias,)
+
+    @property
+    def short_name(self) -> str:
+        """``master`` or ``worker2``."""
+        return MASTER if self.node_type == MASTER else self.alias.removeprefix("deeplearning-")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Membership:
+    """Who is in which slot."""
+
+    generation: int
+    expected: int
+    members: tuple[Member, ...]
+
+    @property
+    def master(self) -> Member:
+        """The node that can be reached from outside."""
+        for member in self.members:
+            if member.node_type == MASTER and not member.away:
+                return member
+        raise ClusterError("the cluster has no master now: it may be starting or being replaced")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """What EC2 says of a node."""
+
+    instance_type: str
+    zone: str
+    public_address: str
+    """Empty without one."""
+    state: str
+
+
+MOST_FILTER_VALUES: Final = 200
+"""Most values of a filter in one request ("List and filter your resources", Amazon EC2 User Guide)."""
+RUNNING: Final = "running"
+GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
+
+
+def read_membership(
+    dynamodb: "DynamoDBClient", *, table: str, networks: Networks, cluster_name: str | None
+) -> Membership:
+    """The membership record of a cluster's table; the name, where the caller knows it, is for messages.
+
+    Any process on the master can write the record: nothing of it is used before all of it has been checked.
+    """
+    cluster = "the cluster" if cluster_name is None else f"cluster {cluster_name}"
+    try:
+        found = dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}}, ConsistentRead=True)
+    except dynamodb.exceptions.ResourceNotFoundException as error:
+        raise ClusterError(
+            f"{cluster} has no table {table} now: after a new deploy, print a new dlcluster ssh-config"
+        ) from error
+    item = found.get("Item")
+    if item is None:
+        raise ClusterError(f"{cluster} has no members yet: its master has not started")
+    try:
+        record = parse_membership(item, networks)
+    except RecordError as error:
+        raise ClusterError(
+            f"{cluster} has a membership record that cannot be used: {error} (its master replaces it within a minute)"
+        ) from error
+    return Membership(
+        generation=record.generation,
+        expected=record.expected,
+        members=tuple(map(_member, record.members)),
+    )
+
+
+def _member(record: MemberRecord) -> Member:
+    return Member(
+        slot=record.slot,
+        instance_id=record.instance_id,
+        address=record.address,
+        node_type=record.node_type,
+        host_key=record.host_key,
+        away=record.away,
+    )
+
+
+def find_machines(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Machine]:
+    """What EC2 says of each instance; one that it has forgotten is gone."""
+    starts = range(0, len(instance_ids), MOST_FILTER_VALUES)
+    found = {
+        instance["InstanceId"]: _machine(instance)
+        for start in starts
+        for instance in _described(ec2, instance_ids[start : start + MOST_FILTER_VALUES])
+    }
+    return {instance_id: found.get(instance_id, GONE) for instance_id in instance_ids}
+
+
+def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[InstanceTypeDef]":
+    # A filter, unlike InstanceIds, does not fail for an id that no longer exists.
+    pages = ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": "instance-id", "Values": list(instance_ids)}]
+    )
+    for page in pages:
+        for reservation in page["Reservations"]:
+            yield from reservation["Instances"]
+
+
+def running_count(membership: Membership, machines: Mapping[str, Machine]) -> int:
+    """How many members run, to stay."""
+    return sum(machines[member.instance_id].state == RUNNING and not member.away for member in membership.members)
+
+
+def missing_count(membership: Membership, machines: Mapping[str, Machine], *, asked: int) -> int:
+    """How many of the nodes that are asked for are not there: never joined, stopped or lost."""
+    return max(asked - running_count(membership, machines), 0)
+
+
+def _machine(instance: "InstanceTypeDef") -> Machine:
+    return Machine(
+        instance_type=instance["InstanceType"],
+        zone=instance["Placement"]["AvailabilityZone"],
+        public_address=instance.get("PublicIpAddress", ""),
+        state=instance["State"]["Name"],
+    )
+
+
+def master_address(ec2: "EC2Client", membership: Membership) -> str:
+    """The master's public address."""
+    master = membership.master
+    machine = find_machines(ec2, [master.instance_id])[master.instance_id]
+    if not machine.public_address:
+        raise ClusterError(f"the master {master.instance_id} has no public address, its state is {machine.state}")
+    try:
+        return check_address(machine.public_address, networks=None)
+    except RecordError as error:
+        raise ClusterError(f"the master {master.instance_id} has a public address that is none: {error}") from error
+
+
+def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> Member:
+    """The node that `name` means: master, worker2, 2, deeplearning-worker2 or an instance id."""
+    members = tuple(members)
+    short = name.removeprefix(f"{cluster_name}-")
+    for member in members:
+        known = (*member.host_names, member.short_name, member.instance_id, str(member.slot), f"worker{member.slot}")
+        if name in known or short in known:
+            return member
+    listed = ", ".join(f"{member.short_name} ({member.instance_id})" for member in members)
+    raise UsageError(f"no node {name!r} in cluster {cluster_name}, there is: {listed}")

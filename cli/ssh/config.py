@@ -1,0 +1,109 @@
+"""How OpenSSH reaches a node, as text for ssh_config(5) and as options for a command line.
+
+Host keys come from the cluster's table each time ssh asks for one (KnownHostsCommand, OpenSSH 8.5
+and later), so a replaced node needs no cleaning up and no file of known hosts can be stale.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cli.aws.nodes import Member
+
+CONNECT_TIMEOUT_S: Final = 20
+"""For a whole login: through the master, and with a host key from the table."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Access:
+    """What is the same for every node of a cluster."""
+
+    cluster_name: str
+    login_user: str
+    master: Member
+    master_address: str
+    known_hosts_command: tuple[str, ...]
+    """Command line that prints known hosts lines for the name appended to it."""
+    identity: str | None = None
+    """Private key file; left out, ssh looks where it always does."""
+
+    def host_name(self, member: Member) -> str:
+        """The name of a node in ssh configurations: clusters must not collide there."""
+        return f"{self.cluster_name}-{member.short_name}"
+
+
+def options(access: Access, member: Member) -> dict[str, str]:
+    """Options for one node, the jump through the master aside.
+
+    All that comes from the table or the stack's outputs has been checked (bootstrap.cluster.records, cli.aws.clusters): it has
+    nothing that ssh or a shell would expand. Paths are quoted here.
+    """
+    is_master = member == access.master
+    own = {
+        "HostName": access.master_address if is_master else member.address,
+        "User": access.login_user,
+        # The agent goes to the master and no further: whoever is root on a node that has it can sign with it.
+        "ForwardAgent": "yes" if is_master else "no",
+        "StrictHostKeyChecking": "yes",
+        "HostKeyAlias": member.alias,
+        # Named, so that ssh does not ask the table once more to order what it offers.
+        "HostKeyAlgorithms": "ssh-ed25519",
+        "KnownHostsCommand": f"{' '.join(map(_quoted, access.known_hosts_command))} %H",
+        # A node that hangs takes the connection and never answers.
+        "ConnectTimeout": str(CONNECT_TIMEOUT_S),
+        "UserKnownHostsFile": "none",
+        "GlobalKnownHostsFile": "none",
+    }
+    if access.identity is not None:
+        own |= {"IdentityFile": _quoted(access.identity), "IdentitiesOnly": "yes"}
+    return own
+
+
+def _quoted(word: str) -> str:
+    """A word for ssh itself, which splits by quotes and backslashes much as a shell and then expands %-sequences."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def ssh_arguments(access: Access, member: Member) -> list[str]:
+    """Arguments of ssh for one node; the destination is its last word."""
+    own = options(access, member)
+    if member != access.master:
+        hop = ["ssh", *_as_arguments(options(access, access.master) | {"ForwardAgent": "no"})]
+        # A shell reads it, so the address stands there itself; %p is a number that ssh has read.
+        through = f"{shlex.join(hop).replace('%', '%%')} -W {shlex.quote(f'[{member.address}]:')}%p"
+        own["ProxyCommand"] = f"{through} {shlex.quote(access.host_name(access.master))}"
+    return [*_as_arguments(own), access.host_name(member)]
+
+
+def _as_arguments(own: Mapping[str, str]) -> list[str]:
+    return [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
+
+
+def config_text(access: Access, members: Sequence[Member]) -> str:
+    """A block for ~/.ssh/config that plain ssh, scp and rsync work with."""
+    return "\n".join(_config_block(access, member) for member in members)
+
+
+def _config_block(access: Access, member: Member) -> str:
+    own = options(access, member)
+    # No instance ids: the block outlives them, and would lead to somebody else's machine by the old name.
+    names = [access.host_name(member)]
+    if member == access.master:
+        names.append(f"{access.cluster_name}-worker{member.slot}")
+    else:
+        own["ProxyJump"] = access.host_name(access.master)
+        # The block is kept: the master resolves the name, and knows who has the slot then.
+        own["HostName"] = member.alias
+    lines = [f"Host {' '.join(names)}", *(f"  {name} {value}" for name, value in own.items())]
+    return "\n".join(lines) + "\n"
+
+
+def known_hosts_text(members: Sequence[Member], host: str | None) -> str:
+    """Known hosts lines of the members called `host`, or of all."""
+    return "".join(
+        f"{','.join(names)} {member.host_key}\n"
+        for member in members
+        if host in (None, *(names := (*member.host_names, member.instance_id, member.address)))
+    )

@@ -1,0 +1,1 @@
+"""Fill in what moto lacks of Amazon EC2 Auto Scaling."""

@@ -1,0 +1,160 @@
+"""Scaling activities: what a group launched and terminated, and why a launch failed."""
+
+import os
+import uuid
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.exceptions import ServiceException
+from moto.core.responses import ActionResult
+from moto.ec2.models.instances import InstanceBackend
+
+from local.aws.autoscaling import suspensions
+from local.aws.patching import around
+from local.network.launch_failures import reason_of
+
+_KEPT = 1000
+"""A cluster that replaces nodes for days must not fill the memory."""
+_LAUNCHING = "Launching a new EC2 instance"
+NOT_BOOTED = (
+    "Instance became unhealthy while waiting for instance to be in InService state. "
+    "Termination Reason: Server.InternalError: Internal error on launch"
+)
+"""What Auto Scaling says of such an instance; the local AWS adds why."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Activity:
+    """One line of a group's history."""
+
+    group: str
+    instance_id: str
+    description: str
+    cause: str
+    status: str
+    message: str = ""
+    start: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    end: datetime | None = None
+    activity_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def finish(self) -> None:
+        """It is over, well or not."""
+        self.end = datetime.now(timezone.utc)
+
+    def described(self) -> dict[str, Any]:
+        """As DescribeScalingActivities returns it."""
+        described = {
+            "ActivityId": self.activity_id,
+            "AutoScalingGroupName": self.group,
+            "Description": self.description,
+            "Cause": self.cause,
+            "StartTime": self.start,
+            "StatusCode": self.status,
+            "StatusMessage": self.message,
+            "Progress": 100 if self.end else 50,
+        }
+        return described | {"EndTime": self.end} if self.end else described
+
+
+_ACTIVITIES: list[Activity] = []
+
+
+def install() -> None:
+    """Record what groups do, and answer DescribeScalingActivities."""
+    around(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
+    around(InstanceBackend, "terminate_instances", _terminate)
+    around(AutoScalingResponse, "describe_scaling_activities", _describe)
+
+
+def begin_termination(group: str, instance_id: str, cause: str, *, waits: bool) -> None:
+    """A group takes an instance out of service; it is over when EC2 terminates the instance."""
+    cause = f"At {_now()} an instance was taken out of service in response to {cause}."
+    status = "MidLifecycleAction" if waits else "InProgress"
+    description = f"Terminating EC2 instance: {instance_id}"
+    _record(Activity(group=group, instance_id=instance_id, description=description, cause=cause, status=status))
+
+
+def finish_termination(group: str, instance_id: str) -> None:
+    """EC2 has ended an instance; if it did so without the group, there is no activity yet."""
+    if not (activity := _unfinished(instance_id)):
+        lost = "an EC2 health check indicating it has been terminated or stopped"
+        begin_termination(group, instance_id, lost, waits=False)
+        activity = _ACTIVITIES[0]
+    activity.status = "Successful"
+    activity.finish()
+
+
+def _record(activity: Activity) -> None:
+    _ACTIVITIES.insert(0, activity)
+    del _ACTIVITIES[_KEPT:]
+
+
+def _record_launch(group: str, instance_id: str = "", failure: str = "") -> None:
+    cause = f"At {_now()} an instance was started in response to a difference between desired and actual capacity."
+    description = _LAUNCHING + (f": {instance_id}" if instance_id else "")
+    status = "Failed" if failure else "Successful"
+    activity = Activity(
+        group=group, instance_id=instance_id, description=description, cause=cause, status=status, message=failure
+    )
+    activity.finish()
+    _record(activity)
+
+
+def _now() -> str:
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _launch(original: Any, group: FakeAutoScalingGroup, count: int, tags: dict[str, str]) -> None:
+    before = {state.instance_id for state in group.instance_states}
+    failure = ""
+    try:
+        original(group, count, tags)
+    except ServiceException as error:
+        failure = f"{error.message.rstrip('.')}. Launching EC2 instance failed."
+        raise
+    finally:
+        for instance_id in [s.instance_id for s in group.instance_states if s.instance_id not in before]:
+            _record_launch(group.name, instance_id)
+        if failure:
+            _record_launch(group.name, failure=failure)
+
+
+def _terminate(original: Any, backend: Any, instance_ids: list[str]) -> Any:
+    for instance in backend.get_multi_instances_by_id(instance_ids):
+        group: FakeAutoScalingGroup | None = getattr(instance, "autoscaling_group", None)
+        if not group or instance.state == "terminated":
+            continue
+        if reason := _launch_failure(instance.id):
+            _fail_launch(instance.id, reason)
+        if _unfinished(instance.id) or suspensions.replaces_unhealthy(group):
+            finish_termination(group.name, instance.id)
+    return original(backend, instance_ids)
+
+
+def _launch_failure(instance_id: str) -> str | None:
+    """Why the data plane could not boot an instance; only inside a local AWS there is one."""
+    run_dir = os.environ.get("LOCAL_AWS_DIR")
+    return reason_of(Path(run_dir), instance_id) if run_dir else None
+
+
+def _fail_launch(instance_id: str, reason: str) -> None:
+    """An instance that EC2 ends because it cannot boot was never launched, for its group."""
+    for activity in _ACTIVITIES:
+        if activity.instance_id == instance_id and activity.description.startswith(_LAUNCHING):
+            activity.status, activity.message = "Failed", f"{NOT_BOOTED}: {reason}"
+
+
+def _unfinished(instance_id: str) -> Activity | None:
+    return next((a for a in _ACTIVITIES if a.instance_id == instance_id and not a.end), None)
+
+
+def _describe(_original: Any, response: AutoScalingResponse) -> ActionResult:
+    backend: AutoScalingBackend = response.autoscaling_backend
+    wanted = response._get_param("AutoScalingGroupName")
+    known = [wanted] if wanted else [*backend.autoscaling_groups]
+    found = [activity.described() for activity in _ACTIVITIES if activity.group in known]
+    return ActionResult({"Activities": found})

@@ -1,0 +1,53 @@
+"""SetInstanceHealth: a group ends and replaces an instance that somebody calls unhealthy.
+
+moto only notes the status. ``HealthCheckGracePeriod`` is 0 unless a group has one, as outside AWS's console; moto
+says 300.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup, InstanceState
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.responses import EmptyResult
+from moto.core.utils import utcnow
+
+from local.aws.autoscaling import lifecycle
+from local.aws.patching import around
+
+_STATUSES = ("Healthy", "Unhealthy")
+
+
+def install() -> None:
+    """Act on what is said of an instance's health."""
+    around(AutoScalingResponse, "set_instance_health", _set_instance_health)
+    around(AutoScalingBackend, "create_auto_scaling_group", _create_group)
+
+
+def _set_instance_health(_original: Any, response: AutoScalingResponse) -> EmptyResult:
+    status = response._get_param("HealthStatus")
+    if status not in _STATUSES:
+        raise ValidationError(f"Valid instance health states are: [{', '.join(_STATUSES)}].")
+    group, member = lifecycle.find_member(response.autoscaling_backend, response._get_param("InstanceId"))
+    if member.lifecycle_state != "InService":
+        raise ValidationError(f"The instance {member.instance_id} is not in InService.")
+    if response._get_bool_param("ShouldRespectGracePeriod", True) and _in_grace_period(group, member):
+        return EmptyResult()
+    if status == "Unhealthy":
+        lifecycle.mark_unhealthy(group, member, "a user health-check")
+    else:
+        member.health_status = status
+    return EmptyResult()
+
+
+def _in_grace_period(group: FakeAutoScalingGroup, member: InstanceState) -> bool:
+    """Here an instance is in service from its launch on."""
+    age: timedelta = utcnow() - member.instance.launch_time
+    return age < timedelta(seconds=group.health_check_grace_period or 0)
+
+
+def _create_group(original: Any, backend: AutoScalingBackend, **named: Any) -> FakeAutoScalingGroup:
+    group: FakeAutoScalingGroup = original(backend, **named)
+    group.health_check_grace_period = int(named.get("health_check_period") or 0)
+    return group

@@ -1,0 +1,107 @@
+"""Lifecycle hooks as callers see them: written into a group's template, completed, prolonged, taken away.
+
+Only terminating ones have an effect (see lifecycle.py); a launching one is noted. Nothing is told to EventBridge.
+"""
+
+from typing import Any
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup, autoscaling_backends
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.responses import EmptyResult
+
+from local.aws.autoscaling import lifecycle
+from local.aws.patching import add, around
+
+_Specification = dict[str, Any]
+RESULTS = ("CONTINUE", "ABANDON")
+
+
+def install() -> None:
+    """Take the hooks of templates, and answer the calls about lifecycle actions."""
+    around(FakeAutoScalingGroup, "create_from_cloudformation_json", _create_group)
+    around(AutoScalingBackend, "create_lifecycle_hook", _create_hook)
+    around(AutoScalingBackend, "delete_lifecycle_hook", _delete_hook)
+    around(AutoScalingBackend, "delete_auto_scaling_group", _delete_group)
+    add(AutoScalingResponse, "complete_lifecycle_action", _complete)
+    add(AutoScalingResponse, "record_lifecycle_action_heartbeat", _record_heartbeat)
+
+
+def put(backend: AutoScalingBackend, group_name: str, specification: _Specification) -> None:
+    """Make or change a hook, as the properties of a template describe it."""
+    timeout = specification.get("HeartbeatTimeout")
+    hook: Any = backend.create_lifecycle_hook(
+        specification["LifecycleHookName"],
+        group_name,
+        specification["LifecycleTransition"],
+        None if timeout is None else int(timeout),
+        specification.get("DefaultResult", "ABANDON"),
+    )
+    hook.notification_target_arn = specification.get("NotificationTargetARN")
+    hook.role_arn = specification.get("RoleARN")
+
+
+def update(group: FakeAutoScalingGroup, old: list[_Specification], new: list[_Specification]) -> None:
+    """Make the hooks of a group's template those of its new one."""
+    backend: AutoScalingBackend = group.autoscaling_backend
+    kept = {specification["LifecycleHookName"] for specification in new}
+    for specification in old:
+        if specification["LifecycleHookName"] not in kept:
+            backend.delete_lifecycle_hook(group.name, specification["LifecycleHookName"])
+    for specification in new:
+        put(backend, group.name, specification)
+
+
+def _create_group(
+    original: Any, name: str, definition: dict[str, Any], account: str, region: str, **named: Any
+) -> FakeAutoScalingGroup:
+    group: FakeAutoScalingGroup = original(name, definition, account, region, **named)
+    for specification in definition["Properties"].get("LifecycleHookSpecificationList", []):
+        put(autoscaling_backends[account][region], group.name, specification)
+    return group
+
+
+def _create_hook(
+    original: Any, backend: AutoScalingBackend, name: str, as_name: str, transition: str, timeout: Any, result: Any
+) -> Any:
+    """Without the role and the target that moto makes up."""
+    hook = original(backend, name, as_name, transition, timeout, result)
+    hook.role_arn = hook.notification_target_arn = None
+    return hook
+
+
+def _delete_hook(original: Any, backend: AutoScalingBackend, as_name: str, name: str) -> None:
+    """What waits for it goes on."""
+    for instance_id in lifecycle.waiting_for(backend, as_name, name):
+        lifecycle.complete(instance_id, name, "CONTINUE")
+    original(backend, as_name, name)
+
+
+def _delete_group(original: Any, backend: AutoScalingBackend, group_name: str) -> None:
+    """A group's hooks go with it; a later one of the same name must not inherit them."""
+    original(backend, group_name)
+    for hook in backend.describe_lifecycle_hooks(group_name):
+        del backend.lifecycle_hooks[f"{group_name}_{hook.name}"]
+
+
+def _complete(response: AutoScalingResponse) -> EmptyResult:
+    result = response._get_param("LifecycleActionResult")
+    if result not in RESULTS:
+        raise ValidationError(f"LifecycleActionResult must be one of {', '.join(RESULTS)}, got {result}")
+    lifecycle.complete(*_action(response), result)
+    return EmptyResult()
+
+
+def _record_heartbeat(response: AutoScalingResponse) -> EmptyResult:
+    lifecycle.start_timer(response.autoscaling_backend, *_action(response))
+    return EmptyResult()
+
+
+def _action(response: AutoScalingResponse) -> tuple[str, str]:
+    """Instance and hook of the lifecycle action that a request names; no token is ever handed out here."""
+    hook, instance_id = response._get_param("LifecycleHookName"), response._get_param("InstanceId")
+    group = response._get_param("AutoScalingGroupName")
+    if instance_id in lifecycle.waiting_for(response.autoscaling_backend, group, hook):
+        return instance_id, hook
+    named = f"instance ID {instance_id}" if instance_id else f"token {response._get_param('LifecycleActionToken')}"
+    raise ValidationError(f"No active Lifecycle Action found with {named}")

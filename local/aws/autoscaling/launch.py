@@ -1,0 +1,133 @@
+"""Instances of Auto Scaling groups, launched as their launch template says.
+
+moto takes the template's default version instead of the group's, adds a second root volume, and
+leaves out the instance profile, the metadata options and what a network interface asks for. It takes any template for
+a group, where Auto Scaling verifies it.
+"""
+
+from typing import Any
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import ASG_NAME_TAG, FakeAutoScalingGroup, InstanceState
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend
+from moto.ec2.models.instances import Instance
+from moto.ec2.models.launch_templates import LaunchTemplateVersion
+from moto.ec2.utils import convert_tag_spec
+
+from local.aws.ec2 import refusals
+from local.aws.patching import around
+
+_Data = dict[str, Any]
+
+
+def install() -> None:
+    """Launch the members of groups here."""
+    around(FakeAutoScalingGroup, "_set_launch_configuration", _set_launch_configuration)
+    around(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
+    around(Instance, "terminate", _terminate)
+    for name in ("private_ip_address", "public_ip_address"):
+        around(Instance, name, _address)
+    around(Instance, "network_interfaces", _network_interfaces)
+    around(InstanceState, "launch_template", _launched_from)
+
+
+def _set_launch_configuration(
+    original: Any, group: FakeAutoScalingGroup, configuration: str, template: _Data, *others: Any, **named: Any
+) -> None:
+    """A group is refused a template that cannot be launched, also at size 0; the one that it has is not looked at."""
+    if template:
+        version = group.ec2_backend._get_template_from_args(template)
+        current = group.ec2_launch_template
+        if current is None or current.get_version(group.launch_template_version) is not version:
+            _verify(group.ec2_backend, version)
+    original(group, configuration, template, *others, **named)
+
+
+def _verify(backend: EC2Backend, version: LaunchTemplateVersion) -> None:
+    key_name, instance_type = (version.data.get(key) for key in ("KeyName", "InstanceType"))
+    try:
+        if version.image_id:
+            backend.describe_images(ami_ids=[version.image_id])
+        refusals.check_launch(backend, key_name=key_name, instance_type=instance_type)
+    except EC2ClientError as error:
+        raise ValidationError(f"You must use a valid fully-formed launch template. {error.message}") from error
+
+
+def _launch(original: Any, group: FakeAutoScalingGroup, count: int, propagated_tags: dict[str, str]) -> None:
+    template = group.ec2_launch_template
+    if template is None:
+        original(group, count, propagated_tags)
+        return
+    version = template.get_version(group.launch_template_version)
+    tags = convert_tag_spec(version.data.get("TagSpecifications", []))
+    members = tags.get("instance", {}) | propagated_tags | {ASG_NAME_TAG: group.name}
+    for _ in range(count):
+        instance = _run(group, version, {"instance": members, "volume": tags.get("volume", {})})
+        protected = group.new_instances_protected_from_scale_in
+        member = InstanceState(instance, protected_from_scale_in=protected, autoscaling_group=group)
+        group.instance_states.append(member)
+
+
+def _run(group: FakeAutoScalingGroup, version: LaunchTemplateVersion, tags: dict[str, dict[str, str]]) -> Instance:
+    data = version.data
+    interface = _primary_interface(data)
+    subnet = interface.get("SubnetId") or (group.vpc_zone_identifier or "").split(",")[0]
+    volumes = [_with_defaults(mapping) for mapping in data.get("BlockDeviceMappings", [])]
+    arguments: _Data = {
+        "instance_type": data.get("InstanceType", "m1.small"),
+        "is_instance_type_default": False,
+        "key_name": data.get("KeyName"),
+        "security_group_ids": interface.get("Groups") or data.get("SecurityGroupIds", []),
+        "subnet_id": subnet or None,
+        "associate_public_ip": _boolean(interface.get("AssociatePublicIpAddress")),
+        "launch_template": {"LaunchTemplateId": version.template.id, "Version": str(version.number)},
+        "metadata_options": data.get("MetadataOptions", {}),
+        "tags": tags,
+    }
+    if volumes:
+        arguments["block_device_mappings"] = volumes
+    reservation = group.ec2_backend.run_instances(version.image_id, 1, version.user_data, [], **arguments)
+    instance: Instance = reservation.instances[0]
+    for nic in instance.nics.values():
+        nic.delete_on_termination = True
+    if profile := data.get("IamInstanceProfile"):
+        group.ec2_backend.associate_iam_instance_profile(instance.id, profile.get("Name"), profile.get("Arn"))
+    return instance
+
+
+def _primary_interface(data: _Data) -> _Data:
+    interfaces: list[_Data] = data.get("NetworkInterfaces", [])
+    return next((i for i in interfaces if int(i.get("DeviceIndex", 0)) == 0), {})
+
+
+def _with_defaults(mapping: _Data) -> _Data:
+    """A root volume goes with its instance unless the template says otherwise."""
+    return mapping | {"Ebs": {"DeleteOnTermination": True} | mapping.get("Ebs", {})}
+
+
+def _boolean(value: Any) -> bool | None:
+    return None if value is None else str(value).lower() == "true"
+
+
+def _terminate(original: Any, instance: Instance) -> Any:
+    """Terminate once: moto fails to detach the volumes a second time, AWS just says so."""
+    if instance._state.name == "terminated":
+        return instance._state
+    return original(instance)
+
+
+def _address(original: Any, instance: Instance) -> Any:
+    """None once it is terminated, as AWS has taken it back."""
+    return None if instance._state.name == "terminated" else original(instance)
+
+
+def _network_interfaces(original: Any, instance: Instance) -> Any:
+    return [] if instance._state.name == "terminated" else original(instance)
+
+
+def _launched_from(original: Any, member: InstanceState) -> dict[str, Any] | None:
+    """The version that the member was launched from, not the template's default."""
+    template: dict[str, Any] | None = original(member)
+    versions = [t["value"] for t in member.instance.get_tags() if t["key"] == "aws:ec2launchtemplate:version"]
+    return template | {"Version": versions[0]} if template and versions else template

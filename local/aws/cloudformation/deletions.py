@@ -1,0 +1,92 @@
+"""Deletes what a stack made; moto can create some kinds of resources but not delete them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.models import Stack
+from moto.cloudformation.parsing import get_model_map
+from moto.ec2.models import EC2Backend, ec2_backends
+
+from local.aws.autoscaling import lifecycle
+
+_Deletion = Callable[[EC2Backend, Any], object]
+
+
+def delete(resource: Any, definition: dict[str, Any], stack: Stack, gone: Callable[[], None]) -> None:
+    """Delete one resource, or raise what the service refuses with; ``gone`` is called when it is gone, now or later.
+
+    ``definition`` is the resource's part of the template with its references resolved.
+    """
+    if isinstance(resource, FakeAutoScalingGroup):
+        _delete_group(resource, gone)
+        return
+    place = stack.account_id, stack.region_name
+    kind = definition["Type"]
+    if deletion := _EC2_DELETIONS.get(kind):
+        deletion(ec2_backends[stack.account_id][stack.region_name], resource)
+    elif hasattr(resource, "delete"):
+        resource.delete(*place)
+    elif not hasattr(get_model_map()[kind].delete_from_cloudformation_json, "__isabstractmethod__"):
+        name = resource.physical_resource_id
+        get_model_map()[kind].delete_from_cloudformation_json(name, definition, *place)
+    else:
+        raise ValidationError(message=f"the local AWS cannot delete a resource of type {kind}")
+    gone()
+
+
+def _delete_group(group: FakeAutoScalingGroup, gone: Callable[[], None]) -> None:
+    """Scale to nothing first: the instances' hooks hold until they are done, as a group is not deleted by force."""
+
+    def emptied() -> None:
+        # somebody may have deleted it already
+        if group.name in group.autoscaling_backend.autoscaling_groups:
+            group.autoscaling_backend.delete_auto_scaling_group(group.name)
+        gone()
+
+    lifecycle.empty(group, emptied)
+
+
+def _delete_nat_gateway(backend: EC2Backend, gateway: Any) -> None:
+    for address in backend.addresses:
+        if address.eni is gateway._eni:
+            backend.disassociate_address(address=address.public_ip)
+    backend.delete_nat_gateway(gateway.id)
+    backend.delete_network_interface(gateway._eni.id)
+    # AWS shows it as deleted for an hour; nothing here waits that long
+    del backend.nat_gateways[gateway.id]
+
+
+def _delete_association(backend: EC2Backend, association: Any) -> None:
+    table = backend.get_route_table(association.route_table_id)
+    for name in [n for n, subnet in table._associations.items() if subnet == association.subnet_id]:
+        backend.disassociate_route_table(name)
+
+
+def _delete_route(backend: EC2Backend, route: Any) -> None:
+    backend.delete_route(route.route_table.id, route.destination_cidr_block)
+
+
+def _delete_endpoint(backend: EC2Backend, endpoint: Any) -> None:
+    if endpoint.state != "deleted":
+        # moto looks for its routes in the tables that are gone too
+        endpoint.route_table_ids = [table for table in endpoint.route_table_ids if table in backend.route_tables]
+        backend.delete_vpc_endpoints([endpoint.id])
+    del backend.vpc_end_points[endpoint.id]
+
+
+_EC2_DELETIONS: dict[str, _Deletion] = {
+    "AWS::EC2::EIP": lambda backend, address: backend.release_address(address=address.public_ip),
+    "AWS::EC2::InternetGateway": lambda backend, gateway: backend.delete_internet_gateway(gateway.id),
+    # by its id: moto takes one whose name it does not know for a call without a name
+    "AWS::EC2::LaunchTemplate": lambda backend, template: backend.delete_launch_template("", template.id),
+    "AWS::EC2::NatGateway": _delete_nat_gateway,
+    "AWS::EC2::Route": _delete_route,
+    "AWS::EC2::RouteTable": lambda backend, table: backend.delete_route_table(table.id),
+    "AWS::EC2::SubnetRouteTableAssociation": _delete_association,
+    "AWS::EC2::VPCEndpoint": _delete_endpoint,
+    "AWS::EC2::VPCGatewayAttachment": lambda backend, attachment: backend.detach_internet_gateway(
+        attachment.gateway_id, attachment.vpc_id
+    ),
+}

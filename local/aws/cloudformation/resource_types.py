@@ -1,0 +1,130 @@
+"""Types of resources that moto does not know at all: accepted, and put into effect where it can. And the ARN of a log
+group as CloudFormation gives it: with ``:*`` at its end ("AWS::Logs::LogGroup", return values), for the streams in it.
+"""
+
+import json
+from typing import Any
+
+from moto.autoscaling.models import autoscaling_backends
+from moto.cloudformation import parsing
+from moto.core.common_models import CloudFormationModel
+from moto.logs.models import LogGroup
+
+from local.aws.autoscaling import hooks
+from local.aws.patching import around
+from local.aws.permissions import bucket_policies
+
+_Properties = dict[str, Any]
+
+
+def install() -> None:
+    """Let moto find the types below: it lists the subclasses of its model once."""
+    for cached in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
+        cached.cache_clear()
+    around(LogGroup, "get_cfn_attribute", _log_group_attribute)
+
+
+def _log_group_attribute(original: Any, group: LogGroup, name: str) -> str:
+    found: str = original(group, name)
+    return f"{found}:*" if name == "Arn" else found
+
+
+class _Accepted:
+    """A resource whose reference is its name; without effect unless a subclass gives it one."""
+
+    def __init__(self, name: str, properties: _Properties):
+        self.name = name
+        self.properties = properties
+
+    @property
+    def physical_resource_id(self) -> str:
+        return self.name
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return ""
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        return attr == "GroupName"
+
+    def get_cfn_attribute(self, _attribute: str) -> str:
+        return self.name
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: _Properties, account_id: str, region_name: str, **_: Any
+    ) -> "_Accepted":
+        resource = cls(resource_name, cloudformation_json["Properties"])
+        resource.put(account_id, region_name)
+        return resource
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls,
+        original_resource: "_Accepted",
+        new_resource_name: str,
+        cloudformation_json: _Properties,
+        account_id: str,
+        region_name: str,
+    ) -> "_Accepted":
+        original_resource.delete(account_id, region_name)
+        original_resource.properties = cloudformation_json["Properties"]
+        original_resource.put(account_id, region_name)
+        return original_resource
+
+    def is_created(self) -> bool:
+        return True
+
+    def put(self, account: str, region: str) -> None:
+        """Put the resource into effect."""
+
+    def delete(self, account: str, region: str) -> None:
+        """End the effect."""
+
+
+class _PlacementGroup(_Accepted, CloudFormationModel):
+    # moto files the objects of a service under the second part of their module's name
+    __module__ = "moto.ec2"
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::EC2::PlacementGroup"
+
+
+class _BucketPolicy(_Accepted, CloudFormationModel):
+    __module__ = "moto.s3"
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::S3::BucketPolicy"
+
+    def put(self, _account: str, _region: str) -> None:
+        bucket_policies.IN_FORCE[self.properties["Bucket"]] = json.dumps(self.properties["PolicyDocument"])
+
+    def delete(self, _account: str, _region: str) -> None:
+        bucket_policies.IN_FORCE.pop(self.properties["Bucket"], None)
+
+
+class _QueuePolicy(_Accepted, CloudFormationModel):
+    __module__ = "moto.sqs"
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::SQS::QueuePolicy"
+
+
+class _LifecycleHook(_Accepted, CloudFormationModel):
+    __module__ = "moto.autoscaling"
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::AutoScaling::LifecycleHook"
+
+    def put(self, account: str, region: str) -> None:
+        specification = {"LifecycleHookName": self.name} | self.properties
+        hooks.put(autoscaling_backends[account][region], self.properties["AutoScalingGroupName"], specification)
+
+    def delete(self, account: str, region: str) -> None:
+        group = self.properties["AutoScalingGroupName"]
+        autoscaling_backends[account][region].delete_lifecycle_hook(group, self.name)

@@ -1,0 +1,156 @@
+"""Changes resources of a stack in place, as AWS does, where moto would replace or ignore them."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.models import Stack
+from moto.cloudformation.parsing import clean_json, get_model_map, parse_and_update_resource
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.core import TaggedEC2Resource
+from moto.logs.models import LogGroup, logs_backends
+
+from local.aws.autoscaling import hooks
+from local.aws.ec2 import security_groups
+
+_Definition = dict[str, Any]
+
+_SIZES = ("MinSize", "MaxSize", "DesiredCapacity")
+
+_MADE_FROM: dict[tuple[str, str], _Definition] = {}
+"""By stack id and logical id: what the resource was last made from, references resolved."""
+
+
+def definition(stack: Stack, logical_id: str) -> _Definition:
+    """The resource's part of the template with its references resolved."""
+    found: _Definition = clean_json(stack.resource_map._resource_json_map[logical_id], stack.resource_map)
+    return copy.deepcopy(found)
+
+
+def remember(stack: Stack, logical_id: str) -> _Definition:
+    """Note what the resource is made from now."""
+    _MADE_FROM[stack.stack_id, logical_id] = now = definition(stack, logical_id)
+    return now
+
+
+def remembered(stack: Stack, logical_id: str) -> _Definition:
+    """What the resource was last made from."""
+    return _MADE_FROM[stack.stack_id, logical_id]
+
+
+def forget(stack: Stack, logical_id: str) -> None:
+    """The resource is gone."""
+    _MADE_FROM.pop((stack.stack_id, logical_id), None)
+
+
+def changed(stack: Stack, logical_id: str) -> bool:
+    """Whether the template, its parameters or a resource it refers to ask for something else."""
+    before = _MADE_FROM.get((stack.stack_id, logical_id), {})
+    return bool(before.get("Properties", {}) != definition(stack, logical_id).get("Properties", {}))
+
+
+def update(stack: Stack, logical_id: str, *, back: bool = False) -> None:
+    """Make the resource what the template says now; ``back`` when that is what it was before a failed update."""
+    parsed = stack.resource_map._parsed_resources
+    resource, old, new = parsed[logical_id], remembered(stack, logical_id), definition(stack, logical_id)
+    in_place = _set_tags(stack, logical_id, resource, old, new) and _without_tags(old) == _without_tags(new)
+    if in_place:
+        remember(stack, logical_id)
+        return
+    _check_updatable(new["Type"])
+    try:
+        parsed[logical_id] = _updated(stack, logical_id, resource, old, new, back=back)
+    finally:
+        # a refused update may be half done: remembered as done, so that going back changes it back
+        remember(stack, logical_id)
+
+
+def _check_updatable(kind: str) -> None:
+    moto_can = not hasattr(get_model_map()[kind].update_from_cloudformation_json, "__isabstractmethod__")
+    if kind not in _IN_PLACE and not moto_can:
+        raise ValidationError(message=f"the local AWS cannot update a resource of type {kind}")
+
+
+def _updated(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition, *, back: bool) -> Any:
+    if in_place := _IN_PLACE.get(new["Type"]):
+        in_place(resource, old["Properties"], new["Properties"] if back else _to_apply(old, new))
+        return resource
+    resource_json = stack.resource_map._resource_json_map[logical_id]
+    place = stack.account_id, stack.region_name
+    return parse_and_update_resource(logical_id, resource_json, stack.resource_map, *place)
+
+
+def _set_tags(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition) -> bool:
+    """Whether the resource is of a kind whose tags can be set by themselves."""
+    wanted = copy.deepcopy(new["Properties"].get("Tags", []))
+    if isinstance(resource, TaggedEC2Resource):
+        tag(stack, logical_id, resource, new, old)
+    elif isinstance(resource, LogGroup):
+        backend = logs_backends[stack.account_id][stack.region_name]
+        backend.untag_resource(resource.arn, [t["Key"] for t in old["Properties"].get("Tags", [])])
+        backend.tag_resource(resource.arn, {t["Key"]: t["Value"] for t in wanted})
+    elif isinstance(getattr(resource, "tags", None), list):
+        resource.tags = wanted
+    else:
+        return False
+    return True
+
+
+def tag(stack: Stack, logical_id: str, resource: Any, new: _Definition, old: _Definition | None = None) -> None:
+    """Give an EC2 resource its tags, those of the stack and those that CloudFormation adds."""
+    wanted = {t["Key"]: t["Value"] for t in new["Properties"].get("Tags", [])}
+    for gone in (old or {}).get("Properties", {}).get("Tags", []):
+        if gone["Key"] not in wanted:
+            ec2_backends[stack.account_id][stack.region_name].delete_tag_keys([resource.id], [gone["Key"]])
+    own = {"aws:cloudformation:logical-id": logical_id}
+    resource.add_tags(stack.resource_map.tags | own | wanted)
+
+
+def _without_tags(definition: _Definition) -> _Definition:
+    return {key: value for key, value in definition["Properties"].items() if key != "Tags"}
+
+
+def _to_apply(old: _Definition, new: _Definition) -> _Definition:
+    """The properties without the sizes that CloudFormation leaves as they are in the group.
+
+    Under IgnoreUnmodifiedGroupSizeProperties it applies those that differ between the two templates, whatever
+    the group's own sizes have become; a rollback does not heed it (AWS CloudFormation Template Reference,
+    "UpdatePolicy attribute").
+    """
+    policy = new.get("UpdatePolicy", {}).get("AutoScalingScheduledAction", {})
+    if str(policy.get("IgnoreUnmodifiedGroupSizeProperties", "")).lower() != "true":
+        return dict(new["Properties"])
+    before = old["Properties"]
+    return {name: value for name, value in new["Properties"].items() if name not in _SIZES or value != before.get(name)}
+
+
+def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definition) -> None:
+    """Resize, and launch from another template version from now on; members stay as they are."""
+    group.tags = copy.deepcopy(new.get("Tags", []))
+    group.termination_policies = new.get("TerminationPolicies", ["Default"])
+    hooks.update(group, *(each.get("LifecycleHookSpecificationList", []) for each in (old, new)))
+    group.update(
+        new.get("AvailabilityZones", []),
+        _number(new.get("DesiredCapacity")),
+        _number(new.get("MaxSize")),
+        _number(new.get("MinSize")),
+        new.get("LaunchConfigurationName", ""),
+        new.get("LaunchTemplate", {}),
+        ",".join(new.get("VPCZoneIdentifier", [])),
+        int(new.get("HealthCheckGracePeriod", 0)),
+        new.get("HealthCheckType", "EC2"),
+    )
+
+
+def _number(value: str | int | None) -> int | None:
+    return None if value is None else int(value)
+
+
+_IN_PLACE: dict[str, Callable[[Any, _Definition, _Definition], None]] = {
+    "AWS::AutoScaling::AutoScalingGroup": _update_group,
+    "AWS::EC2::SecurityGroup": security_groups.update,
+    "AWS::EC2::SecurityGroupIngress": security_groups.update_rule,
+    "AWS::EC2::SecurityGroupEgress": security_groups.update_rule,
+}

@@ -1,0 +1,1 @@
+"""Break a running cluster at random, and judge from outside whether it recovers."""

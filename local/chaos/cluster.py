@@ -1,0 +1,69 @@
+"""A chaos run: faults drawn from a seed; then an observer outside finds the cluster whole, or says what is not.
+
+    python -m local run -- python -m local.chaos.cluster --faults 70 --seed 7     (make soak)
+
+deploys a master and four workers first. The seed gives the same faults at the same times again.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+
+from local.chaos.observer import Observer
+from local.chaos.plan import KINDS, make_plan, slot
+from local.chaos.player import play
+from local.faults.harness import Faults
+from local.run.user import deploy_arguments, new_user
+
+NODES = 5
+CLUSTER = "deeplearning"
+WHOLE_S = 300.0
+"""How long a cluster may take to be whole after the last fault; a frozen or cut-off node is back by then."""
+SPACING_S = 8.0
+"""Between the beginnings of two faults, on average: a replacement takes longer, so that they overlap."""
+
+
+def run_chaos(
+    cluster: str, *, seed: int, count: int, over_s: float, at_least: int, environment: Mapping[str, str]
+) -> None:
+    """Play a plan on a whole cluster and wait until it is whole again. Raises TimeoutError with what is not."""
+    faults, observer = Faults.here(), Observer.here(cluster, environment=environment)
+    before = observer.await_agreement(WHOLE_S)
+    targets = [slot(number) for number in sorted(before.slots)]
+    plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)
+    _say(f"{plan}\n")
+    try:
+        play(plan, faults, slots=lambda: faults.slots(cluster), say=_say)
+    finally:
+        faults.heal()
+    after = observer.await_agreement(WHOLE_S, previous=before)
+    _say(f"whole again: generation {after.generation}, {after.slots}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m local.chaos.cluster", allow_abbrev=False)
+    parser.add_argument("--faults", type=int, default=5 * len(KINDS), help="how many")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with new_user() as user:
+        user.cdk("bootstrap")
+        user.cdk(*deploy_arguments(nodes=NODES))
+        run_chaos(
+            CLUSTER,
+            seed=options.seed,
+            count=options.faults,
+            over_s=options.faults * SPACING_S,
+            at_least=options.faults // len(KINDS),
+            environment=user.environment,
+        )
+        user.cdk("destroy", "--force")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""A sequence of faults, drawn from a seed: the same seed gives the same plan, on any machine. Pure.
+
+    plan = make_plan(7, count=20, over_s=300, targets=[slot(n) for n in range(1, 5)])
+    print(plan)
+
+``local.chaos.player`` makes it happen.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
+
+from bootstrap.contract import MASTER, MASTER_HOST, WORKER, NodeType, worker_host
+
+Kind = Literal[
+    "kill",
+    "terminate",
+    "kill-agent",
+    "freeze",
+    "partition",
+    "partition-pair",
+    "reboot",
+    "spot-notice",
+    "fill-disk",
+    "metadata-outage",
+    "throttle",
+    "api-errors",
+    "api-outage",
+]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+AT_ONCE: Final[frozenset[Kind]] = frozenset({"kill", "terminate", "kill-agent", "reboot"})
+"""All others have a length; a spot notice's is the time that it leaves."""
+OF_EVERYBODY: Final[frozenset[Kind]] = frozenset({"throttle", "api-errors", "api-outage"})
+"""They strike AWS's API and not a node."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """Whoever holds a slot when the fault comes; or, without a slot, one of the nodes of a type."""
+
+    slot: int | None = None
+    node_type: NodeType | None = None
+    pick: int = 0
+    """Which of that type: of the slots in order the one at this place, counted round and round."""
+
+    def __post_init__(self) -> None:
+        if (self.slot is None) == (self.node_type is None):
+            raise ValueError("a target is a slot or a type of node")
+
+    def among(self, slots: Mapping[int, str]) -> int | None:
+        """The slot that it means among those that are held; None when there is none."""
+        if self.slot is not None:
+            return self.slot if self.slot in slots else None
+        held = [slot for slot in sorted(slots) if (slot == 1) == (self.node_type == MASTER)]
+        return held[self.pick % len(held)] if held else None
+
+    def __str__(self) -> str:
+        if self.slot is not None:
+            return MASTER_HOST if self.slot == 1 else worker_host(self.slot)
+        return MASTER_HOST if self.node_type == MASTER else f"any worker (no. {self.pick})"
+
+
+def slot(number: int) -> Target:
+    return Target(slot=number)
+
+
+ANY_WORKER: Final = Target(node_type=WORKER)
+"""Which one, the plan draws."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedFault:
+    """One fault, in seconds since the plan's start."""
+
+    kind: Kind
+    at_s: float
+    lasts_s: float = 0.0
+    """Nothing for what happens at once."""
+    targets: tuple[Target, ...] = ()
+    """None for AWS's API, two for a pair."""
+
+    @property
+    def ends_s(self) -> float:
+        return self.at_s + self.lasts_s
+
+    def __str__(self) -> str:
+        whom = " and ".join(map(str, self.targets)) or "AWS's API, for all nodes"
+        length = f" for {self.lasts_s:.1f} s" if self.lasts_s else ""
+        return f"{self.at_s:7.1f} s  {self.kind:<15} {whom}{length}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Faults by time of start."""
+
+    seed: int
+    faults: tuple[PlannedFault, ...]
+
+    def overlapping(self) -> list[tuple[PlannedFault, PlannedFault]]:
+        """Pairs of which the second begins while the first lasts."""
+        return [
+            (first, second)
+            for number, first in enumerate(self.faults)
+            for second in self.faults[number + 1 :]
+            if second.at_s < first.ends_s
+        ]
+
+    def __str__(self) -> str:
+        title = f"{len(self.faults)} faults, seed {self.seed}, overlapping pairs: {len(self.overlapping())}"
+        return "\n".join([title, *map(str, self.faults)])
+
+
+def make_plan(
+    seed: int,
+    *,
+    count: int,
+    over_s: float,
+    targets: Sequence[Target],
+    kinds: Sequence[Kind] = KINDS,
+    at_least: int = 1,
+    lasting_s: tuple[float, float] = (5.0, 30.0),
+) -> Plan:
+    """``count`` faults that begin within ``over_s``, each kind at least so often.
+
+    Every third one begins while the one before it lasts, so that faults overlap. No two of one kind strike one target
+    at the same time: the end of the first would end the second.
+    """
+    if count < at_least * len(kinds):
+        raise ValueError(f"count must be at least {at_least * len(kinds)} for {len(kinds)} kinds, got {count}")
+    if "partition-pair" in kinds and len(set(targets)) < 2:
+        raise ValueError("partition-pair needs two targets")
+    dice = random.Random(seed)  # noqa: S311  (repeatable on purpose)
+    drawn = [*(kind for kind in kinds for _ in range(at_least))]
+    drawn += dice.choices(kinds, k=count - len(drawn))
+    dice.shuffle(drawn)
+    faults: list[PlannedFault] = []
+    for kind, at_s in zip(drawn, sorted(dice.uniform(0, over_s) for _ in drawn), strict=True):
+        fault = _draw(dice, kind, at_s, targets=targets, lasting_s=lasting_s)
+        if len(faults) % 3 == 2 and faults[-1].lasts_s:
+            fault = replace(fault, at_s=dice.uniform(faults[-1].at_s, min(faults[-1].ends_s, over_s)))
+        faults.append(_after_its_like(fault, faults))
+    return Plan(seed=seed, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def _draw(
+    dice: random.Random, kind: Kind, at_s: float, *, targets: Sequence[Target], lasting_s: tuple[float, float]
+) -> PlannedFault:
+    lasts_s = round(dice.uniform(*lasting_s), 1) if kind not in AT_ONCE else 0.0
+    number = 0 if kind in OF_EVERYBODY else 2 if kind == "partition-pair" else 1
+    chosen = (_drawn_pick(dice, target) for target in dice.sample(targets, number))
+    return PlannedFault(kind=kind, at_s=at_s, lasts_s=lasts_s, targets=tuple(chosen))
+
+
+def _drawn_pick(dice: random.Random, target: Target) -> Target:
+    return target if target.slot is not None else replace(target, pick=dice.randrange(1000))
+
+
+def _after_its_like(fault: PlannedFault, others: Sequence[PlannedFault]) -> PlannedFault:
+    """Moved behind faults of the same kind that may strike the same node meanwhile."""
+    for other in sorted(_of_its_kind(fault, others), key=lambda other: other.at_s):
+        if other.at_s <= fault.ends_s and fault.at_s <= other.ends_s:
+            fault = replace(fault, at_s=other.ends_s + 0.1)
+    return replace(fault, at_s=round(fault.at_s, 1))
+
+
+def _of_its_kind(fault: PlannedFault, others: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
+    by_type = any(target.slot is None for target in fault.targets)
+    for other in others:
+        shares = not fault.targets or by_type or not {*fault.targets}.isdisjoint(other.targets)
+        if other.kind == fault.kind and (shares or any(target.slot is None for target in other.targets)):
+            yield other

@@ -1,0 +1,107 @@
+"""Makes a plan of faults happen, in its order and at its times, and says what it does.
+
+A fault strikes whoever is its target at that moment. One that finds nobody (its node is being replaced, say) is passed
+over, and the log says so.
+"""
+
+import heapq
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from botocore.exceptions import ClientError
+
+from local.chaos.plan import Plan, PlannedFault
+from local.errors import LocalError
+from local.faults.harness import Faults
+
+API_SHARE = 0.5
+"""Of the nodes' requests, while AWS's API throttles or fails."""
+
+
+def play(
+    plan: Plan,
+    faults: Faults,
+    *,
+    slots: Callable[[], Mapping[int, str]],
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Begin and end each fault at its time; returns after the last end. ``slots`` says who holds which slot now."""
+    started = clock()
+    events: list[tuple[float, int, str, tuple[str, ...]]] = [
+        (fault.at_s, number, "begins", ()) for number, fault in enumerate(plan.faults)
+    ]
+    heapq.heapify(events)
+    while events:
+        at_s, number, what, names = heapq.heappop(events)
+        sleep(max(0.0, at_s - (clock() - started)))
+        fault = plan.faults[number]
+        try:
+            if what == "begins":
+                names = chosen(fault, slots())
+                _begin(faults, fault, names, seed=plan.seed + number)
+                if fault.lasts_s and fault.kind != "spot-notice":
+                    heapq.heappush(events, (fault.ends_s, number, "ends", names))
+            else:
+                _end(faults, fault, names)
+        except (LocalError, ClientError) as error:  # its node, or its instance, has just ended
+            what = f"passed over: {error}"
+        say(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(names)} {what}")
+
+
+def chosen(fault: PlannedFault, slots: Mapping[int, str]) -> tuple[str, ...]:
+    """The instances that the fault's targets mean now, no one twice. Raises LocalError."""
+    left, names = dict(slots), []
+    for target in fault.targets:
+        slot = target.among(left)
+        if slot is None:
+            raise LocalError(f"nobody is {target}")
+        names.append(left.pop(slot))
+    return tuple(names)
+
+
+def _begin(faults: Faults, fault: PlannedFault, names: Sequence[str], *, seed: int) -> None:
+    match fault.kind:
+        case "kill":
+            faults.kill(*names)
+        case "terminate":
+            faults.terminate(*names)
+        case "kill-agent":
+            faults.kill_agent(*names)
+        case "reboot":
+            faults.reboot(*names)
+        case "freeze":
+            faults.freeze(*names)
+        case "partition" | "partition-pair":
+            faults.partition(*names)
+        case "spot-notice":
+            faults.spot_notice(*names, seconds=fault.lasts_s)
+        case "fill-disk":
+            faults.fill_disk(*names)
+        case "metadata-outage":
+            faults.metadata_outage(*names)
+        case "throttle":
+            faults.throttle(share=API_SHARE, seed=seed)
+        case "api-errors":
+            faults.api_errors(share=API_SHARE, seed=seed)
+        case "api-outage":
+            faults.api_outage()
+
+
+def _end(faults: Faults, fault: PlannedFault, names: Sequence[str]) -> None:
+    match fault.kind:
+        case "freeze":
+            faults.thaw(*names)
+        case "partition" | "partition-pair":
+            faults.reconnect(*names)
+        case "fill-disk":
+            faults.free_disk(*names)
+        case "metadata-outage":
+            faults.metadata_back(*names)
+        case "throttle":
+            faults.stop_throttling()
+        case "api-errors":
+            faults.stop_api_errors()
+        case "api-outage":
+            faults.api_back()

@@ -1,0 +1,265 @@
+"""The data plane of the local AWS: makes EC2's instances real and keeps them as the control plane says.
+
+Level-triggered: each pass starts, stops and connects nodes until they match what exists, which is read again when the
+control plane says that something has changed, and now and then.
+
+    python -m local.network.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.session)
+"""
+
+import dataclasses
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+
+from local.errors import LocalError
+from local.network import changes, launch_failures
+from local.network.dataplane_errors import Troubles
+from local.network.launch_failures import BOOT_S, START_S
+from local.network.vpcs import Vpcs
+from local.node import metadata, reboots
+from local.node import spot_notices as notices
+from local.node.container import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
+from local.node.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
+from local.node.status_checks import StatusChecks
+from local.run.inotify_limit import lack_of_watchers
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+    from mypy_boto3_ec2 import EC2Client
+
+log = logging.getLogger(__name__)
+POLL_S = 0.2
+BOOTING_AT_ONCE = 8
+"""More than this on two cores only makes every node's deadline come nearer."""
+
+
+class Accounts:
+    """What nodes are told about keys and roles: read from EC2, IAM and STS, kept while it is valid."""
+
+    def __init__(self, session: boto3.Session) -> None:
+        self._ec2 = session.client("ec2")
+        self._iam = session.client("iam")
+        self._sts = session.client("sts")
+        self.region = self._ec2.meta.region_name
+        self.account = self._sts.get_caller_identity()["Account"]
+        self._issued: dict[str, Mapping[str, Any]] = {}
+
+    def public_key(self, name: str | None) -> str:
+        if name is None:
+            return ""
+        pairs = self._ec2.describe_key_pairs(KeyNames=[name], IncludePublicKey=True)["KeyPairs"]
+        return pairs[0].get("PublicKey", "").strip()
+
+    def role(self, profile_arn: str | None) -> Mapping[str, Any] | None:
+        """The role of an instance profile; a profile may be without one, and then gives no credentials."""
+        if profile_arn is None:
+            return None
+        name = profile_arn.rsplit("/", 1)[1]
+        profile: Mapping[str, Any] = self._iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+        return next(iter(profile["Roles"]), None)
+
+    def credentials(self, role_arn: str, instance_id: str) -> Mapping[str, Any]:
+        """Temporary credentials of an instance, issued anew an hour before they end."""
+        issued = self._issued.get(instance_id)
+        if issued is None or issued["Expiration"].timestamp() - time.time() < 3600:
+            issued = self._sts.assume_role(RoleArn=role_arn, RoleSessionName=instance_id, DurationSeconds=6 * 3600)[
+                "Credentials"
+            ]
+            self._issued[instance_id] = issued
+        return issued
+
+
+class DataPlane:
+    """Nodes by instance id, and the VPCs that they are in, kept equal to an inventory."""
+
+    def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
+        self._ec2: EC2Client = session.client("ec2")
+        self._autoscaling: AutoScalingClient = session.client("autoscaling")
+        self._accounts = Accounts(session)
+        self._run_dir = run_dir
+        self._nodes_dir = run_dir / "nodes"
+        self._cgroup = cgroup
+        self._layers = layers
+        self._nodes: dict[str, Node] = {}
+        self._metadata: dict[tuple[str, str], metadata.Metadata] = {}
+        self._vpcs = Vpcs(self.find)
+        self._inventory: Inventory | None = None
+        self._told_to_reboot: set[str] = set()
+        self._status_checks = StatusChecks()
+        self._launches = launch_failures.Launches()
+        self._troubles = Troubles(run_dir)
+
+    def find(self, vpc_id: str, address: str) -> metadata.Metadata | None:
+        """Metadata of the instance that has, in a VPC, a private address."""
+        return self._metadata.get((vpc_id, address))
+
+    def reconcile(self, *, look: bool = True) -> None:
+        """One pass; an instance that cannot be served now does not hold up the others.
+
+        ``look`` says whether to ask what exists; without, it is what it was at the last look.
+        """
+        with self._troubles.left("everything"):
+            self._reconcile(self._look() if look or self._inventory is None else self._inventory)
+        self._troubles.end_pass()
+
+    def _look(self) -> Inventory:
+        self._inventory = None  # for as long as it cannot be read as a whole, each pass tries again
+        found = read_inventory(self._ec2, self._autoscaling)
+        self._inventory = None if found.unreadable else found
+        return found
+
+    def _reconcile(self, inventory: Inventory) -> None:
+        wanted = {instance.instance_id: instance for instance in inventory.instances}
+        for instance_id in self._nodes.keys() - wanted.keys() - inventory.unreadable:
+            self._stop(instance_id)
+        self._vpcs.follow(inventory, kept={node.instance.vpc_id for node in self._nodes.values()})
+        for instance_id, instance in wanted.items():
+            with self._troubles.left(instance_id):
+                if instance_id in self._nodes:
+                    self._update(instance)
+                elif self._has_room():
+                    self._launches.check(instance_id)
+                    self._start(instance)
+        self._launches.keep(wanted.keys() - {i for i, node in self._nodes.items() if node.has_asked_who_it_is()})
+        for instance_id, node in list(self._nodes.items()):
+            with self._troubles.left(instance_id):
+                self._follow(node)
+                self._carry_out(node)
+                self._check_status(node)
+
+    def _booting(self) -> int:
+        finished = "var/lib/cloud/instances/{}/boot-finished"
+        return sum(not (n.disk / finished.format(name)).exists() for name, n in self._nodes.items())
+
+    def _has_room(self) -> bool:
+        """Whether one more node may boot; those that boot already have not taken all that they need."""
+        booting = self._booting()
+        return booting < BOOTING_AT_ONCE and lack_of_watchers(booting + 1) is None
+
+    def _describe(self, instance: Instance) -> metadata.Metadata:
+        role = self._accounts.role(instance.profile_arn)
+        role_arn = str(role["Arn"]) if role else ""
+        return metadata.Metadata(
+            instance=instance,
+            user_data=read_user_data(self._ec2, instance.instance_id),
+            public_key=self._accounts.public_key(instance.key_name),
+            account=self._accounts.account,
+            region=self._accounts.region,
+            role_name=role["RoleName"] if role else None,
+            credentials=lambda: self._accounts.credentials(role_arn, instance.instance_id),
+            notices=self._run_dir / notices.DIRECTORY / instance.instance_id,
+        )
+
+    def _start(self, instance: Instance) -> None:
+        self._metadata[_place(instance)] = self._describe(instance)
+        gpu_models = read_gpu_models(self._ec2, instance.instance_type)
+        try:
+            self._nodes[instance.instance_id] = start_node(
+                instance, nodes_dir=self._nodes_dir, cgroup=self._cgroup, layers=self._layers, gpu_models=gpu_models
+            )
+        except (LocalError, OSError, subprocess.SubprocessError) as error:
+            self._fail_launch(instance.instance_id, str(error), after=START_S)
+        log.info("%s starts at %s", instance.instance_id, instance.address.ip)
+
+    def _update(self, instance: Instance) -> None:
+        """What changes while an instance runs: its public address, its security groups, what its group wants, its role.
+
+        A look may find an instance in the moment between its launch and the association of its instance profile.
+        """
+        place = _place(instance)
+        known = self._metadata[place]
+        if known.instance.profile_arn != instance.profile_arn:
+            self._metadata[place] = self._describe(instance)
+        elif known.instance != instance:
+            self._metadata[place] = dataclasses.replace(known, instance=instance)
+
+    def _stop(self, instance_id: str) -> None:
+        node = self._nodes.pop(instance_id)
+        self._metadata.pop(_place(node.instance), None)
+        destroy_node(node)
+        self._forget_reboot(instance_id)
+        notices.forget(self._run_dir, instance_id)
+        self._status_checks.forget(instance_id)
+        log.info("%s is gone", instance_id)
+
+    def _follow(self, node: Node) -> None:
+        """A node that reboots comes back with its disk; one that powers off, or never gets anywhere, is terminated."""
+        code, instance_id = node.has_ended(), node.instance.instance_id
+        if code == REBOOT_CODE:
+            log.info("%s reboots", instance_id)
+            self._restart(node)
+        elif code is not None and code > 0 and not node.has_asked_who_it_is():
+            self._fail_launch(instance_id, f"its container ended ({code}): {node.last_words()}", after=START_S)
+        elif code is not None:
+            log.warning("%s powered off (%d)", instance_id, code)
+            self._ec2.terminate_instances(InstanceIds=[instance_id])
+        elif self._launches.takes_longer(instance_id, BOOT_S) and not is_frozen(node.cgroup):
+            reason = f"it has not asked for its metadata for {BOOT_S:.0f} s: {node.last_words()}"
+            self._fail_launch(instance_id, reason, after=BOOT_S)
+
+    def _fail_launch(self, instance_id: str, reason: str, *, after: float) -> None:
+        """Say what keeps an instance from booting, and end it when that has lasted too long. Raises LocalError."""
+        self._launches.note(instance_id, reason)
+        if self._launches.takes_longer(instance_id, after):
+            launch_failures.report(self._run_dir, instance_id, reason)
+            log.error("%s does not boot and is terminated: %s", instance_id, reason)
+            self._ec2.terminate_instances(InstanceIds=[instance_id])
+        raise LocalError(reason)
+
+    def _restart(self, node: Node) -> None:
+        self._forget_reboot(node.instance.instance_id)
+        restart_node(node, layers=self._layers)
+
+    def _forget_reboot(self, instance_id: str) -> None:
+        self._told_to_reboot.discard(instance_id)
+        reboots.done(self._run_dir, instance_id)
+
+    def _carry_out(self, node: Node) -> None:
+        """Reboots that were asked for, and interruptions that were announced."""
+        instance_id = node.instance.instance_id
+        waited = reboots.requested_since(self._run_dir, instance_id)
+        if waited is not None and instance_id not in self._told_to_reboot and ask_to_reboot(node):
+            self._told_to_reboot.add(instance_id)
+        if waited is not None and waited > reboots.HARD_REBOOT_S:
+            log.warning("%s does not go down by itself and is switched off and on", instance_id)
+            self._restart(node)
+        ends_at = notices.interruption_time(self._run_dir, instance_id)
+        if ends_at is not None and ends_at <= datetime.now(timezone.utc):
+            log.info("%s is interrupted, as it was told", instance_id)
+            self._ec2.terminate_instances(InstanceIds=[instance_id])
+
+    def _check_status(self, node: Node) -> None:
+        """A group replaces an instance that hangs; one without a group is left as it is."""
+        instance_id = node.instance.instance_id
+        if self._status_checks.failed(instance_id, hangs=is_frozen(node.cgroup)):
+            log.warning("%s fails its instance status check", instance_id)
+            self._autoscaling.set_instance_health(InstanceId=instance_id, HealthStatus="Unhealthy")
+
+
+def _place(instance: Instance) -> tuple[str, str]:
+    """What tells the instances that run apart: the same private address may be in several VPCs."""
+    return instance.vpc_id, str(instance.address.ip)
+
+
+def main() -> None:
+    run_dir, cgroup, layers = Path(sys.argv[1]), Path(sys.argv[2]), [Path(p) for p in sys.argv[3].split(":")]
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    plane = DataPlane(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
+    listener = changes.Listener(run_dir / changes.FILE)
+    pause = threading.Event()
+    while True:
+        plane.reconcile(look=listener.is_time())
+        pause.wait(POLL_S)
+
+
+if __name__ == "__main__":
+    main()

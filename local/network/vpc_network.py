@@ -1,0 +1,202 @@
+"""The network: the internet, one router namespace a VPC, one namespace a node, layer 3 all the way.
+
+Every node has one link to its VPC's router, which answers for all neighbours (proxy ARP), so that every packet between
+two nodes passes the router's firewall: security groups, NAT and public addresses are rules there.
+"""
+
+import ctypes
+import logging
+import os
+import shlex
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Interface
+from pathlib import Path
+from typing import TypeVar
+
+from local.errors import LocalError
+from local.network.addresses import (
+    API_ADDRESS,
+    BACKBONE_ADDRESS,
+    DOCKER_ADDRESS,
+    GATEWAY_ADDRESS,
+    GATEWAY_INTERFACE,
+    INTERNET,
+    METADATA_ADDRESS,
+    NODE_INTERFACE,
+    PROVIDER_ADDRESS,
+    USER_ADDRESS,
+)
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+JUMBO_MTU = 9001
+"""MTU inside a VPC ("Network maximum transmission unit (MTU) for your EC2 instance")."""
+
+
+def _run(command: Sequence[str], lines: str = "", *, check: bool = True) -> None:
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise LocalError(f"{shlex.join(command)}: {said[0]}")
+
+
+def _ip(lines: Sequence[str], *, namespace: str | None = None, check: bool = True) -> None:
+    where = ["-n", namespace] if namespace else []
+    _run(["ip", *where, "-batch", "-"], "\n".join(lines) + "\n", check=check)
+
+
+def _sysctl(namespace: str, settings: dict[str, int]) -> None:
+    script = "\n".join(f"echo {value} > /proc/sys/net/ipv4/{name}" for name, value in settings.items())
+    _run(["ip", "netns", "exec", namespace, "sh", "-ec", script])
+
+
+def in_namespace(namespace: str, act: Callable[[], Result]) -> Result:
+    """Call a function in a thread that has entered a network namespace; sockets it makes stay there."""
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def enter_and_act() -> None:
+        try:
+            handle = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
+            try:
+                if ctypes.CDLL(None, use_errno=True).setns(handle, 0) != 0:
+                    raise OSError(ctypes.get_errno(), f"cannot enter network namespace {namespace}")
+            finally:
+                os.close(handle)
+            results.append(act())
+        except BaseException as error:  # handed to the caller below
+            errors.append(error)
+
+    thread = threading.Thread(target=enter_and_act, name=f"in-{namespace}")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def create_internet() -> None:
+    """Make the internet, with the user's machine and AWS's API on it."""
+    _ip([
+        "link set lo up",
+        f"addr add {API_ADDRESS}/32 dev lo",
+        f"netns add {INTERNET}",
+        f"link add internet type veth peer name user netns {INTERNET}",
+        f"addr add {USER_ADDRESS}/24 dev internet",
+        "link set internet up",
+        f"route add default via {PROVIDER_ADDRESS}",
+    ])  # fmt: skip
+    _ip([
+        "link set lo up",
+        f"addr add {PROVIDER_ADDRESS}/24 dev user",
+        "link set user up",
+        f"route add {API_ADDRESS}/32 via {USER_ADDRESS}",
+    ], namespace=INTERNET)  # fmt: skip
+    _sysctl(INTERNET, {"ip_forward": 1})
+
+
+def create_router(vpc_id: str) -> None:
+    """Make a VPC's router and its gateway's link to the internet."""
+    link = _uplink_name(vpc_id)
+    _ip([f"netns add {vpc_id}"])
+    _ip([
+        f"link add {link} type veth peer name {GATEWAY_INTERFACE} netns {vpc_id}",
+        f"addr add {BACKBONE_ADDRESS}/32 dev {link}",
+        f"link set {link} up",
+    ], namespace=INTERNET)  # fmt: skip
+    _ip([
+        "link set lo up",
+        f"addr add {METADATA_ADDRESS}/32 dev lo",
+        f"addr add {GATEWAY_ADDRESS}/32 dev {GATEWAY_INTERFACE}",
+        f"link set {GATEWAY_INTERFACE} up",
+        f"route add default via {BACKBONE_ADDRESS} dev {GATEWAY_INTERFACE} onlink",
+    ], namespace=vpc_id)  # fmt: skip
+    _sysctl(vpc_id, {"ip_forward": 1, "conf/default/proxy_arp": 1})
+
+
+def delete_router(vpc_id: str) -> None:
+    """Remove what there is of a VPC's router; its link at once, as a socket may hold the namespace a little longer."""
+    if Path(f"/run/netns/{vpc_id}").exists():
+        _ip([f"link delete {_uplink_name(vpc_id)}"], namespace=INTERNET, check=False)
+        _ip([f"netns delete {vpc_id}"])
+
+
+def routers() -> list[str]:
+    """Namespaces that forward packets: the internet, and the router of each VPC that has one."""
+    return [INTERNET, *sorted(path.name for path in Path("/run/netns").glob("vpc-*"))]
+
+
+def load_routes(routes: Mapping[str, str], *, previous: Mapping[str, str]) -> None:
+    """Lead each public address to the VPC that it is mapped to; ``previous`` is what was loaded last."""
+    gone = [f"route flush exact {address}/32" for address in sorted(previous.keys() - routes.keys())]
+    changed = [
+        f"route replace {address}/32 via {GATEWAY_ADDRESS} dev {_uplink_name(vpc_id)} onlink"
+        for address, vpc_id in sorted(routes.items())
+        if previous.get(address) != vpc_id
+    ]
+    if gone or changed:
+        _ip([*gone, *changed], namespace=INTERNET)
+
+
+def _uplink_name(vpc_id: str) -> str:
+    """Name of a VPC's link in the internet: interface names have at most 15 characters."""
+    return vpc_id.removeprefix("vpc-")[:15]
+
+
+def link_name(instance_id: str) -> str:
+    """Name of a node's link on the router: interface names have at most 15 characters."""
+    return instance_id.removeprefix("i-")[:15]
+
+
+def mac_address(address: str) -> str:
+    return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+
+
+def create_node(instance_id: str, address: IPv4Interface, *, vpc_id: str) -> None:
+    """Make a node's network namespace: its interface in the VPC and the docker0 that every node has.
+
+    ``address`` is the private address with the subnet's prefix length.
+    """
+    link, subnet = link_name(instance_id), address.network
+    gateway = subnet.network_address + 1
+    _ip([f"netns add {instance_id}"])
+    _ip([
+        f"link add {link} mtu {JUMBO_MTU} type veth peer name {NODE_INTERFACE} mtu {JUMBO_MTU}"
+        f" address {mac_address(str(address.ip))} netns {instance_id}",
+        f"link set {link} up",
+        f"addr replace {gateway}/32 dev lo",
+        # Addresses that nobody has are not of the internet: no proxy ARP answers for them.
+        f"route replace unreachable {subnet}",
+        f"route add {address.ip}/32 dev {link} src {gateway}",
+    ], namespace=vpc_id)  # fmt: skip
+    _sysctl(vpc_id, {f"neigh/{link}/proxy_delay": 0})
+    _ip([
+        "link set lo up",
+        f"addr add {address} dev {NODE_INTERFACE}",
+        f"link set {NODE_INTERFACE} up",
+        f"route add default via {gateway}",
+        "link add docker0 type bridge",
+        f"addr add {DOCKER_ADDRESS} dev docker0",
+    ], namespace=instance_id)  # fmt: skip
+
+
+def delete_node(instance_id: str) -> None:
+    """Remove a node's namespace and with it its link."""
+    if Path(f"/run/netns/{instance_id}").exists():
+        _ip([f"netns delete {instance_id}"])
+
+
+def router_of(instance_id: str) -> str:
+    """The router that has a node's link. Raises LocalError."""
+    for router in routers():
+        show = ["ip", "-n", router, "link", "show", link_name(instance_id)]
+        if subprocess.run(show, capture_output=True, check=False).returncode == 0:
+            return router
+    raise LocalError(f"no router has a link to {instance_id}")
+
+
+def load_rules(vpc_id: str, rules: str) -> None:
+    """Replace a router's firewall, in one transaction."""
+    _run(["ip", "netns", "exec", vpc_id, "nft", "-f", "-"], rules)

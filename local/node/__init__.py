@@ -1,0 +1,1 @@
+"""Make an instance real: a container with its disk, image and instance metadata."""

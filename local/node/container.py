@@ -1,0 +1,180 @@
+"""One instance made real: a container that boots systemd, with its own disk, address and power switch."""
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from local.network import vpc_network as fabric
+from local.node import nvidia_smi
+from local.node.disks import create_disk, unmount_disk
+from local.node.inventory import Instance
+
+log = logging.getLogger(__name__)
+BOOT = Path(__file__).parents[1] / "boot.sh"
+KEPT_LOGS = ("console.log", "disk/upper/var/log/cloud-init.log", "disk/upper/var/log/cloud-init-output.log")
+"""In a node's directory: what the container and cloud-init had to say, user data included."""
+REBOOT_CODE = 133
+"""systemd-nspawn's exit code when the system in it asks for a reboot."""
+KILL_TIMEOUT_S = 20.0
+SYSTEMD_REBOOT = signal.SIGRTMIN + 5
+"""systemd(1), "Signals"."""
+
+
+def host_name(instance: Instance) -> str:
+    """An instance's IP-based name ("Amazon EC2 instance hostname types")."""
+    return "ip-" + str(instance.address.ip).replace(".", "-")
+
+
+@dataclass(kw_only=True, slots=True)
+class Node:
+    """A booted node. ``directory`` holds its disk and its console log, ``cgroup`` all its processes."""
+
+    instance: Instance
+    directory: Path
+    cgroup: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def disk(self) -> Path:
+        """What the node wrote, seen from outside."""
+        return self.directory / "disk/upper"
+
+    def has_asked_who_it_is(self) -> bool:
+        """Whether its cloud-init has found the instance metadata: from then on the node says itself what it does."""
+        return (self.disk / "var/lib/cloud/instances" / self.instance.instance_id).exists()
+
+    def last_words(self) -> str:
+        """The last line that its console shows."""
+        try:
+            lines = (self.directory / "console.log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "nothing on its console"
+
+    def has_ended(self) -> int | None:
+        """Exit code of the node's container, or None while it runs."""
+        return self.process.poll()
+
+
+def is_frozen(cgroup: Path) -> bool:
+    """Whether a node hangs: no process of it runs, until it is thawed."""
+    try:
+        return "frozen 1" in (cgroup / "cgroup.events").read_text()
+    except OSError:  # it has ended, or has not begun
+        return False
+
+
+def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Path]) -> subprocess.Popen[bytes]:
+    stacked = ":".join(map(str, layers))
+    command = [str(BOOT), instance.instance_id, host_name(instance), str(directory), str(cgroup), stacked]
+    with (directory / "console.log").open("ab") as console:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT, start_new_session=True,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )  # fmt: skip
+
+
+def install_gpus(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
+    """Give a node the command by which software counts its GPUs, and what the command is to say."""
+    uuids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{instance_id}/{index}") for index in range(len(models)))
+    lines = [f"NVIDIA {model}\tGPU-{own}\n" for model, own in zip(models, uuids, strict=True)]
+    listing, command = disk / nvidia_smi.GPUS, disk / "usr/bin/nvidia-smi"
+    for directory in (listing.parent, command.parent):
+        directory.mkdir(parents=True, exist_ok=True)
+    listing.write_text("".join(lines))
+    shutil.copyfile(nvidia_smi.__file__, command)
+    command.chmod(0o755)
+
+
+def start_node(
+    instance: Instance, *, nodes_dir: Path, cgroup: Path, layers: list[Path], gpu_models: Sequence[str] = ()
+) -> Node:
+    """Plug a new node into the network and switch it on."""
+    directory = nodes_dir / instance.instance_id
+    directory.mkdir(parents=True)
+    try:
+        disk = create_disk(directory)
+        if gpu_models:
+            install_gpus(disk, instance_id=instance.instance_id, models=gpu_models)
+        fabric.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
+        node_cgroup = cgroup / instance.instance_id
+        process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)
+    except BaseException:
+        _throw_away(instance.instance_id, directory)
+        raise
+    return Node(instance=instance, directory=directory, cgroup=node_cgroup, process=process)
+
+
+def restart_node(node: Node, *, layers: list[Path]) -> None:
+    """Switch a node on again, with the disk it had."""
+    power_off(node)
+    node.process = _boot(node.instance, directory=node.directory, cgroup=node.cgroup, layers=layers)
+
+
+def ask_to_reboot(node: Node) -> bool:
+    """Tell the node's systemd to reboot; False when there is none to be told (yet, or any more)."""
+    init = init_process(node.cgroup)
+    if init is None:
+        return False
+    try:
+        os.kill(init, SYSTEMD_REBOOT)
+    except ProcessLookupError:  # it went down meanwhile
+        return False
+    return True
+
+
+def init_process(cgroup: Path) -> int | None:
+    """Process id, as seen from here, of a node's systemd; None when there is none (yet, or any more)."""
+    try:
+        processes = (cgroup / "payload/init.scope/cgroup.procs").read_text().split()
+    except OSError:
+        return None
+    return int(processes[0]) if processes else None
+
+
+def power_off(node: Node) -> None:
+    """Cut the power: every process of the node ends at once."""
+    if node.cgroup.exists():
+        (node.cgroup / "cgroup.kill").write_text("1")
+    node.process.wait(timeout=KILL_TIMEOUT_S)
+    _remove_cgroup(node.cgroup)
+
+
+def _remove_cgroup(cgroup: Path) -> None:
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    while cgroup.exists():
+        try:
+            for directory, _, _ in os.walk(cgroup, topdown=False):
+                Path(directory).rmdir()
+        except OSError as error:  # busy until its last process is gone
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {KILL_TIMEOUT_S:.0f} s for {cgroup} to be empty: {error}") from None
+            time.sleep(0.02)
+
+
+def keep_logs(directory: Path, kept: Path) -> None:
+    """Copy what tells why a node did not start, for whoever asks when it is gone."""
+    for name in KEPT_LOGS:
+        with contextlib.suppress(OSError):
+            shutil.copy(directory / name, kept / f"{directory.name}.{Path(name).name}")
+
+
+def destroy_node(node: Node) -> None:
+    """Cut the power, unplug the network, throw the disk away. Of its logs those of its start are kept."""
+    power_off(node)
+    _throw_away(node.instance.instance_id, node.directory)
+
+
+def _throw_away(instance_id: str, directory: Path) -> None:
+    fabric.delete_node(instance_id)
+    keep_logs(directory, directory.parents[1] / "log")
+    unmount_disk(directory)
+    shutil.rmtree(directory)

@@ -1,0 +1,141 @@
+"""A local AWS for work by hand: a shell in a fresh one, one that is kept in the background, and entering that.
+
+Its owner is a process of its own session, so that the terminal's signals (Ctrl-C, hanging up) never reach it.
+"""
+
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from local.errors import LocalError
+from local.network.addresses import USER_ADDRESS
+from local.run.runs import Run, end_run, read_run, run_inside, runs_dir
+from local.run.terminal import terminal_restored
+from local.run.user import KEY_NAME, USER_SETTINGS
+
+REPOSITORY = Path(__file__).parents[2]
+START_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 60.0
+RUN_AND_HOLD = (sys.executable, "-m", "local", "run", "--", sys.executable, "-m", "local.run.hold")
+SHELL = ("bash", "--noprofile", "--rcfile", "local/bashrc", "-i")
+KILLED = 128 + 9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Started:
+    """A run that this process has started, and the process that owns it."""
+
+    run: Run
+    owner: subprocess.Popen[bytes]
+
+    def let_go(self) -> None:
+        """End a run that lasts as long as its starter, and wait until nothing is left."""
+        if self.owner.stdin:
+            self.owner.stdin.close()
+        self.owner.wait(timeout=END_TIMEOUT_S)
+
+
+def _name_of(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
+    """The name that the owner prints once its run can be entered. Raises LocalError."""
+    assert owner.stdout is not None  # start_run made it a pipe
+    ready, _, _ = select.select([owner.stdout], [], [], START_TIMEOUT_S)
+    if not ready:
+        raise LocalError(f"waited {START_TIMEOUT_S:.0f} s for the local AWS to start")
+    if name := owner.stdout.readline().decode().strip():
+        return name
+    errors.seek(0)
+    said = errors.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+    raise LocalError(f"the local AWS did not start: {said[-1].removeprefix('error: ')}")
+
+
+def start_run(*, forever: bool) -> Started:
+    """Start a run that can be entered. It ends when this process does, or, ``forever``, when it is ended."""
+    with tempfile.TemporaryFile() as errors:
+        owner = subprocess.Popen(
+            [*RUN_AND_HOLD, *(["--forever"] if forever else [])],
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL if forever else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            run = read_run(runs_dir() / _name_of(owner, errors))
+            if run is None:
+                raise LocalError("the local AWS has ended while it started")
+        except BaseException:
+            owner.terminate()
+            owner.wait(timeout=END_TIMEOUT_S)
+            raise
+    return Started(run=run, owner=owner)
+
+
+@contextmanager
+def started_run() -> Iterator[Run]:
+    """A run that ends with the block."""
+    started = start_run(forever=False)
+    try:
+        yield started.run
+    finally:
+        started.let_go()
+
+
+def greeting(run: Run) -> str:
+    """What a newcomer types."""
+    settings = " ".join(f"{name}={value}" for name, value in USER_SETTINGS.items())
+    return f"""\
+Local AWS {run.name}. The key pair {KEY_NAME!r} is in EC2 and in your SSH agent, your address is {USER_ADDRESS}.
+~/.cdk.json has settings for here: {settings}
+They come before those in cdk.json's "cluster" object; -c name=value comes before both.
+
+  cdk bootstrap
+  cdk deploy -c worker_count=2
+  dlcluster ssh                          or: dlcluster ssh-config >> ~/.ssh/config; ssh -A deeplearning-master
+  cdk deploy -c worker_count=4
+  local-aws status                       the instances; watch them with: watch local-aws status
+  cdk destroy
+
+What you write here, in the checkout too, stays in this local AWS.
+"""
+
+
+def enter(run: Run, command: Sequence[str]) -> int:
+    """Run a command inside, by default a shell; a shell's own exit code is nobody's failure. Raises LocalError."""
+    with terminal_restored():
+        code = run_inside(run, command or SHELL)
+    if code == KILLED and read_run(run.directory) is None:
+        raise LocalError(f"local AWS {run.name} has ended")
+    return code if command else 0
+
+
+def shell() -> int:
+    """A shell inside a fresh local AWS, which ends with it."""
+    with started_run() as run:
+        print(f"{greeting(run)}Leaving this shell (exit, Ctrl-D) ends it all.\n", flush=True)
+        return enter(run, ())
+
+
+def enter_again(run: Run, command: Sequence[str]) -> int:
+    """Enter a local AWS that is up already, and stays so."""
+    if not command:
+        print(f"{greeting(run)}Leaving this shell leaves it up; make end RUN={run.name} ends it.\n", flush=True)
+    return enter(run, command)
+
+
+def keep(command: Sequence[str]) -> int:
+    """Run a command inside a fresh local AWS and leave that up; Ctrl-C meanwhile ends it."""
+    run = start_run(forever=True).run
+    print(f"local AWS {run.name} is up", flush=True)
+    try:
+        code = enter(run, command)
+    except KeyboardInterrupt:
+        end_run(run)
+        raise
+    print(f"\nLocal AWS {run.name} is still up.\n  make enter RUN={run.name}\n  make end RUN={run.name}")
+    return code

@@ -1,0 +1,40 @@
+"""Inside the sandbox: the machine of a user who works by hand, held until nobody wants it any more.
+
+python -m local.run.hold              until standard input ends
+python -m local.run.hold --forever    until the local AWS is ended from outside
+
+Prints the name of the run once it can be entered.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from local.run.runs import announce
+from local.run.session import REPOSITORY, session_variables
+from local.run.user import USER_SETTINGS, new_user
+
+
+def write_settings(home: Path) -> None:
+    """Settings that any cluster of this user has, where the CDK's command line looks last."""
+    (home / ".cdk.json").write_text(json.dumps({"context": USER_SETTINGS}, indent=2) + "\n")
+
+
+def main() -> None:
+    run_dir = Path(os.environ["LOCAL_AWS_DIR"])
+    write_settings(Path.home())
+    with new_user() as user:
+        agent = {"SSH_AUTH_SOCK": user.environment["SSH_AUTH_SOCK"]}
+        announce(run_dir, checkout=REPOSITORY, variables=session_variables(run_dir) | agent)
+        sys.stdout.write(f"{run_dir.name}\n")
+        sys.stdout.flush()
+        if "--forever" in sys.argv[1:]:
+            signal.pause()
+        else:
+            sys.stdin.buffer.read()
+
+
+if __name__ == "__main__":
+    main()

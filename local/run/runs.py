@@ -1,0 +1,147 @@
+"""The local AWS that are up on this machine, and how to enter, and to end, one of them.
+
+What is known of a run lies in its directory: ``owner`` and ``sandbox`` name processes, ``session.json`` appears
+when its control plane answers and says what entering needs.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local.errors import LocalError, UsageError
+from local.run.cache import cache_dir
+from local.run.processes import process_of
+
+INSIDE = "LOCAL_AWS_DIR"
+"""A variable that is set inside a local AWS."""
+MARK = "LOCAL_AWS_MARK"
+"""A variable with four hexadecimal digits, with which the names of the runs begin that a process starts: their starter
+finds by them what they leave."""
+NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
+"""Namespaces of a sandbox by nsenter's option; unshare itself is in all of them but the process namespace."""
+FOREIGN = ("AWS_", "CDK_", "SSH_")
+"""Variables of the user's own accounts and agents, which must not reach the local AWS."""
+END_TIMEOUT_S = 60.0
+IN_CHECKOUT = ("sh", "-c", 'cd "$0" && exec "$@"')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One local AWS that is up."""
+
+    directory: Path
+    owner: int
+    """Process whose end ends the run."""
+    sandbox: int
+    """Process that holds the run's namespaces open."""
+    checkout: Path
+    variables: Mapping[str, str]
+    """By which AWS's clients reach it."""
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """A command line that runs a command inside, in the checkout."""
+        namespaces = [f"--{option}=/proc/{self.sandbox}/ns/{file}" for option, file in NAMESPACES.items()]
+        return ["nsenter", *namespaces, "--", *IN_CHECKOUT, str(self.checkout), *command]
+
+    def environment(self, own: Mapping[str, str]) -> dict[str, str]:
+        """The caller's variables without those of the caller's accounts and agents, then the run's."""
+        return {**without_foreign(own), **self.variables}
+
+
+def without_foreign(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if not name.startswith(FOREIGN)}
+
+
+def runs_dir() -> Path:
+    return cache_dir() / "run"
+
+
+def new_name() -> str:
+    """Eight hexadecimal digits."""
+    return os.environ.get(MARK, secrets.token_hex(2)) + secrets.token_hex(2)
+
+
+def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> None:
+    """Say that a run can be entered, and what for."""
+    partial = run_dir / "session.json.partial"
+    partial.write_text(json.dumps({"checkout": str(checkout), "variables": dict(variables)}))
+    partial.rename(run_dir / "session.json")
+
+
+def read_run(directory: Path) -> Run | None:
+    """The run of a directory; None when it is starting, ending or gone."""
+    owner, sandbox = process_of(directory / "owner"), process_of(directory / "sandbox")
+    try:
+        session: Mapping[str, Any] = json.loads((directory / "session.json").read_text())
+    except OSError:
+        return None
+    if owner is None or sandbox is None:
+        return None
+    return Run(
+        directory=directory,
+        owner=owner,
+        sandbox=sandbox,
+        checkout=Path(session["checkout"]),
+        variables=session["variables"],
+    )
+
+
+def all_runs() -> list[Run]:
+    """Every run that can be entered, the oldest first."""
+    directories = sorted(runs_dir().glob("*"), key=_made_at)
+    return [run for directory in directories if (run := read_run(directory))]
+
+
+def live_names() -> list[str]:
+    """Names of the runs that have an owner, those too that cannot be entered yet."""
+    return sorted(path.name for path in runs_dir().glob("*") if process_of(path / "owner") is not None)
+
+
+def _made_at(directory: Path) -> float:
+    try:
+        return (directory / "owner").stat().st_mtime
+    except OSError:  # it ended meanwhile
+        return 0.0
+
+
+def pick_run(name: str | None) -> Run:
+    """The run of that name or of a name that begins so; without one the only run there is. Raises LocalError."""
+    runs = all_runs()
+    names = ", ".join(run.name for run in runs) or "none"
+    found = [run for run in runs if run.name.startswith(name or "")]
+    if len(found) == 1:
+        return found[0]
+    if name:
+        raise UsageError(f"no single local AWS is called {name!r}, up are: {names}")
+    if runs:
+        raise UsageError(f"several local AWS are up, name one with RUN=: {names}")
+    raise LocalError("no local AWS is up; make local-aws starts one")
+
+
+def run_inside(run: Run, command: Sequence[str]) -> int:
+    """Run a command inside, on the caller's terminal, and return its exit code."""
+    entered = subprocess.run(run.command(command), env=run.environment(os.environ), check=False)
+    return entered.returncode if entered.returncode >= 0 else 128 - entered.returncode
+
+
+def end_run(run: Run) -> None:
+    """End a run and wait until nothing is left of it. Raises LocalError."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(run.owner, signal.SIGTERM)
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while run.directory.exists():
+        if time.monotonic() > deadline:
+            raise LocalError(f"waited {END_TIMEOUT_S:.0f} s for local AWS {run.name} to end")
+        time.sleep(0.05)

@@ -1,0 +1,131 @@
+"""The sandbox: process, mount, network, IPC and host-name namespaces of one local AWS.
+
+When it ends, however it ends, the kernel ends every process in it and drops every mount, namespace, link and
+firewall rule. What the kernel leaves (the run's directory and its cgroups) a reaper removes: a process of its
+own that waits for the sandbox's parent to be gone, so that even a ``kill -9`` leaves nothing behind.
+"""
+
+import contextlib
+import ctypes
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from local.run.cache import locked
+from local.run.processes import process_of, record_process
+from local.run.runs import new_name, runs_dir
+
+log = logging.getLogger(__name__)
+PR_SET_PDEATHSIG = 1
+REAP_TIMEOUT_S = 30.0
+UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--mount", "--net", "--ipc", "--uts",
+           "--propagation", "private")  # fmt: skip
+# bash as the namespace's first process waits for any child, so orphans of nodes do not stay as zombies.
+FIRST_PROCESS = ("bash", "-c", '"$@"; exit $?', "sandbox")
+
+
+def cgroup_root() -> Path:
+    """Where this machine has the cgroup v2 hierarchy: hybrid machines keep it beside the v1 ones."""
+    unified = Path("/sys/fs/cgroup/unified")
+    return unified if unified.is_dir() else Path("/sys/fs/cgroup")
+
+
+def run_cgroup(run_dir: Path) -> Path:
+    """The cgroup that holds the nodes of a run."""
+    return cgroup_root() / f"deeplearning-cdk-{run_dir.name}"
+
+
+def _die_with_parent(signum: int) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
+
+
+def _remove_cgroup(cgroup: Path) -> None:
+    if not cgroup.is_dir():
+        return
+    with contextlib.suppress(OSError):  # somebody else's sweep has just removed it
+        (cgroup / "cgroup.kill").write_text("1")
+    deadline = time.monotonic() + REAP_TIMEOUT_S
+    while cgroup.is_dir() and time.monotonic() < deadline:
+        for directory, _, _ in os.walk(cgroup, topdown=False):
+            with contextlib.suppress(OSError):  # busy until its last process is gone
+                Path(directory).rmdir()
+        time.sleep(0.02)
+
+
+def remove_run(run_dir: Path) -> None:
+    """Remove what the kernel leaves of a run that has ended."""
+    _remove_cgroup(run_cgroup(run_dir))
+    shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def sweep() -> None:
+    """Remove runs whose owner is gone (its reaper was killed as well, or the machine went down)."""
+    for run_dir in runs_dir().glob("*"):
+        if process_of(run_dir / "owner") is None:
+            remove_run(run_dir)
+
+
+@contextlib.contextmanager
+def run_directory() -> Iterator[Path]:
+    """A directory for one run, gone with its cgroups when this process is, by whatever signal."""
+    with locked("run"):  # another run's sweep must not see the directory before it has an owner
+        sweep()
+        run_dir = runs_dir() / new_name()
+        run_dir.mkdir(parents=True)
+        record_process(run_dir / "owner")
+    reader, writer = os.pipe()
+    reaper = subprocess.Popen(
+        [sys.executable, "-m", "local.run.sandbox", str(run_dir)],
+        stdin=reader, start_new_session=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    os.close(reader)
+    try:
+        yield run_dir
+    finally:
+        os.close(writer)
+        reaper.wait(timeout=2 * REAP_TIMEOUT_S)
+
+
+def _reap(run_dir: Path) -> None:
+    """Wait until the run's owner is gone, then clean up after it."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    remove_run(run_dir)
+
+
+def run_in_sandbox(command: Sequence[str], *, run_dir: Path, environment: Mapping[str, str]) -> int:
+    """Run a command as the only thing in new namespaces and return its exit code.
+
+    SIGINT, SIGTERM and SIGHUP, and the death of this process, end everything in the sandbox at once.
+    """
+    process = subprocess.Popen(
+        [*UNSHARE, *FIRST_PROCESS, *command],
+        env=dict(environment),
+        preexec_fn=lambda: _die_with_parent(signal.SIGKILL),
+    )
+
+    def stop(signum: int, _frame: FrameType | None) -> None:
+        process.kill()
+        raise SystemExit(128 + signum)
+
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, stop)
+    try:
+        record_process(run_dir / "sandbox", process.pid)
+        code = process.wait()
+    finally:
+        process.kill()
+        process.wait()
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    _reap(Path(sys.argv[1]))

@@ -1,0 +1,142 @@
+"""Inside the sandbox: control plane, network, nodes; then the user's command with AWS's variables set.
+
+python -m local.run.session RUN_DIR CGROUP LAYERS -- COMMAND...     (started by `python -m local run`)
+"""
+
+import logging
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from local.aws import failures
+from local.network import changes
+from local.network import vpc_network as fabric
+from local.network.addresses import API_PORT, USER_ENDPOINT
+from local.node.container import keep_logs
+from local.run.cache import cache_dir, locked
+from local.run.runs import announce, without_foreign
+from local.run.watchman import Watchman
+
+log = logging.getLogger(__name__)
+REPOSITORY = Path(__file__).parents[2]
+REGION = "us-east-1"
+START_TIMEOUT_S = 60.0
+
+
+def session_variables(run_dir: Path) -> dict[str, str]:
+    """The variables by which unmodified AWS clients reach the local AWS and write below ``run_dir`` only."""
+    environment = Path(sys.prefix)
+    return {
+        "AWS_ENDPOINT_URL": USER_ENDPOINT,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(cache_dir() / "jsii"),
+        "PYTHONPYCACHEPREFIX": str(cache_dir() / "pycache"),
+        "HOME": str(run_dir / "home"),
+        "TMPDIR": str(run_dir / "tmp"),
+        "LOCAL_AWS_DIR": str(run_dir),
+        "PATH": f"{REPOSITORY / 'bin'}:{REPOSITORY / 'local/bin'}:{environment / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin",
+    }
+
+
+def _mount(*arguments: str | Path) -> None:
+    # -n: the machine's /run, ours too at first, is not the place for notes about these mounts.
+    subprocess.run(["mount", "-n", *arguments], check=True)
+
+
+def _own_home(run_dir: Path) -> None:
+    """Make ``home`` the home directory also for programs that ask the password file, as OpenSSH does."""
+    home = run_dir / "home"
+    (home / ".ssh").mkdir(mode=0o700, parents=True)
+    user = pwd.getpwuid(os.getuid())
+    old, new = (":".join([user.pw_gecos, directory, ""]) for directory in (user.pw_dir, str(home)))
+    lines = Path("/etc/passwd").read_text().splitlines()
+    own = [line.replace(old, new) if line.startswith(f"{user.pw_name}:") else line for line in lines]
+    accounts = run_dir / "passwd"
+    accounts.write_text("\n".join(own) + "\n")
+    _mount("--bind", accounts, "/etc/passwd")
+
+
+def _prepare_files(run_dir: Path) -> None:
+    """Private /run, pure cgroup v2, and the checkout under an overlay: cdk.out and the like go to ``run_dir``."""
+    for name in ("tmp", "log", "nodes", "checkout/upper", "checkout/work"):
+        (run_dir / name).mkdir(parents=True, exist_ok=True)
+    _own_home(run_dir)
+    _mount("-t", "tmpfs", "tmpfs", "/run")
+    Path("/run/sshd").mkdir()
+    _mount("-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
+    upper, work = run_dir / "checkout/upper", run_dir / "checkout/work"
+    options = f"lowerdir={REPOSITORY},upperdir={upper},workdir={work}"
+    _mount("-t", "overlay", "overlay", "-o", options, REPOSITORY)
+    os.chdir(REPOSITORY)
+
+
+def _start(module: str, *arguments: str, run_dir: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with (run_dir / "log" / f"{module}.log").open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+
+def _await_control_plane(process: subprocess.Popen[bytes], log_file: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with socket.create_connection(("127.0.0.1", API_PORT), timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
+    tail = "\n".join(log_file.read_text(errors="replace").splitlines()[-20:])
+    raise TimeoutError(f"waited {START_TIMEOUT_S:.0f} s for the control plane at {USER_ENDPOINT}:\n{tail}")
+
+
+def _keep_logs(run_dir: Path) -> None:
+    """Keep the last run's logs in the cache, for whoever asks why it failed."""
+    kept = cache_dir() / "last-log"
+    with locked("last-log"):
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(run_dir / "log", kept)
+        for directory in (run_dir / "nodes").iterdir():
+            keep_logs(directory, kept)
+
+
+def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:
+    """Bring up the local AWS, run the command, return its exit code. The sandbox's end takes all away."""
+    _prepare_files(run_dir)
+    variables = session_variables(run_dir)
+    environment = without_foreign(os.environ) | variables
+    requests = run_dir / "log" / "requests.jsonl"
+    # Every address of the sandbox's own network namespace: users come by loopback, nodes through the internet.
+    serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
+    serving += ["--failures", str(run_dir / failures.FILE), "--changes", str(run_dir / changes.FILE)]
+    fabric.create_internet()
+    control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
+    _await_control_plane(control, run_dir / "log/local.aws.log")
+    data = _start("local.network.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
+    programs = {"local.aws": control, "local.network.dataplane": data}
+    end_watching = Watchman(run_dir, programs=programs, say=lambda line: print(line, file=sys.stderr)).start()
+    announce(run_dir, checkout=REPOSITORY, variables=variables)
+    try:
+        return subprocess.run(command, env=environment, check=False).returncode
+    finally:
+        end_watching()
+        _keep_logs(run_dir)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    run_dir, cgroup, layers, _separator, *command = sys.argv[1:]
+    raise SystemExit(run_session(command, run_dir=Path(run_dir), cgroup=cgroup, layers=layers))

@@ -1,0 +1,117 @@
+"""A user at their own machine: a key in an agent of their own, and the commands that they type.
+
+The demo and the end-to-end tests act through this, so that both do what the README says and nothing else.
+"""
+
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+
+from local.network.addresses import USER_ADDRESS
+
+log = logging.getLogger(__name__)
+KEY_NAME = "demo"
+USER_SETTINGS = {"instance_type": "c5.large", "key_name": KEY_NAME, "ssh_location": f"{USER_ADDRESS}/32"}
+"""Settings of this user's clusters: CPU nodes, logins from the user's address only."""
+DEPLOY_TIMEOUT_S = 900
+COMMAND_TIMEOUT_S = 600
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class User:
+    """Someone with an AWS account, a key pair in it, and an SSH agent that holds the private half."""
+
+    environment: Mapping[str, str]
+    ssh_config: Path
+
+    def run(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        """Run a command and let its output through. Raises CalledProcessError and TimeoutExpired."""
+        subprocess.run(command, env=dict(self.environment), check=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+
+    def output(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """Standard output of a command. Raises CalledProcessError and TimeoutExpired."""
+        return subprocess.run(
+            command,
+            env=dict(self.environment),
+            check=True,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+
+    def cdk(self, *arguments: str) -> None:
+        self.run("cdk", *arguments, timeout_s=DEPLOY_TIMEOUT_S)
+
+    def write_ssh_config(self) -> None:
+        """Do as the README says: dlcluster ssh-config, into a file that ssh is given."""
+        self.ssh_config.write_text(self.output("dlcluster", "ssh-config"))
+
+    def ssh_command(self, host: str, *command: str, options: Sequence[str] = ()) -> Sequence[str]:
+        return ["ssh", "-A", "-F", str(self.ssh_config), *options, host, *command]
+
+    def ssh(self, host: str, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """Standard output of a command on a node. Raises CalledProcessError and TimeoutExpired."""
+        return self.output(*self.ssh_command(host, *command), timeout_s=timeout_s)
+
+
+def deploy_arguments(*, nodes: int) -> list[str]:
+    """Arguments of the demo's ``cdk deploy``."""
+    settings = {"worker_count": str(nodes - 1), **USER_SETTINGS}
+    context = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    return ["deploy", "--require-approval", "never", *context]
+
+
+@contextmanager
+def user_of_this_session() -> Iterator[User]:
+    """The user of a local AWS that is held for work by hand: the key and the agent are there, and stay."""
+    yield User(environment=dict(os.environ), ssh_config=Path.home() / ".ssh/config")
+
+
+@contextmanager
+def new_user() -> Iterator[User]:
+    """Make a key pair and an agent for it, import the public half; the agent ends with the block."""
+    directory = Path("/run/user-of-the-demo")
+    directory.mkdir(mode=0o700)
+    key, agent_socket = directory / "id_ed25519", directory / "agent.sock"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", KEY_NAME, "-f", key], check=True)
+    ec2 = boto3.client("ec2")
+    ec2.import_key_pair(KeyName=KEY_NAME, PublicKeyMaterial=key.with_suffix(".pub").read_bytes())
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", agent_socket], stdout=subprocess.DEVNULL)
+    try:
+        environment = {**os.environ, "SSH_AUTH_SOCK": str(agent_socket)}
+        _add_key(key, environment=environment, agent_socket=agent_socket)
+        yield User(environment=environment, ssh_config=directory / "config")
+    finally:
+        agent.terminate()
+        agent.wait(timeout=10)
+        ec2.delete_key_pair(KeyName=KEY_NAME)
+        shutil.rmtree(directory)
+
+
+def _add_key(key: Path, *, environment: Mapping[str, str], agent_socket: Path) -> None:
+    deadline = time.monotonic() + 10
+    while not _is_listened_to(agent_socket):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited 10 s for ssh-agent to listen at {agent_socket}")
+        time.sleep(0.02)
+    subprocess.run(["ssh-add", "-q", key], env=dict(environment), check=True)
+
+
+def _is_listened_to(path: Path) -> bool:
+    """Whether a connection is taken: the file is there before that."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,144 @@
+"""The cluster's stable address: a master takes it over, and asks EC2 for it only when it must."""
+
+from collections import Counter
+
+import pytest
+from botocore.exceptions import ClientError
+
+from bootstrap.aws.elastic_ip import ASK_AGAIN_S
+from bootstrap.aws.imds import Outlook
+from tests.bootstrap.forming import all_ready
+from tests.bootstrap.simulated_cluster import Cluster, TestNode
+
+
+class Address:
+    """An Elastic IP of moto's, and the settings that name it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._ec2 = cluster.clients.ec2
+        made = self._ec2.allocate_address(Domain="vpc")
+        self.ip = made["PublicIp"]
+        self.settings = {"address": self.ip, "address_allocation": made["AllocationId"]}
+
+    @property
+    def holder(self) -> str | None:
+        [found] = self._ec2.describe_addresses(PublicIps=[self.ip])["Addresses"]
+        return found.get("InstanceId") or None
+
+
+@pytest.fixture
+def address(cluster: Cluster) -> Address:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    return Address(cluster)
+
+
+@pytest.fixture
+def master(cluster: Cluster, address: Address) -> TestNode:
+    return cluster.node("master", settings=address.settings)
+
+
+def passes(cluster: Cluster, node: TestNode, *, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        node.agent.step()
+        cluster.clock.now += 1.0
+
+
+def test_master_has_the_address_before_it_is_ready(cluster: Cluster, address: Address, master: TestNode) -> None:
+    cluster.run([master], until=all_ready([master]))
+    assert address.holder == master.instance_id
+
+
+def test_address_is_asked_for_again_only_while_the_metadata_service_names_another(
+    cluster: Cluster, master: TestNode, address: Address, calls: Counter[str]
+) -> None:
+    passes(cluster, master, seconds=ASK_AGAIN_S)
+    assert calls["AssociateAddress"] == 1
+    passes(cluster, master, seconds=1)
+    assert calls["AssociateAddress"] == 2
+    master.metadata.outlook = Outlook(public_address="198.51.100.7")
+    passes(cluster, master, seconds=ASK_AGAIN_S)
+    assert calls["AssociateAddress"] == 3
+    master.metadata.outlook = Outlook(public_address=address.ip)
+    passes(cluster, master, seconds=3 * ASK_AGAIN_S)
+    assert calls["AssociateAddress"] == 3
+
+
+def test_master_that_has_the_address_asks_for_nothing(
+    cluster: Cluster, master: TestNode, address: Address, calls: Counter[str]
+) -> None:
+    master.metadata.outlook = Outlook(public_address=address.ip)
+    cluster.run([master], until=all_ready([master]))
+    assert calls["AssociateAddress"] == 0
+
+
+def test_new_master_takes_the_address_from_the_last_one(cluster: Cluster, master: TestNode, address: Address) -> None:
+    cluster.run([master], until=all_ready([master]))
+    cluster.set_lifecycle_state(master.instance_id, "Terminating:Wait")
+    cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName="digits-master", DesiredCapacity=1)
+    new = cluster.replacement("master", of=[master], settings=address.settings)
+    passes(cluster, new, seconds=5)
+    # While the old one may still work, the address stays with it.
+    assert address.holder == master.instance_id
+    cluster.clients.ec2.terminate_instances(InstanceIds=[master.instance_id])
+    cluster.drop_from_group(master.instance_id)
+    passes(cluster, new, seconds=5)
+    assert address.holder == new.instance_id
+
+
+def test_master_that_leaves_does_not_take_the_address_back(
+    cluster: Cluster, master: TestNode, address: Address
+) -> None:
+    master.metadata.outlook = Outlook(ending=True)
+    passes(cluster, master, seconds=5)
+    assert address.holder is None
+
+
+def test_master_that_its_group_does_not_count_leaves_the_address_alone(
+    cluster: Cluster, master: TestNode, address: Address
+) -> None:
+    cluster.run([master], until=all_ready([master]))
+    cluster.set_lifecycle_state(master.instance_id, "Standby")
+    passes(cluster, master, seconds=30)
+    cluster.clients.ec2.disassociate_address(PublicIp=address.ip)
+    passes(cluster, master, seconds=ASK_AGAIN_S + 30)
+    assert address.holder is None
+    cluster.set_lifecycle_state(master.instance_id, "InService")
+    passes(cluster, master, seconds=30)
+    assert address.holder == master.instance_id
+
+
+def test_refused_address_delays_the_master_and_is_asked_for_again(
+    cluster: Cluster, master: TestNode, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise ClientError({"Error": {"Code": "RequestLimitExceeded", "Message": "slow down"}}, "AssociateAddress")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.clients.ec2, "associate_address", refuse)
+        passes(cluster, master, seconds=3)
+        assert cluster.signals == []
+    passes(cluster, master, seconds=1)
+    assert address.holder == master.instance_id
+    assert master.agent.ready
+
+
+def test_master_keeps_the_address_while_the_groups_cannot_be_asked(
+    cluster: Cluster, master: TestNode, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def throttled(**_: object) -> None:
+        raise ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, "DescribeAutoScalingGroups")
+
+    cluster.run([master], until=all_ready([master]))
+    cluster.clients.ec2.disassociate_address(PublicIp=address.ip)
+    monkeypatch.setattr(cluster.clients.autoscaling, "describe_auto_scaling_groups", throttled)
+    passes(cluster, master, seconds=ASK_AGAIN_S + 30)
+    assert address.holder == master.instance_id
+
+
+def test_cluster_without_an_address_never_asks_for_one(cluster: Cluster, calls: Counter[str]) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    master = cluster.node("master")
+    cluster.run([master], until=all_ready([master]))
+    assert calls["AssociateAddress"] == 0

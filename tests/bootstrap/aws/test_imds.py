@@ -1,0 +1,105 @@
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from bootstrap.aws.imds import Identity, Outlook, read_identity, read_outlook
+from bootstrap.errors import MetadataError
+
+TOKEN = "token-1"
+ANSWERS = {"/latest/meta-data/instance-id": "i-1", "/latest/meta-data/local-ipv4": "10.0.0.5"}
+
+
+class MetadataHandler(BaseHTTPRequestHandler):
+    """The instance metadata service, version 2 only: nothing without a token."""
+
+    def do_PUT(self) -> None:
+        wanted = self.path == "/latest/api/token" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+        self._answer(200 if wanted else 400, TOKEN)
+
+    def do_GET(self) -> None:
+        if self.headers["X-aws-ec2-metadata-token"] != TOKEN:
+            self._answer(401, "")
+        else:
+            self._answer(200 if self.path in ANSWERS else 404, ANSWERS.get(self.path, "no"))
+
+    def _answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_request(self, code: object = "-", size: object = "-") -> None:
+        """Nothing: the tests read answers, not logs."""
+
+
+@pytest.fixture
+def service() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), MetadataHandler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_identity_is_read_with_a_token(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    host = f"127.0.0.1:{service.server_port}"
+    assert read_identity(host) == Identity(instance_id="i-1", address="10.0.0.5")
+
+
+def test_fails_when_an_answer_is_missing(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ANSWERS, "/latest/meta-data/local-ipv4")
+    with pytest.raises(MetadataError, match="knows no local-ipv4"):
+        read_identity(f"127.0.0.1:{service.server_port}")
+
+
+def test_fails_when_nobody_listens() -> None:
+    # Port 1 of the loopback address: nothing has listened there for decades.
+    with pytest.raises(MetadataError, match=r"metadata service at 127\.0\.0\.1:1 failed"):
+        read_identity("127.0.0.1:1", timeout_s=1.0)
+
+
+LIFECYCLE = "/latest/meta-data/autoscaling/target-lifecycle-state"
+SPOT = "/latest/meta-data/spot/instance-action"
+RISK = "/latest/meta-data/events/recommendations/rebalance"
+
+
+@pytest.mark.parametrize(
+    ("answers", "outlook", "leaving"),
+    [
+        ({}, Outlook(), False),
+        ({"/latest/meta-data/public-ipv4": "203.0.113.2"}, Outlook(public_address="203.0.113.2"), False),
+        ({LIFECYCLE: "InService"}, Outlook(), False),
+        ({LIFECYCLE: "Standby"}, Outlook(), False),
+        ({LIFECYCLE: "Terminated"}, Outlook(ending=True), True),
+        ({SPOT: '{"action": "terminate", "time": "2026-01-01T00:00:00Z"}'}, Outlook(interrupted=True), True),
+        ({RISK: '{"noticeTime": "2026-01-01T00:00:00Z"}'}, Outlook(at_risk=True), True),
+    ],
+)
+def test_outlook_is_what_the_service_tells(
+    service: ThreadingHTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[str, str],
+    outlook: Outlook,
+    leaving: bool,
+) -> None:
+    for path, text in answers.items():
+        monkeypatch.setitem(ANSWERS, path, text)
+    assert read_outlook(f"127.0.0.1:{service.server_port}") == outlook
+    assert outlook.leaving == leaving
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+def test_fails_when_the_service_is_unwell(
+    service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    def unwell(handler: MetadataHandler) -> None:
+        handler._answer(status, "no")
+
+    monkeypatch.setattr(MetadataHandler, "do_GET", unwell)
+    with pytest.raises(MetadataError, match=f"answered {status} on"):
+        read_outlook(f"127.0.0.1:{service.server_port}")

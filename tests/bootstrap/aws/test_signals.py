@@ -1,0 +1,96 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
+
+from bootstrap.aws.clients import Clients
+from bootstrap.aws.signals import Signals, failure_id
+from bootstrap.config import SignalTarget
+
+TARGET = SignalTarget(region="eu-west-1", stack_id="stack", signal_resource="Group")
+SUCCESS = {"StackName": "stack", "LogicalResourceId": "Group", "UniqueId": "i-1", "Status": "SUCCESS"}
+
+
+@pytest.fixture
+def stubber(clients: Clients) -> Iterator[Stubber]:
+    with Stubber(clients.cloudformation) as stubber:
+        yield stubber
+
+
+@pytest.fixture
+def sent_file(tmp_path: Path) -> Path:
+    return tmp_path / "lib" / "signalled"
+
+
+def signals(clients: Clients, sent_file: Path, *, instance_id: str = "i-1") -> Signals:
+    return Signals(clients.cloudformation, target=TARGET, instance_id=instance_id, sent_file=sent_file)
+
+
+def test_success_is_remembered_across_restarts(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+    stubber.add_response("signal_resource", {}, SUCCESS)
+    first = signals(clients, sent_file)
+    assert not first.sent
+    first.success()
+    assert first.sent
+    assert signals(clients, sent_file).sent
+
+
+def test_image_made_of_a_node_signals_anew(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+    stubber.add_response("signal_resource", {}, SUCCESS)
+    signals(clients, sent_file).success()
+    assert not signals(clients, sent_file, instance_id="i-2").sent
+
+
+def test_failure_tells_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+    told = {"UniqueId": "i-1 disk-full", "Status": "FAILURE"}
+    stubber.add_response("signal_resource", {}, SUCCESS | told)
+    assert signals(clients, sent_file).failure("disk-full")
+    stubber.assert_no_pending_responses()
+
+
+def refuse_as_too_late(stubber: Stubber) -> None:
+    stubber.add_client_error(
+        "signal_resource",
+        "ValidationError",
+        "Stack arn:aws:cloudformation:eu-west-1:1:stack/stack/1 is in CREATE_COMPLETE state and cannot be signaled",
+    )
+
+
+def test_failure_that_nobody_waits_for_is_told_apart(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+    refuse_as_too_late(stubber)
+    late = signals(clients, sent_file)
+    assert not late.failure("disk-full")
+    # Somebody has to see to the node first: an agent that is killed meanwhile must not forget it.
+    assert not late.sent
+    assert not signals(clients, sent_file).sent
+    late.settle("disk-full")
+    assert signals(clients, sent_file).sent
+
+
+def test_stack_that_waits_for_nobody_is_no_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+    refuse_as_too_late(stubber)
+    late = signals(clients, sent_file)
+    late.success()
+    assert late.sent
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("Throttling", "Rate exceeded"), ("AccessDenied", "not authorized"), ("ValidationError", "bad name")],
+)
+def test_fails_when_cloudformation_refuses_otherwise(
+    clients: Clients, stubber: Stubber, sent_file: Path, code: str, message: str
+) -> None:
+    stubber.add_client_error("signal_resource", code, message)
+    refused = signals(clients, sent_file)
+    with pytest.raises(ClientError, match=message):
+        refused.success()
+    assert not refused.sent
+    assert not sent_file.exists()
+
+
+def test_failure_id_is_cut_to_what_cloudformation_takes() -> None:
+    assert failure_id("i-0123456789abcdef0", "peers 2/3 joined") == "i-0123456789abcdef0 peers 2/3 joined"
+    assert len(failure_id("i-0123456789abcdef0", "x" * 90)) == 64

@@ -1,0 +1,252 @@
+from collections import Counter
+
+import pytest
+
+from bootstrap.cluster.coordinator import Coordinator
+from bootstrap.cluster.discovery import Instance
+from bootstrap.cluster.ec2_cache import ABSENT_LOOKS, EVERY
+from bootstrap.cluster.membership import Membership
+from bootstrap.cluster.records import NodeRecord
+from bootstrap.cluster.table import Table
+from bootstrap.contract import TABLE_KEY, node_record_id
+from tests.bootstrap.given import NETWORKS, public_key
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, node_config
+
+
+@pytest.fixture
+def table(cluster: Cluster) -> Table:
+    return Table(cluster.clients.dynamodb, name=TABLE, networks=NETWORKS)
+
+
+@pytest.fixture
+def coordinator(cluster: Cluster, table: Table) -> Coordinator:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=2)
+    return new_coordinator(cluster, table)
+
+
+def new_coordinator(cluster: Cluster, table: Table) -> Coordinator:
+    return Coordinator(
+        node_config("master"),
+        instance_id=cluster.instances("master")[0][0],
+        table=table,
+        autoscaling=cluster.clients.autoscaling,
+        ec2=cluster.clients.ec2,
+    )
+
+
+def publish(cluster: Cluster, table: Table, node_type: str) -> list[str]:
+    """Every instance of the group publishes its record, as its agent would."""
+    role = {"master": "AROAMASTER", "worker": "AROAWORKER"}[node_type]
+    ids = [instance_id for instance_id, _ in cluster.instances(node_type)]
+    for instance_id in ids:
+        table.write_node(
+            NodeRecord(
+                record_id=node_record_id(role, instance_id),
+                instance_id=instance_id,
+                node_type=node_type,
+                host_key=public_key(instance_id),
+            )
+        )
+    return ids
+
+
+def look(coordinator: Coordinator, table: Table) -> Membership:
+    found = coordinator.reconcile(table.read_stored())
+    assert found == table.read_membership()
+    return found
+
+
+def slots(membership: Membership) -> dict[int, str]:
+    return {member.slot: member.instance_id for member in membership.members}
+
+
+def test_node_joins_only_with_its_record(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
+    assert look(coordinator, table).members == ()
+    workers = publish(cluster, table, "worker")
+    found = look(coordinator, table)
+    assert (slots(found), found.expected) == ({2: workers[0], 3: workers[1]}, 3)
+    [master] = publish(cluster, table, "master")
+    assert slots(look(coordinator, table)) == {1: master, 2: workers[0], 3: workers[1]}
+
+
+def test_worker_cannot_write_itself_into_the_masters_slot(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    worker = publish(cluster, table, "worker")[0]
+    lie = NodeRecord(
+        record_id=node_record_id("AROAWORKER", worker),
+        instance_id=cluster.instances("master")[0][0],
+        node_type="master",
+        host_key=public_key("lie"),
+    )
+    table.write_node(lie)
+    found = look(coordinator, table)
+    assert 1 not in slots(found)
+    assert found.members[0].instance_id == worker
+
+
+def test_replacement_takes_the_free_slot_and_survivors_stay(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    publish(cluster, table, "master")
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.terminate(before[2])
+    assert slots(look(coordinator, table)) == {1: before[1], 3: before[3]}
+    [replacement] = set(publish(cluster, table, "worker")) - set(before.values())
+    found = look(coordinator, table)
+    assert slots(found) == {1: before[1], 2: replacement, 3: before[3]}
+    assert found.generation == 3
+
+
+def test_replaced_master_takes_slot_1(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
+    publish(cluster, table, "master")
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.terminate(before[1])
+    [master] = publish(cluster, table, "master")
+    after = slots(look(new_coordinator(cluster, table), table))
+    assert after == before | {1: master}
+    assert master != before[1]
+
+
+def test_group_that_has_forgotten_a_running_instance_is_not_believed(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.drop_from_group(before[2])
+    held = look(coordinator, table)
+    assert slots(held) == before
+    assert [member.slot for member in held.present] == [2, 3]
+    cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
+    assert slots(look(coordinator, table)) == {3: before[3]}
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "stopped"])
+def test_slot_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
+    cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.drop_from_group(before[2])
+    dying = Instance(instance_id=before[2], state=state, address="10.0.0.1", grouped=True)
+    there = Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)
+    found = {before[2]: dying, before[3]: there}
+    monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: found)
+    held = look(coordinator, table)
+    assert slots(held) == before
+    assert [member.slot for member in held.present] == [3]
+
+
+def test_instance_that_ec2_does_not_name_is_gone_only_after_many_answers(
+    cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.drop_from_group(before[2])
+    there = {before[3]: Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)}
+    monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: there)
+    for _ in range(ABSENT_LOOKS - 1):
+        assert slots(look(coordinator, table)) == before
+    assert slots(look(coordinator, table)) == {3: before[3]}
+
+
+def test_detached_instance_is_no_node_of_ours_any_more(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.clients.autoscaling.detach_instances(
+        InstanceIds=[before[2]], AutoScalingGroupName=f"{CLUSTER}-worker", ShouldDecrementDesiredCapacity=False
+    )
+    assert slots(look(coordinator, table)) == {3: before[3]}
+
+
+@pytest.mark.parametrize(
+    ("state", "address", "held"),
+    [
+        ("terminated", None, False),
+        ("shutting-down", None, True),
+        ("stopped", "10.0.0.1", True),
+        ("stopping", None, True),
+    ],
+)
+def test_slot_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_group_says(
+    cluster: Cluster,
+    table: Table,
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    address: str | None,
+    held: bool,
+) -> None:
+    publish(cluster, table, "worker")
+    before = look(coordinator, table)
+    # moto's groups replace an ended instance at once; the real ones take their time to notice, and a hook may go on.
+    dead = {
+        member.instance_id: Instance(instance_id=member.instance_id, state=state, address=address, grouped=True)
+        for member in before.members
+    }
+    monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: dead)
+    assert slots(look(new_coordinator(cluster, table), table)) == (slots(before) if held else {})
+
+
+def test_member_that_ec2_forgets_for_a_moment_stays(
+    cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cluster, table, "worker")
+    before = look(coordinator, table)
+    monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: {})
+    assert look(new_coordinator(cluster, table), table) == before
+
+
+def test_slots_and_generation_go_on_when_the_table_was_emptied(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    publish(cluster, table, "master")
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    cluster.terminate(before[2])
+    look(coordinator, table)
+    publish(cluster, table, "worker")
+    replaced = look(coordinator, table)
+    # Numbered anew, the survivor would come before the younger replacement.
+    assert replaced.members[-1].instance_id == before[3]
+    for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
+        cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={TABLE_KEY: item[TABLE_KEY]})
+    found = look(coordinator, table)
+    assert slots(found) == slots(replaced)
+    assert found.generation > replaced.generation
+
+
+def test_ec2_is_asked_when_instances_change_and_now_and_then(
+    cluster: Cluster, table: Table, coordinator: Coordinator, calls: Counter[str]
+) -> None:
+    publish(cluster, table, "master")
+    publish(cluster, table, "worker")
+    before = slots(look(coordinator, table))
+    look(coordinator, table)
+    calls.clear()
+    for _ in range(6):
+        look(coordinator, table)
+    assert calls["DescribeInstances"] == 6 / EVERY
+    assert calls["DescribeAutoScalingGroups"] == 6
+    assert calls["PutItem"] == calls["TransactWriteItems"] == 0
+    calls.clear()
+    cluster.terminate(before[2])
+    look(coordinator, table)
+    assert calls["DescribeInstances"] == 1
+
+
+def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    publish(cluster, table, "master")
+    seen = table.read_stored()
+    publish(cluster, table, "worker")
+    fast = new_coordinator(cluster, table).reconcile(seen)
+    assert coordinator.reconcile(seen) == fast
+    assert table.read_membership() == fast
+    assert look(coordinator, table).generation == 1

@@ -1,0 +1,145 @@
+from typing import Any
+
+import pytest
+from botocore.stub import Stubber
+
+from bootstrap.cluster.discovery import Instance, describe_groups, describe_instances
+from bootstrap.contract import GROUP_TAG
+from bootstrap.errors import GroupsError
+from tests.bootstrap.simulated_cluster import CLUSTER, Cluster
+
+
+def group(node_type: str, instances: dict[str, str], *, desired: int = 1) -> dict[str, Any]:
+    return {
+        "AutoScalingGroupName": f"{CLUSTER}-{node_type}",
+        "MinSize": 0,
+        "MaxSize": 9,
+        "DesiredCapacity": desired,
+        "DefaultCooldown": 300,
+        "AvailabilityZones": ["eu-west-1a"],
+        "HealthCheckType": "EC2",
+        "CreatedTime": "2026-01-01T00:00:00Z",
+        "Instances": [
+            {
+                "InstanceId": instance_id,
+                "LifecycleState": state,
+                "AvailabilityZone": "eu-west-1a",
+                "HealthStatus": "Healthy",
+                "ProtectedFromScaleIn": False,
+            }
+            for instance_id, state in instances.items()
+        ],
+    }
+
+
+def test_groups_are_asked_for_by_name_in_one_call(cluster: Cluster) -> None:
+    with Stubber(cluster.clients.autoscaling) as stubber:
+        stubber.add_response(
+            "describe_auto_scaling_groups",
+            {
+                "AutoScalingGroups": [
+                    group("worker", {"i-w": "Pending"}, desired=3),
+                    group("master", {"i-m": "InService"}),
+                ]
+            },
+            {"AutoScalingGroupNames": [f"{CLUSTER}-master", f"{CLUSTER}-worker"]},
+        )
+        groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
+    assert [(each.node_type, each.desired, each.instances) for each in groups] == [
+        ("worker", 3, {"i-w": True}),
+        ("master", 1, {"i-m": True}),
+    ]
+
+
+def test_group_does_not_count_on_instances_that_end_or_stand_by(cluster: Cluster) -> None:
+    states = {
+        "i-01": "InService",
+        "i-02": "Pending",
+        "i-03": "Pending:Wait",
+        "i-04": "Pending:Proceed",
+        "i-05": "Terminating",
+        "i-06": "Terminating:Wait",
+        "i-07": "Terminating:Proceed",
+        "i-08": "Terminated",
+        "i-09": "Detaching",
+        "i-10": "Detached",
+        "i-11": "EnteringStandby",
+        "i-12": "Standby",
+    }
+    with Stubber(cluster.clients.autoscaling) as stubber:
+        stubber.add_response(
+            "describe_auto_scaling_groups",
+            {"AutoScalingGroups": [group("master", {}), group("worker", states)]},
+        )
+        groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
+    assert groups[1].instances.keys() == states.keys()
+    assert {name for name, counted in groups[1].instances.items() if counted} == {"i-01", "i-02", "i-03", "i-04"}
+
+
+def test_fails_when_one_of_the_groups_is_not_there_yet(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    with pytest.raises(GroupsError, match="there is no Auto Scaling group digits-worker yet"):
+        describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
+
+
+def test_groups_of_another_cluster_are_not_ours(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=2)
+    assert len(describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)) == 2
+    with pytest.raises(GroupsError, match="there is no Auto Scaling group other-master and no other-worker yet"):
+        describe_groups(cluster.clients.autoscaling, cluster_name="other")
+
+
+def test_instances_are_collected_from_every_page_and_filter(cluster: Cluster) -> None:
+    ids = [f"i-{number:03}" for number in range(201)]
+
+    def page(instance_id: str) -> dict[str, Any]:
+        instance = {"InstanceId": instance_id, "State": {"Name": "running"}, "PrivateIpAddress": "10.0.0.1"}
+        return {"Reservations": [{"Instances": [instance]}]}
+
+    with Stubber(cluster.clients.ec2) as stubber:
+        first = {"Filters": [{"Name": "instance-id", "Values": ids[:200]}]}
+        stubber.add_response("describe_instances", page("i-000") | {"NextToken": "more"}, first)
+        stubber.add_response("describe_instances", page("i-001"), first | {"NextToken": "more"})
+        last = {"Filters": [{"Name": "instance-id", "Values": ids[200:]}]}
+        stubber.add_response("describe_instances", page("i-200"), last)
+        assert sorted(describe_instances(cluster.clients.ec2, ids)) == ["i-000", "i-001", "i-200"]
+
+
+def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster) -> None:
+    cluster.add_group("worker", size=1)
+    [(instance_id, address)] = cluster.instances("worker")
+    found = describe_instances(cluster.clients.ec2, {instance_id, "i-0123456789abcdef0"})
+    assert {each.instance_id: each.address for each in found.values()} == {instance_id: address}
+
+
+@pytest.mark.parametrize(
+    ("state", "address", "grouped", "gone", "reachable"),
+    [
+        ("pending", "10.0.0.1", True, False, True),
+        ("running", "10.0.0.1", True, False, True),
+        ("pending", None, True, False, False),
+        ("stopping", "10.0.0.1", True, False, False),
+        ("stopped", "10.0.0.1", True, False, False),
+        ("shutting-down", "10.0.0.1", True, False, False),
+        ("terminated", None, True, True, False),
+        ("running", "10.0.0.1", False, True, True),
+    ],
+)
+def test_state_says_who_is_reachable_and_who_is_gone_for_good(
+    state: str, address: str | None, grouped: bool, gone: bool, reachable: bool
+) -> None:
+    instance = Instance(instance_id="i-1", state=state, address=address, grouped=grouped)
+    assert (instance.gone, instance.reachable) == (gone, reachable)
+
+
+def test_instance_belongs_to_a_group_until_it_is_detached(cluster: Cluster) -> None:
+    cluster.add_group("worker", size=1)
+    [(instance_id, _)] = cluster.instances("worker")
+    [tag] = cluster.clients.ec2.describe_tags(Filters=[{"Name": "key", "Values": [GROUP_TAG]}])["Tags"]
+    assert tag["ResourceId"] == instance_id
+    assert describe_instances(cluster.clients.ec2, {instance_id})[instance_id].grouped
+    cluster.clients.autoscaling.detach_instances(
+        InstanceIds=[instance_id], AutoScalingGroupName=f"{CLUSTER}-worker", ShouldDecrementDesiredCapacity=True
+    )
+    assert not describe_instances(cluster.clients.ec2, {instance_id})[instance_id].grouped

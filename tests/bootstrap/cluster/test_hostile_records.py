@@ -1,0 +1,248 @@
+"""Records that somebody forged: no file of a node takes a word of them, and the coordinator replaces them."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, find, given, settings
+
+from bootstrap import contract
+from bootstrap.cluster.membership import Member, Membership
+from bootstrap.cluster.record_fields import RecordError, check_address, parse_networks
+from bootstrap.cluster.records import MOST_GENERATION, parse_membership, parse_node, parse_state
+from bootstrap.files import renderers as hosts
+from tests.bootstrap.given import NETWORKS, instance_id, public_key
+from tests.bootstrap.hostile import PHRASES, VALUES, forged_items
+from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
+
+ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
+NAMES = r"(?:deeplearning-master deeplearning-worker1|deeplearning-worker\d{1,4})"
+KEY = r"ssh-ed25519 [A-Za-z0-9+/]{68}"
+
+
+def accepted(item: dict[str, Any]) -> Membership | None:
+    try:
+        record = parse_membership(item, NETWORKS)
+    except RecordError:
+        return None
+    members = tuple(map(Member.of, record.members))
+    return Membership(generation=record.generation, expected=record.expected, members=members)
+
+
+@given(forged_items())
+def test_what_is_accepted_puts_no_line_into_a_file(item: dict[str, Any]) -> None:
+    membership = accepted(item)
+    if membership is None:
+        return
+    present = membership.present
+    assert re.fullmatch(rf"(?:{ADDRESS} {NAMES}\n){{{len(present)}}}", hosts.hosts_lines(present))
+    known = rf"(?:{NAMES.replace(' ', ',')},{ADDRESS} {KEY}\n){{{len(present)}}}"
+    assert re.fullmatch(known, hosts.known_hosts_lines(present))
+    assert re.fullmatch(rf"(?:deeplearning-worker\d{{1,4}}\n){{{len(present)}}}", hosts.workers_file(present))
+    allowed = rf'(?:from="{ADDRESS}" {KEY} deeplearning-cdk\n)?'
+    assert re.fullmatch(allowed, hosts.authorized_keys(membership.master))
+    for member in present:
+        values = hosts.variables(
+            workers_count=len(present), gpu_count=8, bucket="bucket", instance_id=member.instance_id
+        )
+        for text in (hosts.profile_script(values), hosts.environment_lines(values)):
+            assert re.fullmatch(r"(?:(?:export )?DEEPLEARNING_[A-Z_]+=[a-z0-9/-]+\n){5}", text)
+        assert re.fullmatch(
+            r'\[Manager\]\nDefaultEnvironment=(?: ?"DEEPLEARNING_[A-Z_]+=[a-z0-9/-]+"){5}\n',
+            hosts.systemd_environment(values),
+        )
+
+
+@given(forged_items())
+def test_what_is_accepted_is_consistent(item: dict[str, Any]) -> None:
+    membership = accepted(item)
+    if membership is None:
+        return
+    slots = [member.slot for member in membership.members]
+    assert slots == sorted(set(slots))
+    assert len({member.instance_id for member in membership.members}) == len(slots)
+    assert len({member.address for member in membership.present}) == len(membership.present)
+    assert all((member.slot == 1) == (member.node_type == "master") for member in membership.members)
+
+
+def test_some_of_what_is_drawn_is_accepted() -> None:
+    """Else the two above would look at nothing."""
+    assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.present) > 1)
+
+
+@given(VALUES)
+def test_an_address_is_one_of_the_cluster(value: object) -> None:
+    try:
+        address = check_address(value, parse_networks("10.0.0.0/16"))
+    except RecordError:
+        return
+    assert re.fullmatch(r"10\.0\.\d{1,3}\.\d{1,3}", address)
+    assert address == value
+
+
+@pytest.mark.parametrize("text", ["", "10.0.0.0", "10.0.0.1/16", "10.0.0.0/16,", "fd00::/8", "10.0.0.0/16\n", "0/0"])
+def test_fails_when_the_networks_are_none(text: str) -> None:
+    with pytest.raises(RecordError, match="networks must be 1 to 8 IPv4 blocks"):
+        parse_networks(text)
+
+
+@given(VALUES, VALUES)
+def test_a_nodes_own_record_is_right_or_refused(key: object, away: object) -> None:
+    item: dict[str, Any] = {
+        "id": {"S": "AROA:i-1"},
+        "version": {"N": "1"},
+        "instance_id": {"S": instance_id(1)},
+        "node_type": {"S": "worker"},
+        "host_key": {"S": key},
+        "away": {"BOOL": away},
+    }
+    try:
+        record = parse_node(item)
+    except RecordError as error:
+        assert str(error).isprintable()  # noqa: PT017  (whichever of the two it is)
+        return
+    assert re.fullmatch(KEY, record.host_key)
+    assert type(record.away) is bool
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"members": [{}]}', '{"generation": true}'])
+def test_fails_when_the_state_is_none(text: str) -> None:
+    with pytest.raises(RecordError):
+        parse_state(text, NETWORKS)
+
+
+# ---- in a cluster ----
+
+
+FILES = (
+    contract.HOSTS_FILE,
+    contract.KNOWN_HOSTS_FILE,
+    contract.WORKERS_FILE,
+    contract.ENVIRONMENT_FILE,
+    f"{contract.AUTHORIZED_KEYS_DIR}/",
+)
+FORGED: dict[str, dict[str, Any]] = {
+    **{f"address {phrase!r}": {"address": phrase} for phrase in PHRASES[:6]},
+    "slot of another": {"slot": 3},
+    "slot above all": {"slot": 5000},
+    "type": {"node_type": "root"},
+    "key": {"host_key": f"{public_key(1)}\n* {public_key(2)}"},
+    "instance": {"instance_id": "i-1"},
+}
+
+
+def texts(nodes: list[TestNode]) -> list[str]:
+    return [node.text(path) for node in nodes for path in FILES if not path.endswith("/")]
+
+
+@pytest.fixture
+def nodes(cluster: Cluster) -> list[TestNode]:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=2)
+    found = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
+    cluster.run(found, until=lambda: all(node.agent.ready for node in found))
+    return found
+
+
+def item_of(cluster: Cluster, record_id: str) -> dict[str, Any]:
+    key = {contract.TABLE_KEY: {"S": record_id}}
+    return dict(cluster.clients.dynamodb.get_item(TableName=TABLE, Key=key)["Item"])
+
+
+def put(cluster: Cluster, item: Mapping[str, Any]) -> None:
+    cluster.clients.dynamodb.put_item(TableName=TABLE, Item=dict(item))
+
+
+def forge(cluster: Cluster, **forged: object) -> None:
+    """Let the membership say something else of the member in slot 2, in a new generation."""
+    item = item_of(cluster, contract.MEMBERSHIP_ID)
+    rows = [row | (forged if row["slot"] == 2 else {}) for row in json.loads(item["members"]["S"])]
+    put(cluster, item | {"members": {"S": json.dumps(rows)}, "generation": {"N": "900"}})
+    put(cluster, item_of(cluster, contract.GENERATION_ID) | {"generation": {"N": "900"}})
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
+    cluster: Cluster, nodes: list[TestNode], forged: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    slots, right = cluster.slots(), texts(nodes)
+    forge(cluster, **forged)
+    for _ in range(3):
+        for worker in nodes[1:]:
+            worker.agent.step()
+    assert texts(nodes) == right
+    kept = [message for message in caplog.messages if message.startswith("keeping the last good membership")]
+    assert len(kept) == 2, "one line a worker"
+    cluster.clock.now += 20.0
+    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None)
+    assert cluster.slots() == slots
+    assert texts(nodes) == right
+    # The next change is followed by everybody.
+    generation = cluster.table.read_generation()
+    cluster.run(
+        nodes, until=lambda: all(json.loads(n.text(contract.NODE_STATE))["generation"] == generation for n in nodes)
+    )
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_slots_stay_when_the_coordinator_began_after_the_forgery(
+    cluster: Cluster, nodes: list[TestNode], restarted: bool
+) -> None:
+    """A restarted agent knows the slots by its node's state, one on a new machine by the rows that are right."""
+    cluster.terminate(cluster.slots()[2])
+    nodes[1] = cluster.replacement("worker", of=nodes[1:])
+    cluster.run(nodes, until=lambda: nodes[1].instance_id in cluster.slots().values())
+    slots = cluster.slots()
+    forge(cluster, address="$(touch marker)")
+    if not restarted:
+        (nodes[0].root / contract.NODE_STATE.lstrip("/")).unlink()
+    nodes[0] = cluster.node("master")
+    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None and len(cluster.slots()) == 3)
+    assert cluster.slots() == slots
+
+
+def test_forged_membership_of_the_right_form_does_not_move_a_slot(cluster: Cluster, nodes: list[TestNode]) -> None:
+    slots = cluster.slots()
+    item = item_of(cluster, contract.MEMBERSHIP_ID)
+    rows = json.loads(item["members"]["S"])
+    for row in rows:
+        row["slot"] = {1: 1, 2: 3, 3: 2}[row["slot"]]
+    put(cluster, item | {"members": {"S": json.dumps(rows)}, "generation": {"N": str(MOST_GENERATION)}})
+    cluster.clock.now += 20.0
+    cluster.run(nodes, until=lambda: cluster.slots() == slots)
+    assert cluster.table.read_stored().flaw is None
+
+
+@pytest.mark.parametrize("value", [{"N": "-1"}, {"S": "$(touch marker)"}, {"N": "77"}], ids=str)
+def test_bad_generation_record_stops_nobody(cluster: Cluster, nodes: list[TestNode], value: dict[str, str]) -> None:
+    put(cluster, {"id": {"S": contract.GENERATION_ID}, "version": {"N": "1"}, "generation": value})
+    cluster.terminate(cluster.slots()[2])
+    nodes[1] = cluster.replacement("worker", of=nodes[1:])
+    cluster.clock.now += 20.0
+    cluster.run(nodes, until=lambda: nodes[1].agent.ready)
+    assert cluster.table.read_generation() == cluster.table.read_membership().generation
+
+
+def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: list[TestNode]) -> None:
+    """With both keys the membership would be larger than any item may be."""
+    slots = cluster.slots()
+    for slot in (2, 3):
+        record_id = contract.node_record_id("AROAWORKER", slots[slot])
+        put(cluster, item_of(cluster, record_id) | {"host_key": {"S": public_key(slot) + "A" * 300_000}})
+    master = contract.node_record_id("AROAMASTER", slots[1])
+    put(cluster, item_of(cluster, master) | {"host_key": {"S": public_key("new")}})
+    cluster.clock.now += 20.0
+    cluster.run(nodes, until=lambda: public_key("new") in nodes[0].text(contract.KNOWN_HOSTS_FILE))
+    assert cluster.slots() == slots
+    assert all(node.host_key in nodes[0].text(contract.KNOWN_HOSTS_FILE) for node in nodes[1:])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@given(item=forged_items())
+def test_the_cluster_gets_over_any_record(cluster: Cluster, nodes: list[TestNode], item: dict[str, Any]) -> None:
+    slots = cluster.slots()
+    put(cluster, item | {"id": {"S": contract.MEMBERSHIP_ID}})
+    cluster.clock.now += 20.0
+    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None and cluster.slots() == slots)

@@ -1,0 +1,243 @@
+"""How often a cluster in which nothing changes asks AWS: no more with many nodes than with few."""
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from bootstrap.aws.imds import Outlook
+from bootstrap.cluster.draining import GRACE_S
+from bootstrap.cluster.membership import Member, Membership, members_to_json
+from bootstrap.cluster.poll_interval import (
+    EAGER_FOR_S,
+    EAGER_S,
+    MEMBER_BYTES,
+    READ_UNIT_BYTES,
+    STEADY_S,
+    Pace,
+    Turn,
+    round_s,
+)
+from bootstrap.contract import MOST_WORKERS
+from tests.bootstrap.forming import all_ready, booted
+from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
+
+TABLE_READS = ("GetItem", "BatchGetItem")
+TABLE_WRITES = ("PutItem", "TransactWriteItems")
+
+
+class Rhythm:
+    """Agents that make their passes when they are due, and what each of them asks for."""
+
+    def __init__(self, cluster: Cluster, calls: Counter[str]) -> None:
+        self._cluster = cluster
+        self._calls = calls
+        self._due: dict[str, float] = {}
+
+    def second(self, nodes: list[TestNode]) -> dict[str, Counter[str]]:
+        self._cluster.clock.now += 1.0
+        spent = {node.instance_id: Counter[str]() for node in nodes}
+        for node in nodes:
+            if self._cluster.clock.now >= self._due.get(node.instance_id, 0.0):
+                self._calls.clear()
+                self._due[node.instance_id] = self._cluster.clock.now + node.agent.step()
+                spent[node.instance_id].update(self._calls)
+        return spent
+
+    def minute(self, nodes: list[TestNode]) -> dict[str, Counter[str]]:
+        total = {node.instance_id: Counter[str]() for node in nodes}
+        for _ in range(60):
+            for name, spent in self.second(nodes).items():
+                total[name].update(spent)
+        return total
+
+
+@pytest.fixture
+def rhythm(cluster: Cluster, calls: Counter[str]) -> Rhythm:
+    return Rhythm(cluster, calls)
+
+
+def control_calls(spent: dict[str, Counter[str]]) -> int:
+    total = sum(spent.values(), Counter[str]())
+    return sum(count for name, count in total.items() if name not in TABLE_READS + TABLE_WRITES)
+
+
+def table_reads(spent: Counter[str]) -> int:
+    return sum(spent[name] for name in TABLE_READS)
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_steady_cluster_of_any_size_asks_aws_little(cluster: Cluster, rhythm: Rhythm, size: int) -> None:
+    nodes = booted(cluster, workers=size - 1)
+    cluster.run(nodes, until=all_ready(nodes))
+    rhythm.minute(nodes)
+    for _ in range(2):
+        spent = rhythm.minute(nodes)
+        assert 4 <= control_calls(spent) <= 6
+        assert all(2 <= table_reads(each) <= 12 for each in spent.values())
+        assert not any(each[name] for each in spent.values() for name in TABLE_WRITES)
+        # Only the master talks to the control plane.
+        assert control_calls({node.instance_id: spent[node.instance_id] for node in nodes[1:]}) == 0
+
+
+def test_instance_that_never_joins_does_not_keep_the_calls_up(cluster: Cluster, rhythm: Rhythm) -> None:
+    nodes = booted(cluster)[:2]
+    eager = rhythm.minute(nodes)
+    assert control_calls(eager) > 20
+    for _ in range(5):
+        rhythm.minute(nodes)
+    spent = rhythm.minute(nodes)
+    assert not cluster.signals
+    assert control_calls(spent) <= 6
+    assert all(table_reads(each) <= 12 for each in spent.values())
+
+
+def test_instance_that_comes_after_one_that_never_joined_is_awaited_eagerly_again() -> None:
+    pace = Pace()
+    assert pace.interval(frozenset(), now=0.0) == STEADY_S
+    assert pace.interval({"i-1"}, now=10.0) == EAGER_S
+    assert pace.interval({"i-1"}, now=10.0 + EAGER_FOR_S - 1) == EAGER_S
+    assert pace.interval({"i-1"}, now=10.0 + EAGER_FOR_S) == STEADY_S
+    assert pace.interval({"i-1", "i-2"}, now=900.0) == EAGER_S
+    assert pace.interval({"i-1", "i-2"}, now=900.0 + EAGER_FOR_S) == STEADY_S
+    assert pace.interval(frozenset(), now=2000.0) == STEADY_S
+    assert pace.interval({"i-1"}, now=2001.0) == EAGER_S
+
+
+def test_master_that_is_ready_looks_often_only_while_somebody_arrives(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=1)
+    master = cluster.node("master", settings={"min_nodes": 1})
+    cluster.run([master], until=all_ready([master]))
+    cluster.clock.now += EAGER_S
+    assert master.agent.step() == EAGER_S
+    worker = cluster.node("worker", settings={"min_nodes": 1})
+    cluster.run([worker, master], until=all_ready([worker]))
+    cluster.clock.now += STEADY_S
+    assert master.agent.step() == 6.0
+
+
+def test_node_that_is_not_ready_for_long_does_not_hurry_any_more(cluster: Cluster) -> None:
+    worker = booted(cluster)[1]
+    assert worker.agent.step() == 1.0
+    cluster.clock.now += EAGER_FOR_S
+    assert worker.agent.step() == 6.0
+
+
+def test_newcomer_is_found_within_a_steady_interval_and_then_hurried_along(cluster: Cluster, rhythm: Rhythm) -> None:
+    nodes = booted(cluster, workers=1)
+    cluster.run(nodes, until=all_ready(nodes))
+    rhythm.minute(nodes)
+    cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
+    nodes.append(cluster.replacement("worker", of=nodes))
+    for _ in range(int(STEADY_S + EAGER_S)):
+        rhythm.second(nodes)
+    assert nodes[-1].agent.ready
+
+
+def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, rhythm: Rhythm) -> None:
+    nodes = booted(cluster)
+    cluster.run(nodes, until=all_ready(nodes))
+    nodes[0].metadata.outlook = Outlook(at_risk=True)
+    rhythm.minute(nodes)
+    assert control_calls(rhythm.minute(nodes)) <= 10
+
+
+# ---- the largest cluster ----
+
+LARGEST = MOST_WORKERS + 1
+PARTITION_UNITS = 3000
+"""What DynamoDB serves from one item a second."""
+PASS_S = 0.05
+
+
+class Reader:
+    """An agent as the table sees it: it polls the generation, and reads the members when they have changed."""
+
+    def __init__(self, dice: random.Random, *, every_s: float) -> None:
+        self._dice = dice
+        self._every_s = every_s
+        self._turn = Turn(dice.random)
+        self._next = dice.uniform(0.0, every_s)
+        self.generation = 1
+
+    def units(self, now: float, *, generation: int) -> float:
+        """What this moment's pass takes, if there is one."""
+        if now < self._next:
+            return 0.0
+        wait = self._turn.wait(LARGEST, now=now) if generation != self.generation else None
+        self._next = now + min(self._every_s, max(1.0, wait or self._every_s)) * self._dice.uniform(0.75, 1.25)
+        if wait != 0.0:
+            return 0.5
+        self._turn.taken(now=now)
+        self.generation = generation
+        return 0.5 + math.ceil(LARGEST * MEMBER_BYTES / READ_UNIT_BYTES)
+
+
+def simulated(*, every_s: float, changes: list[float], until: float) -> tuple[list[float], float]:
+    """Read units in each second, and when the last of the largest cluster's agents had the last change."""
+    dice = random.Random(7)
+    readers = [Reader(dice, every_s=every_s) for _ in range(LARGEST)]
+    seconds, informed = [0.0] * math.ceil(until), math.inf
+    for step in range(int(until / PASS_S)):
+        now = step * PASS_S
+        generation = 1 + sum(change <= now for change in changes)
+        seconds[int(now)] += sum(reader.units(now, generation=generation) for reader in readers)
+        if informed == math.inf and all(reader.generation == 1 + len(changes) for reader in readers):
+            informed = now
+    return seconds, informed
+
+
+def test_one_change_of_the_largest_cluster_is_read_within_what_the_table_serves_and_soon() -> None:
+    seconds, informed = simulated(every_s=6.0, changes=[10.0], until=40.0)
+    assert max(seconds) < PARTITION_UNITS
+    # A node that leaves waits so long for the others, of which one may have met an error.
+    assert informed - 10.0 < GRACE_S - 4.0
+
+
+def test_largest_cluster_that_comes_up_all_at_once_reads_no_more_than_the_table_serves() -> None:
+    changes = [2.0 * number for number in range(1, 20)]
+    seconds, informed = simulated(every_s=1.0, changes=changes, until=70.0)
+    assert max(seconds) < PARTITION_UNITS
+    assert informed < 60.0
+
+
+def test_small_clusters_read_a_change_at_once() -> None:
+    assert [round_s(nodes) for nodes in (1, 64, 180)] == [0.0, 0.0, 0.0]
+    turn = Turn(lambda: 1.0)
+    assert turn.wait(64, now=5.0) == 0.0
+
+
+def test_members_take_no_more_of_the_record_than_is_reckoned_with() -> None:
+    members = [
+        Member(
+            slot=slot,
+            instance_id=f"i-{slot:017x}",
+            address=f"10.255.255.{slot % 256}",
+            node_type="worker",
+            host_key=f"ssh-ed25519 {'A' * 68}",
+        )
+        for slot in range(1, LARGEST + 1)
+    ]
+    assert len(members_to_json(members)) <= LARGEST * MEMBER_BYTES
+
+
+def test_agent_of_a_large_cluster_waits_for_its_turn_to_read_a_change(cluster: Cluster, calls: Counter[str]) -> None:
+    nodes = booted(cluster, workers=1)
+    worker = nodes[1]
+    first = Membership(generation=1, expected=LARGEST, members=())
+    assert cluster.table.replace_membership(cluster.table.read_stored(), first)
+    worker.agent.step()
+    changed = Membership(generation=2, expected=LARGEST, members=())
+    assert cluster.table.replace_membership(cluster.table.read_stored(), changed)
+    cluster.clock.now += 60.0
+    calls.clear()
+    wait = worker.agent.step()
+    assert calls["GetItem"] == 1
+    assert 1.0 < wait <= round_s(LARGEST)
+    cluster.clock.now += wait
+    worker.agent.step()
+    assert calls["GetItem"] == 3
+    worker.agent.step()
+    assert calls["GetItem"] == 4

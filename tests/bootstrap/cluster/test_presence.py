@@ -1,0 +1,175 @@
+"""Who is in the lists: what the coordinator makes of nodes that come, stand by and leave."""
+
+from dataclasses import replace
+
+import pytest
+
+from bootstrap.cluster.coordinator import Coordinator
+from bootstrap.cluster.discovery import Instance
+from bootstrap.cluster.membership import Membership
+from bootstrap.cluster.records import NodeRecord
+from bootstrap.contract import TABLE_KEY, NodeType, node_record_id
+from tests.bootstrap.given import public_key
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, node_config
+
+ROLES: dict[NodeType, str] = {"master": "AROAMASTER", "worker": "AROAWORKER"}
+
+
+def record(instance_id: str, node_type: NodeType) -> NodeRecord:
+    return NodeRecord(
+        record_id=node_record_id(ROLES[node_type], instance_id),
+        instance_id=instance_id,
+        node_type=node_type,
+        host_key=public_key(instance_id),
+    )
+
+
+def publish(cluster: Cluster) -> None:
+    for node_type in ROLES:
+        for instance_id, _ in cluster.instances(node_type):
+            cluster.table.write_node(record(instance_id, node_type))
+
+
+def look(cluster: Cluster, coordinator: Coordinator) -> Membership:
+    return coordinator.reconcile(cluster.table.read_stored())
+
+
+def present(membership: Membership) -> dict[int, str]:
+    return {member.slot: member.instance_id for member in membership.present}
+
+
+def new_coordinator(cluster: Cluster) -> Coordinator:
+    return Coordinator(
+        node_config("master"),
+        instance_id=cluster.instances("master")[0][0],
+        table=cluster.table,
+        autoscaling=cluster.clients.autoscaling,
+        ec2=cluster.clients.ec2,
+    )
+
+
+def formed(cluster: Cluster, *, workers: int = 2) -> tuple[Coordinator, dict[int, str]]:
+    """A coordinator that has brought everybody in, and who got which slot."""
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=workers)
+    publish(cluster)
+    coordinator = new_coordinator(cluster)
+    look(cluster, coordinator)
+    return coordinator, cluster.slots()
+
+
+def test_node_that_says_it_is_away_leaves_the_lists_and_keeps_its_slot(cluster: Cluster) -> None:
+    coordinator, before = formed(cluster)
+    said = record(before[2], "worker")
+    cluster.table.write_node(replace(said, away=True))
+    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+    assert cluster.slots() == before
+    cluster.table.write_node(said)
+    assert present(look(cluster, coordinator)) == before
+
+
+@pytest.mark.parametrize("state", ["Terminating:Wait", "Terminating:Proceed", "EnteringStandby", "Standby"])
+def test_node_that_its_group_does_not_count_leaves_the_lists_and_keeps_its_slot(cluster: Cluster, state: str) -> None:
+    coordinator, before = formed(cluster)
+    cluster.set_lifecycle_state(before[3], state)
+    assert present(look(cluster, coordinator)) == {1: before[1], 2: before[2]}
+    assert cluster.slots() == before
+    cluster.set_lifecycle_state(before[3], "InService")
+    assert present(look(cluster, coordinator)) == before
+
+
+def test_stopped_node_leaves_the_lists_and_is_looked_at_until_it_is_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, before = formed(cluster)
+    instances = {
+        name: Instance(instance_id=name, state="running", address=address, grouped=True)
+        for node_type in ROLES
+        for name, address in cluster.instances(node_type)
+    }
+    monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: dict(instances))
+    instances[before[2]] = replace(instances[before[2]], state="stopped")
+    # A coordinator that starts asks EC2; later ones are told by the group, which counts no stopped instance for long.
+    coordinator = new_coordinator(cluster)
+    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+    instances[before[2]] = replace(instances[before[2]], state="running")
+    assert present(look(cluster, coordinator)) == before
+
+
+def lose_record(cluster: Cluster, instance_id: str) -> None:
+    key = {TABLE_KEY: {"S": record(instance_id, "worker").record_id}}
+    cluster.clients.dynamodb.delete_item(TableName=TABLE, Key=key)
+
+
+def test_member_without_its_record_stays_in_the_lists_until_its_group_does_not_count_it(cluster: Cluster) -> None:
+    coordinator, before = formed(cluster)
+    lose_record(cluster, before[2])
+    assert present(look(cluster, coordinator)) == before
+    cluster.set_lifecycle_state(before[2], "Terminating:Wait")
+    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+    assert cluster.slots() == before
+
+
+def test_member_that_left_the_lists_does_not_come_back_by_losing_its_record(cluster: Cluster) -> None:
+    coordinator, before = formed(cluster)
+    cluster.table.write_node(replace(record(before[2], "worker"), away=True))
+    look(cluster, coordinator)
+    lose_record(cluster, before[2])
+    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+
+
+def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
+    """A record says when its node is away; that it is there, AWS says."""
+    coordinator, before = formed(cluster)
+    cluster.set_lifecycle_state(before[2], "Terminating:Wait")
+    cluster.table.write_node(replace(record(before[2], "worker"), away=False))
+    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+
+
+def test_replacement_that_comes_early_waits_for_the_slot_and_is_on_its_way_meanwhile(cluster: Cluster) -> None:
+    coordinator, before = formed(cluster)
+    assert coordinator.arriving == frozenset()
+    cluster.set_lifecycle_state(before[2], "Terminating:Wait")
+    cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
+    publish(cluster)
+    [early] = {name for name, _ in cluster.instances("worker")} - set(before.values())
+    look(cluster, coordinator)
+    assert cluster.slots() == before
+    assert coordinator.arriving == {early}
+    cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
+    cluster.drop_from_group(before[2])
+    look(cluster, coordinator)
+    assert cluster.slots() == before | {2: early}
+    assert coordinator.arriving == frozenset()
+
+
+@pytest.mark.parametrize("leavers", [(2, 3), (4, 5), (2, 5)])
+def test_after_a_shrink_the_survivors_close_the_gaps_in_one_generation(
+    cluster: Cluster, leavers: tuple[int, int]
+) -> None:
+    coordinator, before = formed(cluster, workers=4)
+    cluster.terminate(before[leavers[0]], shrink=True)
+    cluster.set_lifecycle_state(before[leavers[1]], "Terminating:Wait")
+    cluster.set_desired("worker", 2)
+    first = look(cluster, coordinator)
+    stay = {slot: name for slot, name in before.items() if slot not in leavers}
+    assert present(first) == stay
+    assert look(cluster, coordinator) == first
+    cluster.clients.ec2.terminate_instances(InstanceIds=[before[leavers[1]]])
+    cluster.drop_from_group(before[leavers[1]])
+    last = look(cluster, coordinator)
+    assert (last.generation, last.expected) == (first.generation + 1, 3)
+    moved = [name for slot, name in stay.items() if slot > 3]
+    free = [slot for slot in (2, 3) if slot not in stay]
+    assert present(last) == {slot: name for slot, name in stay.items() if slot <= 3} | dict(
+        zip(free, moved, strict=True)
+    )
+    assert look(cluster, coordinator) == last
+
+
+def test_key_of_the_cluster_reaches_the_membership(cluster: Cluster) -> None:
+    coordinator, before = formed(cluster)
+    cluster.table.write_node(replace(record(before[1], "master"), ssh_key=public_key("cluster")))
+    master = look(cluster, coordinator).master
+    assert master is not None
+    assert (master.instance_id, master.ssh_key) == (before[1], public_key("cluster"))

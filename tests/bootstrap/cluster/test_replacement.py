@@ -1,0 +1,148 @@
+"""Lost nodes and other sizes, end to end: what every agent has made of it on its own disk."""
+
+import shutil
+import stat
+
+import pytest
+
+from bootstrap import contract
+from bootstrap.aws.imds import Outlook
+from bootstrap.files.node_files import place
+from tests.bootstrap.forming import all_ready, booted, hosts_file
+from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
+
+
+def formed(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+    nodes = booted(cluster, workers=workers)
+    cluster.run(nodes, until=all_ready(nodes))
+    return nodes
+
+
+def authorized(node: TestNode) -> str:
+    [file] = place(node.root, contract.AUTHORIZED_KEYS_DIR).iterdir()
+    assert file.name == file.owner()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    return file.read_text()
+
+
+def key_of(master: TestNode) -> str:
+    """The line that lets this master in."""
+    public = master.text(f"{contract.CLUSTER_KEY_FILE}.pub").rsplit(" ", 1)[0]
+    return f'from="{master.address}" {public} deeplearning-cdk\n'
+
+
+def agree(cluster: Cluster, nodes: list[TestNode]) -> None:
+    """Wait until every node's files name these nodes, in slot order."""
+    cluster.run(nodes, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes))
+
+
+def test_cluster_key_of_the_master_opens_every_node_and_lies_on_none_of_the_workers(cluster: Cluster) -> None:
+    nodes = formed(cluster)
+    assert [authorized(node) for node in nodes] == [key_of(nodes[0])] * 3
+    assert [place(node.root, contract.CLUSTER_KEY_DIR).exists() for node in nodes] == [True, False, False]
+
+
+def test_new_master_is_trusted_by_all_in_the_place_of_the_old_one(cluster: Cluster) -> None:
+    nodes = formed(cluster)
+    old, *workers = nodes
+    cluster.terminate(old.instance_id)
+    new = cluster.replacement("master", of=nodes)
+    alive = [*workers, new]
+    cluster.run(alive, until=all_ready(alive))
+    agree(cluster, [new, *workers])
+    assert key_of(new) != key_of(old)
+    for node in alive:
+        assert authorized(node) == key_of(new)
+        known = node.text(contract.KNOWN_HOSTS_FILE)
+        assert f"deeplearning-master,deeplearning-worker1,{new.address} {new.host_key}\n" in known
+        assert old.host_key not in known
+    assert cluster.slots() == {1: new.instance_id, 2: workers[0].instance_id, 3: workers[1].instance_id}
+
+
+def test_nobody_is_let_in_while_there_is_no_master(cluster: Cluster) -> None:
+    nodes = formed(cluster)
+    old, *workers = nodes
+    old.metadata.outlook = Outlook(ending=True)
+    cluster.run(nodes, until=lambda: bool(cluster.completed))
+    assert [authorized(node) for node in nodes] == ["", "", ""]
+    assert "deeplearning-master" not in workers[0].text(contract.HOSTS_FILE)
+    cluster.terminate(old.instance_id)
+    new = cluster.replacement("master", of=nodes)
+    agree(cluster, [new, *workers])
+    assert [authorized(node) for node in (new, *workers)] == [key_of(new)] * 3
+
+
+def test_second_master_is_trusted_only_when_the_first_is_gone(cluster: Cluster) -> None:
+    nodes = formed(cluster)
+    old, *workers = nodes
+    cluster.set_lifecycle_state(old.instance_id, "Terminating:Wait")
+    cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-master", DesiredCapacity=1)
+    new = cluster.replacement("master", of=nodes)
+    for _ in range(5):
+        for node in [new, *nodes]:
+            node.agent.step()
+        cluster.clock.now += 10.0
+    assert cluster.slots()[1] == old.instance_id
+    assert [authorized(node) for node in workers] == ["", ""]
+    cluster.clients.ec2.terminate_instances(InstanceIds=[old.instance_id])
+    cluster.drop_from_group(old.instance_id)
+    agree(cluster, [new, *workers])
+    assert [authorized(node) for node in workers] == [key_of(new)] * 2
+
+
+def test_worker_made_of_an_image_of_a_master_has_no_key(cluster: Cluster) -> None:
+    nodes = formed(cluster)
+    master, lost, kept = nodes
+    cluster.terminate(lost.instance_id)
+    worker = cluster.replacement("worker", of=nodes)
+    brought = place(worker.root, contract.CLUSTER_KEY_DIR)
+    shutil.copytree(place(master.root, contract.CLUSTER_KEY_DIR), brought)
+    agree(cluster, [master, worker, kept])
+    assert not brought.exists()
+    assert worker.text(contract.SSH_CLIENT_CONFIG) == kept.text(contract.SSH_CLIENT_CONFIG)
+
+
+def test_master_made_of_an_image_of_the_last_one_makes_its_own_key(cluster: Cluster) -> None:
+    nodes = formed(cluster)
+    old, *workers = nodes
+    cluster.terminate(old.instance_id)
+    new = cluster.replacement("master", of=nodes)
+    shutil.copytree(place(old.root, contract.CLUSTER_KEY_DIR), place(new.root, contract.CLUSTER_KEY_DIR))
+    agree(cluster, [new, *workers])
+    assert new.text(contract.CLUSTER_KEY_FILE) == f"private half of {new.instance_id}\n"
+    assert [authorized(node) for node in workers] == [key_of(new)] * 2
+
+
+def test_master_and_worker_lost_at_once_are_both_replaced(cluster: Cluster) -> None:
+    nodes = formed(cluster)
+    for lost in nodes[:2]:
+        cluster.terminate(lost.instance_id)
+    alive = [cluster.replacement("master", of=nodes), cluster.replacement("worker", of=nodes), nodes[2]]
+    cluster.run(alive, until=all_ready(alive))
+    agree(cluster, alive)
+
+
+def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: Cluster) -> None:
+    nodes = formed(cluster, workers=1)
+    cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
+    nodes.append(cluster.replacement("worker", of=nodes))
+    agree(cluster, nodes)
+    cluster.run(nodes, until=all_ready(nodes))
+    assert "DEEPLEARNING_WORKERS_COUNT=3\n" in nodes[0].text(contract.ENVIRONMENT_FILE)
+
+
+@pytest.mark.parametrize(
+    ("leavers", "after"), [((1, 2), (0, 3, 4)), ((3, 4), (0, 1, 2)), ((1, 4), (0, 3, 2)), ((2, 3), (0, 1, 4))]
+)
+def test_survivors_of_a_shrink_are_numbered_without_gaps(
+    cluster: Cluster, leavers: tuple[int, int], after: tuple[int, ...]
+) -> None:
+    nodes = formed(cluster, workers=4)
+    generation = cluster.table.read_generation()
+    for each in leavers:
+        cluster.terminate(nodes[each].instance_id, shrink=True)
+    stay = [nodes[each] for each in after]
+    agree(cluster, stay)
+    # Both were gone when the coordinator looked: everything changed in one generation.
+    assert cluster.table.read_generation() == generation + 1
+    assert all("DEEPLEARNING_WORKERS_COUNT=3\n" in node.text(contract.ENVIRONMENT_FILE) for node in stay)

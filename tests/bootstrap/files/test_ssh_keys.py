@@ -1,0 +1,125 @@
+"""The cluster's own key: made by each master for itself, and on no worker."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE
+from bootstrap.errors import CommandError
+from bootstrap.files.atomic_file import Access
+from bootstrap.files.node_files import place
+from bootstrap.files.ssh_keys import cluster_key, forget_cluster_key
+from tests.bootstrap.given import public_key
+from tests.bootstrap.simulated_cluster import RecordedActions
+from tests.bootstrap.written import written
+
+USER = Access(uid=1234, gid=5678)
+
+
+@pytest.fixture
+def owners(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int]]:
+    """Whose a file was made, by its name: only root may give files away."""
+    found: dict[str, tuple[int, int]] = {}
+
+    def chown(path: Path, uid: int, gid: int) -> None:
+        found[path.name] = (uid, gid)
+
+    monkeypatch.setattr(os, "chown", chown)
+    return found
+
+
+def made(root: Path, maker: RecordedActions, *, instance_id: str = "i-1") -> str:
+    return cluster_key(root, instance_id=instance_id, user=USER, maker=maker)
+
+
+def key_file(root: Path) -> Path:
+    return place(root, CLUSTER_KEY_FILE)
+
+
+@pytest.mark.usefixtures("owners")
+def test_key_is_made_once(tmp_path: Path) -> None:
+    maker = RecordedActions()
+    public = made(tmp_path, maker)
+    assert public == public_key("0 i-1")
+    assert key_file(tmp_path).read_text() == "private half of i-1\n"
+    before = written(key_file(tmp_path))
+    assert made(tmp_path, maker) == public
+    assert maker.calls == ["make-key"]
+    assert written(key_file(tmp_path)) == before
+
+
+def test_private_half_is_for_the_login_user_alone(tmp_path: Path, owners: dict[str, tuple[int, int]]) -> None:
+    old = os.umask(0)
+    try:
+        made(tmp_path, RecordedActions())
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(key_file(tmp_path).stat().st_mode) == 0o600
+    assert owners["id_ed25519"] == (1234, 5678)
+    assert stat.S_IMODE(key_file(tmp_path).with_name("id_ed25519.pub").stat().st_mode) == 0o644
+    # ssh reaches the key as the login user.
+    assert stat.S_IMODE(key_file(tmp_path).parent.stat().st_mode) == 0o755
+
+
+@pytest.mark.usefixtures("owners")
+def test_master_made_of_an_image_of_another_makes_its_own(tmp_path: Path) -> None:
+    maker = RecordedActions()
+    old = made(tmp_path, maker)
+    new = made(tmp_path, maker, instance_id="i-2")
+    assert new != old
+    assert key_file(tmp_path).read_text() == "private half of i-2\n"
+    assert made(tmp_path, maker, instance_id="i-2") == new
+
+
+@pytest.mark.usefixtures("owners")
+@pytest.mark.parametrize("lost", ["id_ed25519", "id_ed25519.pub"])
+def test_key_without_one_of_its_halves_is_made_anew(tmp_path: Path, lost: str) -> None:
+    maker = RecordedActions()
+    made(tmp_path, maker)
+    key_file(tmp_path).with_name(lost).unlink()
+    assert made(tmp_path, maker) == public_key("1 i-1")
+    assert sorted(file.name for file in place(tmp_path, CLUSTER_KEY_DIR).iterdir()) == ["id_ed25519", "id_ed25519.pub"]
+
+
+@pytest.mark.usefixtures("owners")
+def test_fails_when_no_key_can_be_made_and_makes_up_for_it(tmp_path: Path) -> None:
+    class Broken(RecordedActions):
+        def make_key(self, file: Path, *, comment: str) -> None:
+            file.write_text("half a key")
+            raise CommandError("ssh-keygen -q exited 1: no space")
+
+    with pytest.raises(CommandError, match="no space"):
+        made(tmp_path, Broken())
+    assert not key_file(tmp_path).exists()
+    assert made(tmp_path, RecordedActions()) == public_key("0 i-1")
+    assert [path.name for path in place(tmp_path, CLUSTER_KEY_DIR).parent.iterdir()] == ["cluster-key"]
+
+
+@pytest.mark.usefixtures("owners")
+def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
+    made(tmp_path, RecordedActions())
+    directory = place(tmp_path, CLUSTER_KEY_DIR)
+    directory.with_name(".cluster-key.new").mkdir()
+    forget_cluster_key(tmp_path)
+    assert list(directory.parent.iterdir()) == []
+    forget_cluster_key(tmp_path)
+
+
+@pytest.mark.usefixtures("owners")
+def test_old_key_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at any moment, a master has a whole key or none."""
+    made(tmp_path, RecordedActions())
+    directory = place(tmp_path, CLUSTER_KEY_DIR)
+    seen: list[list[str]] = []
+    real = shutil.rmtree
+
+    def rmtree(path: Path, *, ignore_errors: bool) -> None:
+        seen.append(sorted(file.read_text() for file in directory.iterdir()))
+        real(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    made(tmp_path, RecordedActions(), instance_id="i-2")
+    assert seen == [["private half of i-1\n", f"{public_key('0 i-1')} i-1\n"]] * 2

@@ -1,0 +1,60 @@
+"""What a Python of the environment does at the import of MXNet and at its exit; MXNet and NumPy are stand-ins."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bootstrap.frameworks.build import add_mends
+
+pytestmark = pytest.mark.allow_subprocess
+NUMPY = "float = 'its own'\n"
+MXNET = """
+import atexit, numpy
+class nd:
+    waitall = staticmethod(lambda: print("waits for all"))
+atexit.register(print, "skips the rest")
+kind = numpy.bool
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet/__init__.py").write_text(MXNET)
+    (tmp_path / "numpy.py").write_text(NUMPY)
+    add_mends(tmp_path)
+    return tmp_path
+
+
+def run(site: Path, script: str) -> list[str]:
+    """What a script says, in a Python whose site directory that is."""
+    command = [sys.executable, "-S", "-c", f"import site; site.addsitedir({str(site)!r})\n{script}"]
+    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout.splitlines()
+
+
+def test_all_is_waited_for_before_mxnet_skips_the_rest(site: Path) -> None:
+    assert run(site, "import mxnet, mxnet") == ["waits for all", "skips the rest"]
+
+
+def test_it_is_mended_too_when_somebody_has_looked_for_it_before(site: Path) -> None:
+    look = "import importlib.util, sys; before = list(sys.meta_path); importlib.util.find_spec('mxnet')"
+    said = run(site, f"{look}; import mxnet; print(len(before) - len(sys.meta_path))")
+    assert said == ["1", "waits for all", "skips the rest"]
+
+
+def test_numpy_has_its_old_names_again_and_keeps_its_own(site: Path) -> None:
+    said = run(site, "import mxnet, numpy; print(mxnet.kind, numpy.object, numpy.float)")
+    assert said[0] == "<class 'bool'> <class 'object'> its own"
+
+
+def test_a_python_without_mxnet_is_as_it_was(site: Path) -> None:
+    assert run(site, "import numpy, sys; print(hasattr(numpy, 'bool'), 'importlib.util' in sys.modules)") == [
+        "False False"
+    ]
+    (site / "mxnet/__init__.py").unlink()
+    (site / "mxnet").rmdir()
+    assert run(site, "try: import mxnet\nexcept ModuleNotFoundError as error: print(error)") == [
+        "No module named 'mxnet'"
+    ]

@@ -1,0 +1,44 @@
+"""Nodes whose GPUs come and go, and time that passes on them."""
+
+from bootstrap.agent import HEALTH_S
+from tests.bootstrap.forming import all_ready
+from tests.bootstrap.simulated_cluster import Cluster, TestNode
+
+
+class Gpus:
+    """nvidia-smi of a node whose GPUs come and go."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __call__(self) -> str:
+        return "".join(f"GPU {number}: NVIDIA L4\n" for number in range(self.count))
+
+
+def master_with(cluster: Cluster, gpus: Gpus, *, workers: int = 0, **settings: object) -> TestNode:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=workers)
+    return cluster.node("master", settings={"gpu_count": 4} | settings, nvidia_smi=gpus)
+
+
+def passes(cluster: Cluster, node: TestNode, count: int, *, every: float = 2.0) -> None:
+    for _ in range(count):
+        node.agent.step()
+        cluster.clock.now += every
+
+
+def past_the_deadline(cluster: Cluster, node: TestNode) -> None:
+    passes(cluster, node, 3)
+    cluster.clock.now += 600.0
+    passes(cluster, node, 5, every=20.0)
+
+
+def ready_master(cluster: Cluster, gpus: Gpus) -> TestNode:
+    master = master_with(cluster, gpus)
+    cluster.run([master], until=all_ready([master]))
+    return master
+
+
+def minutes(cluster: Cluster, node: TestNode, count: int) -> None:
+    """Passes at the pace of a steady node."""
+    passes(cluster, node, int(count * HEALTH_S / 6.0), every=6.0)

@@ -1,0 +1,176 @@
+"""What a node checks of itself and of its peers, and which of it makes the node broken."""
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from bootstrap.cluster.membership import Member
+from bootstrap.files.node_files import place
+from bootstrap.health import checks as health
+from bootstrap.health.checks import Finding, Health, answers_ssh
+
+MASTER = Member(slot=1, instance_id="i-a", address="10.0.0.1", node_type="master", host_key="ssh-ed25519 AAAA")
+WORKER = Member(slot=2, instance_id="i-b", address="10.0.0.2", node_type="worker", host_key="ssh-ed25519 BBBB")
+NAMES = {
+    "deeplearning-master": "10.0.0.1",
+    "deeplearning-worker1": "10.0.0.1",
+    "deeplearning-worker2": "10.0.0.2",
+}
+
+
+def resolve(name: str) -> str:
+    try:
+        return NAMES[name]
+    except KeyError as error:
+        raise socket.gaierror(f"no address of {name}") from error
+
+
+def checks(
+    root: Path, *, expected: int | None = None, gpus: int | None = 0, answers: Callable[[str], bool] = lambda _: True
+) -> Health:
+    return Health(root=root, expected_gpus=expected, count_gpus=lambda: gpus, resolve=resolve, answers=answers)
+
+
+@pytest.mark.parametrize(
+    ("expected", "gpus", "what"),
+    [
+        (4, 4, None),
+        (4, 3, "gpus 3/4"),
+        (4, 0, "gpus 0/4"),
+        (0, 0, None),
+        (0, 1, "gpus 1/0"),
+        (None, 0, None),
+        (None, 8, None),
+    ],
+)
+def test_gpus_are_as_many_as_the_type_has(tmp_path: Path, expected: int | None, gpus: int, what: str | None) -> None:
+    wanted = None if what is None else Finding(what=what, defect=True)
+    assert checks(tmp_path, expected=expected, gpus=gpus).defect() == wanted
+    assert checks(tmp_path, expected=expected, gpus=gpus).before_ready([MASTER]) == wanted
+
+
+def test_gpus_that_nobody_can_count_are_no_defect_of_the_machine(tmp_path: Path) -> None:
+    wanted = Finding(what="gpus ?/4", defect=False)
+    assert checks(tmp_path, expected=4, gpus=None).defect() == wanted
+    assert checks(tmp_path, expected=4, gpus=None).before_ready([MASTER]) == wanted
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    directory = place(tmp_path, "/opt/dlami/nvme")
+    directory.mkdir(parents=True)
+    return directory
+
+
+@pytest.mark.usefixtures("scratch")
+def test_scratch_that_works_is_left_as_it_was(tmp_path: Path, scratch: Path) -> None:
+    (scratch / "data").write_text("somebody's")
+    assert checks(tmp_path).defect() is None
+    assert [path.name for path in scratch.iterdir()] == ["data"]
+
+
+@pytest.mark.usefixtures("scratch")
+@pytest.mark.parametrize(
+    ("number", "what", "defect"),
+    [
+        (errno.EROFS, "scratch /opt/dlami/nvme EROFS", True),
+        (errno.EIO, "scratch /opt/dlami/nvme EIO", True),
+        (errno.ENOSPC, "scratch /opt/dlami/nvme ENOSPC", False),
+        (errno.EDQUOT, "scratch /opt/dlami/nvme EDQUOT", False),
+        (None, "scratch /opt/dlami/nvme failed", False),
+    ],
+)
+def test_scratch_that_cannot_be_written_is_a_defect_unless_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int | None, what: str, defect: bool
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(number, "on purpose") if number else OSError("on purpose")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    assert checks(tmp_path).defect() == Finding(what=what, defect=defect)
+
+
+@pytest.mark.usefixtures("scratch")
+def test_scratch_that_loses_what_was_written_is_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(descriptor: int) -> None:
+        os.pwrite(descriptor, b"something else", 0)
+
+    monkeypatch.setattr(os, "fsync", lose)
+    assert checks(tmp_path).defect() == Finding(what="scratch /opt/dlami/nvme EIO", defect=True)
+
+
+def test_scratch_that_the_image_does_not_have_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "on purpose")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    assert checks(tmp_path).defect() is None
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("address", [None, "10.9.9.9"])
+def test_name_of_a_peer_that_does_not_resolve_is_no_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, address: str | None
+) -> None:
+    assert checks(tmp_path).before_ready([MASTER, WORKER]) is None
+    if address is None:
+        monkeypatch.delitem(NAMES, name)
+    else:
+        monkeypatch.setitem(NAMES, name, address)
+    assert checks(tmp_path).before_ready([MASTER, WORKER]) == Finding(what=f"name {name}", defect=False)
+    assert checks(tmp_path).defect() is None
+
+
+@pytest.mark.parametrize(("silent", "finding"), [("10.0.0.1", "deeplearning-master silent"), ("10.0.0.2", None)])
+def test_only_the_master_must_answer_and_its_silence_is_no_defect(
+    tmp_path: Path, silent: str, finding: str | None
+) -> None:
+    found = checks(tmp_path, answers=lambda address: address != silent).before_ready([WORKER, MASTER])
+    assert found == (None if finding is None else Finding(what=finding, defect=False))
+
+
+def test_defect_is_told_before_a_peer_is_blamed(tmp_path: Path) -> None:
+    broken = checks(tmp_path, expected=2, gpus=1, answers=lambda _: False)
+    assert broken.before_ready([MASTER]) == Finding(what="gpus 1/2", defect=True)
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A port of this machine in the place of sshd's."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        server.settimeout(10.0)
+        monkeypatch.setattr(health, "SSH_PORT", server.getsockname()[1])
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("greeting", "answers"), [(b"SSH-2.0-OpenSSH_9.2\r\n", True), (b"HTTP/1.1 400\r\n", False), (b"", False)]
+)
+def test_ssh_server_introduces_itself(listener: socket.socket, greeting: bytes, answers: bool) -> None:
+    def greet() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(greeting)
+
+    thread = Thread(target=greet)
+    thread.start()
+    assert answers_ssh("127.0.0.1") == answers
+    thread.join()
+
+
+@pytest.mark.usefixtures("listener")
+def test_machine_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The kernel takes the connection; nobody says a word.
+    monkeypatch.setattr(health, "ANSWER_TIMEOUT_S", 0.1)
+    assert not answers_ssh("127.0.0.1")
+
+
+def test_machine_without_ssh_does_not_answer(listener: socket.socket) -> None:
+    listener.close()
+    assert not answers_ssh("127.0.0.1")

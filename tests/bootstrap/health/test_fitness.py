@@ -1,0 +1,187 @@
+"""What an agent makes of its node's health before it is ready: a reason for the stack, another instance instead."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+from botocore.exceptions import ClientError
+
+from bootstrap.agent import DEFECTS
+from bootstrap.contract import HOST_KEY_FILE
+from bootstrap.errors import CommandError
+from bootstrap.files.node_files import place
+from tests.bootstrap.health.fitness import Gpus, master_with, minutes, passes, past_the_deadline, ready_master
+from tests.bootstrap.simulated_cluster import Cluster, TestNode
+
+
+@pytest.fixture
+def _stack_is_done(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of a cluster that has long been created: CloudFormation takes no signals."""
+
+    def refuse(**_: str) -> None:
+        message = "Stack digits is in CREATE_COMPLETE state and cannot be signaled"
+        raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "SignalResource")
+
+    monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", refuse)
+
+
+def test_node_is_not_ready_while_a_gpu_is_missing(cluster: Cluster) -> None:
+    gpus = Gpus(3)
+    master = master_with(cluster, gpus)
+    passes(cluster, master, 10)
+    assert not master.agent.ready
+    assert cluster.signals == []
+    gpus.count = 4
+    passes(cluster, master, 4)
+    assert cluster.signals == [("MasterGroup", "SUCCESS", master.instance_id)]
+
+
+def test_deploy_hears_which_gpu_is_missing_and_nobody_is_replaced(cluster: Cluster) -> None:
+    master = master_with(cluster, Gpus(3))
+    passes(cluster, master, 3)
+    cluster.clock.now += 600.0
+    master.agent.step()
+    assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} gpus 3/4")]
+    assert cluster.unhealthy == []
+
+
+def test_deploy_hears_that_the_master_is_silent(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    master = cluster.node("master", answers_ssh=lambda _address: False)
+    past_the_deadline(cluster, master)
+    assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} deeplearning-master silent")]
+    assert cluster.unhealthy == []
+
+
+@pytest.mark.usefixtures("_stack_is_done")
+def test_broken_node_of_a_finished_stack_asks_to_be_replaced_once(cluster: Cluster) -> None:
+    master = master_with(cluster, Gpus(3))
+    past_the_deadline(cluster, master)
+    assert cluster.unhealthy == [master.instance_id]
+
+
+@pytest.mark.usefixtures("_stack_is_done")
+def test_node_of_a_finished_stack_whose_own_agent_is_in_trouble_asks_to_be_replaced(cluster: Cluster) -> None:
+    master = master_with(cluster, Gpus(4))
+    place(master.root, HOST_KEY_FILE).unlink()
+    past_the_deadline(cluster, master)
+    assert cluster.unhealthy == [master.instance_id]
+
+
+def throttled(**_: object) -> None:
+    raise ClientError({"Error": {"Code": "ThrottlingException"}}, "Call")
+
+
+@pytest.mark.usefixtures("_stack_is_done")
+@pytest.mark.parametrize("service", ["dynamodb", "autoscaling", "ec2"])
+def test_node_that_aws_keeps_from_joining_is_kept(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    """The next one would fare no better; and when AWS is well again it joins."""
+    master = master_with(cluster, Gpus(4))
+    with monkeypatch.context() as outage:
+        outage.setattr(getattr(cluster.clients, service), "_make_api_call", lambda *_: throttled())
+        past_the_deadline(cluster, master)
+    assert cluster.unhealthy == []
+    passes(cluster, master, 5, every=20.0)
+    assert cluster.slots() == {1: master.instance_id}
+
+
+def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> None:
+    """After an upgrade of the driver on all nodes, say: each would be replaced."""
+    ready_master(cluster, Gpus(4))
+
+    def mismatch() -> str:
+        raise CommandError("nvidia-smi -L exited 18: Driver/library version mismatch")
+
+    restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=mismatch)
+    minutes(cluster, restarted, DEFECTS + 2)
+    assert cluster.unhealthy == []
+
+
+@pytest.mark.usefixtures("_stack_is_done")
+def test_broken_node_whose_group_did_not_hear_asks_again_also_after_a_restart(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = Gpus(3)
+    master = master_with(cluster, gpus)
+    with monkeypatch.context() as outage:
+        outage.setattr(cluster.clients.autoscaling, "set_instance_health", throttled)
+        past_the_deadline(cluster, master)
+    restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=gpus)
+    passes(cluster, restarted, 3, every=20.0)
+    assert cluster.unhealthy == [master.instance_id]
+
+
+def test_broken_node_that_can_write_no_file_any_more_asks_to_be_replaced_all_the_same(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = Gpus(4)
+    master = ready_master(cluster, gpus)
+    gpus.count = 3
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "read-only file system")
+
+    monkeypatch.setattr("bootstrap.files.node_files.NodeFiles.write", read_only)
+    minutes(cluster, master, DEFECTS + 2)
+    assert cluster.unhealthy == [master.instance_id]
+
+
+def waits_for_a_peer(cluster: Cluster) -> TestNode:
+    return master_with(cluster, Gpus(4), workers=1)
+
+
+def waits_for_a_master(cluster: Cluster) -> TestNode:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=1)
+    return cluster.node("worker")
+
+
+def waits_for_the_masters_ssh(cluster: Cluster) -> TestNode:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    return cluster.node("master", answers_ssh=lambda _address: False)
+
+
+WAITING = (waits_for_a_peer, waits_for_a_master, waits_for_the_masters_ssh)
+
+
+@pytest.mark.usefixtures("_stack_is_done")
+@pytest.mark.parametrize("made", WAITING)
+def test_node_of_a_finished_stack_that_waits_for_others_is_kept(
+    cluster: Cluster, made: Callable[[Cluster], TestNode]
+) -> None:
+    past_the_deadline(cluster, made(cluster))
+    assert cluster.unhealthy == []
+
+
+@pytest.mark.parametrize("made", WAITING)
+def test_stack_that_does_not_wait_is_told_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, made: Callable[[Cluster], TestNode]
+) -> None:
+    told: list[str] = []
+
+    def refuse(**signal: str) -> None:
+        told.append(signal["Status"])
+        message = "Stack digits is in CREATE_COMPLETE state and cannot be signaled"
+        raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "SignalResource")
+
+    monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", refuse)
+    past_the_deadline(cluster, made(cluster))
+    assert told == ["FAILURE"]
+
+
+def test_broken_node_that_the_deploy_can_do_without_is_replaced_and_fails_nothing(cluster: Cluster) -> None:
+    gpus = Gpus(3)
+    master = master_with(cluster, gpus, fails_deploy=False)
+    past_the_deadline(cluster, master)
+    assert (cluster.signals, cluster.unhealthy) == ([], [master.instance_id])
+    passes(cluster, master, 3, every=10.0)
+    assert (cluster.signals, cluster.unhealthy) == ([], [master.instance_id])
+
+
+def test_waiting_node_that_the_deploy_can_do_without_is_kept_and_fails_nothing(cluster: Cluster) -> None:
+    past_the_deadline(cluster, master_with(cluster, Gpus(4), workers=1, fails_deploy=False))
+    assert (cluster.signals, cluster.unhealthy) == ([], [])

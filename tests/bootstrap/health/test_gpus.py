@@ -1,0 +1,96 @@
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import CommandError
+from bootstrap.health.gpus import ASK_AGAIN_S, DRIVER_LIST, STEADY_S, GpuCounter, count_listed
+from tests.bootstrap.simulated_cluster import Clock
+
+TWO = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)
+  MIG 1g.5gb Device 0: (UUID: MIG-1)
+  MIG 1g.5gb Device 1: (UUID: MIG-2)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-2)
+"""
+
+
+@pytest.mark.parametrize(("listing", "count"), [("", 0), ("No devices found.\n", 0), (TWO, 2)])
+def test_gpus_are_counted_and_their_parts_are_not(listing: str, count: int) -> None:
+    assert count_listed(listing) == count
+
+
+def broken() -> str:
+    raise CommandError("nvidia-smi -L exited 9: no driver")
+
+
+def counter(
+    root: Path, clock: Clock, nvidia_smi: Callable[[], str | None] = lambda: None, *, expected: int | None = None
+) -> GpuCounter:
+    return GpuCounter(root, expected=expected, nvidia_smi=nvidia_smi, monotonic=clock)
+
+
+def test_driver_is_counted_only_where_there_is_no_nvidia_smi(tmp_path: Path) -> None:
+    clock = Clock()
+    assert counter(tmp_path, clock).count() == 0
+    for address in ("0000:00:1e.0", "0000:00:1f.0"):
+        (tmp_path / DRIVER_LIST / address).mkdir(parents=True)
+    assert counter(tmp_path, clock).count() == 2
+    # The kernel goes on showing a GPU that has fallen off the bus.
+    assert counter(tmp_path, clock, broken).count() == 0
+    assert counter(tmp_path, clock, lambda: "GPU 0: NVIDIA L4\n").count() == 1
+
+
+@dataclass
+class Answers:
+    """What nvidia-smi answers, the last answer for ever, and how often it was asked."""
+
+    left: list[Callable[[], str]]
+    asked: int = 0
+
+    def __call__(self) -> str:
+        self.asked += 1
+        return (self.left.pop(0) if len(self.left) > 1 else self.left[0])()
+
+
+@pytest.mark.parametrize("expected", [None, 2])
+def test_driver_that_comes_late_is_noticed_and_then_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, expected: int | None
+) -> None:
+    clock, answers = Clock(), Answers([broken, broken, lambda: TWO])
+    gpus = counter(tmp_path, clock, answers, expected=expected)
+    seen = []
+    for _ in range(6):
+        seen.append((gpus.count(), gpus.count(), answers.asked))
+        clock.now += ASK_AGAIN_S
+    assert seen == [(0, 0, 1), (0, 0, 2), (2, 2, 3), (2, 2, 3), (2, 2, 3), (2, 2, 3)]
+    assert [record.getMessage() for record in caplog.records] == ["nvidia-smi -L exited 9: no driver"]
+
+
+def test_gpus_are_as_many_as_before_while_the_driver_does_not_answer(tmp_path: Path) -> None:
+    clock, answers = Clock(), Answers([lambda: TWO, broken])
+    gpus = counter(tmp_path, clock, answers, expected=2)
+    for _ in range(3):
+        assert gpus.count() == 2
+        clock.now += STEADY_S
+    assert answers.asked == 3
+
+
+def test_node_without_gpus_is_asked_only_now_and_then(tmp_path: Path) -> None:
+    clock, answers = Clock(), Answers([lambda: ""])
+    gpus = counter(tmp_path, clock, answers, expected=0)
+    for _ in range(61):
+        assert gpus.count() == 0
+        clock.now += 1.0
+    assert answers.asked == 2
+
+
+def test_gpu_that_falls_off_its_bus_is_missed_within_a_minute(tmp_path: Path) -> None:
+    clock, answers = Clock(), Answers([lambda: TWO, lambda: "GPU 0: NVIDIA L4\n"])
+    gpus = counter(tmp_path, clock, answers, expected=2)
+    assert gpus.count() == 2
+    clock.now += STEADY_S
+    assert gpus.count() == 1
+    clock.now += ASK_AGAIN_S
+    assert (gpus.count(), answers.asked) == (1, 3)

@@ -1,0 +1,296 @@
+"""A cluster in moto for the agent's tests, and nodes whose root is a temporary directory."""
+
+import json
+import os
+import pwd
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
+from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
+
+from bootstrap.agent import Agent
+from bootstrap.aws.clients import Clients
+from bootstrap.aws.imds import Identity, Outlook
+from bootstrap.aws.log_shipping import LogShipper
+from bootstrap.cluster.table import Table
+from bootstrap.config import NodeConfig, parse_config
+from bootstrap.contract import CLUSTER_TAG, HOST_KEY_FILE, HOSTS_FILE, LEAVING_HOOK, NODE_TYPE_TAG
+from bootstrap.errors import MetadataError
+from bootstrap.files.node_files import place
+from bootstrap.host_services import World
+from tests.bootstrap.given import NETWORKS, public_key
+
+REGION = "eu-west-1"
+CLUSTER = "digits"
+TABLE = "digits-table"
+LOG_GROUP = "digits-logs"
+STACK = "digits-stack"
+
+
+def config_values(node_type: str = "worker") -> dict[str, Any]:
+    return {
+        "version": 1,
+        "cluster_name": CLUSTER,
+        "region": REGION,
+        "node_type": node_type,
+        "group": f"{CLUSTER}-{node_type}",
+        "stack_id": STACK,
+        "signal_resource": f"{node_type.title()}Group",
+        "fails_deploy": True,
+        "min_nodes": None,
+        "gpu_count": None,
+        "address": None,
+        "address_allocation": None,
+        "table": TABLE,
+        "networks": ",".join(map(str, NETWORKS)),
+        "log_group": LOG_GROUP,
+        "bucket": "bucket",
+        "master_role_id": "AROAMASTER",
+        "worker_role_id": "AROAWORKER",
+        "engines": None,
+        "default_user": pwd.getpwuid(os.getuid()).pw_name,
+        "bootstrap_timeout_s": 600,
+    }
+
+
+def node_config(node_type: str = "worker", **settings: object) -> NodeConfig:
+    return parse_config(json.dumps(config_values(node_type) | settings))
+
+
+@dataclass
+class Clock:
+    """Time that passes only when a test says so."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class RecordedActions:
+    """What would have been told to systemd and sshd."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    def set_environment(self, values: Mapping[str, str]) -> None:
+        self.environment.update(values)
+        self.calls.append("set-environment")
+
+    def reload_sshd(self) -> None:
+        self.calls.append("reload-sshd")
+
+    def make_key(self, file: Path, *, comment: str) -> None:
+        file.write_text(f"private half of {comment}\n")
+        key = public_key(f"{len(self.calls)} {comment}")
+        file.with_name(f"{file.name}.pub").write_text(f"{key} {comment}\n")
+        self.calls.append("make-key")
+
+
+@dataclass
+class Metadata:
+    """What the metadata service of one node says; an exception instead when it is out."""
+
+    outlook: Outlook | MetadataError = field(default_factory=Outlook)
+
+    def __call__(self) -> Outlook:
+        if isinstance(self.outlook, MetadataError):
+            raise self.outlook
+        return self.outlook
+
+
+@dataclass(kw_only=True)
+class TestNode:
+    """An agent with its own root, as on its own machine."""
+
+    __test__ = False
+
+    instance_id: str
+    address: str
+    root: Path
+    host_key: str
+    actions: RecordedActions
+    clock: Clock
+    agent: Agent
+    metadata: "Metadata"
+
+    def text(self, path: str) -> str:
+        return place(self.root, path).read_text()
+
+
+@dataclass
+class Cluster:
+    """Two Auto Scaling groups, a table, a log group and a stack in moto, and our nodes in them."""
+
+    tmp_path: Path
+    clients: Clients
+    subnet: str
+    signals: list[tuple[str, str, str]] = field(default_factory=list)
+    completed: list[str] = field(default_factory=list)
+    """Instances that told their group to go on with their end."""
+    heartbeats: list[tuple[str, float]] = field(default_factory=list)
+    """Instances that asked their group to go on waiting, and when."""
+    unhealthy: list[str] = field(default_factory=list)
+    """Instances that asked for another in their place."""
+    clock: Clock = field(default_factory=Clock)
+
+    def take_signal(self, **signal: str) -> None:
+        """Stand in for CloudFormation: moto takes signals of its own stacks only, and keeps none."""
+        assert signal["StackName"] == STACK
+        self.signals.append((signal["LogicalResourceId"], signal["Status"], signal["UniqueId"]))
+
+    def take_completion(self, **action: str) -> None:
+        """Stand in for Auto Scaling: moto has hooks, but no actions that wait."""
+        instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
+        assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
+        assert action == {"LifecycleHookName": LEAVING_HOOK, "LifecycleActionResult": "CONTINUE"}
+        self.completed.append(instance_id)
+
+    def take_heartbeat(self, **action: str) -> None:
+        """Stand in for Auto Scaling, as above."""
+        instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
+        assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
+        assert action == {"LifecycleHookName": LEAVING_HOOK}
+        self.heartbeats.append((instance_id, self.clock.now))
+
+    def take_health(self, **health: object) -> None:
+        """Stand in for Auto Scaling, whose word on a node is final."""
+        self.unhealthy.append(str(health.pop("InstanceId")))
+        assert health == {"HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
+
+    @property
+    def table(self) -> Table:
+        return Table(self.clients.dynamodb, name=TABLE, networks=NETWORKS)
+
+    def slots(self) -> dict[int, str]:
+        """Who holds which slot, by the table."""
+        return {member.slot: member.instance_id for member in self.table.read_membership().members}
+
+    def terminate(self, instance_id: str, *, shrink: bool = False) -> None:
+        """End an instance for certain; without ``shrink`` its group starts another at once."""
+        self.clients.autoscaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=instance_id, ShouldDecrementDesiredCapacity=shrink
+        )
+
+    def set_lifecycle_state(self, instance_id: str, state: str) -> None:
+        """What moto's groups skip: instances that come, go or stand by."""
+        for group in self._groups():
+            for instance in group.instance_states:
+                if instance.instance.id == instance_id:
+                    instance.lifecycle_state = state
+
+    def drop_from_group(self, instance_id: str) -> None:
+        """The group is done with the instance, which EC2 still has."""
+        for group in self._groups():
+            group.instance_states = [each for each in group.instance_states if each.instance.id != instance_id]
+
+    def set_desired(self, node_type: str, size: int) -> None:
+        """What the group is asked for, before it acts on it."""
+        for group in self._groups():
+            if group.name == f"{CLUSTER}-{node_type}":
+                group.desired_capacity = size
+
+    def _groups(self) -> list[FakeAutoScalingGroup]:
+        return [*autoscaling_backends[ACCOUNT_ID][REGION].autoscaling_groups.values()]
+
+    def add_group(self, node_type: str, *, size: int) -> None:
+        self.clients.autoscaling.create_auto_scaling_group(
+            AutoScalingGroupName=f"{CLUSTER}-{node_type}",
+            LaunchTemplate={"LaunchTemplateName": "node"},
+            MinSize=0,
+            MaxSize=100,
+            DesiredCapacity=size,
+            VPCZoneIdentifier=self.subnet,
+            Tags=[
+                {"Key": key, "Value": value, "PropagateAtLaunch": True}
+                for key, value in ((CLUSTER_TAG, CLUSTER), (NODE_TYPE_TAG, node_type))
+            ],
+        )
+
+    def instances(self, node_type: str) -> list[tuple[str, str]]:
+        """Ids and private addresses, in the order of the ids."""
+        groups = self.clients.autoscaling.describe_auto_scaling_groups(
+            AutoScalingGroupNames=[f"{CLUSTER}-{node_type}"]
+        )["AutoScalingGroups"]
+        ids = sorted(instance["InstanceId"] for instance in groups[0]["Instances"])
+        described = self.clients.ec2.describe_instances(InstanceIds=ids)["Reservations"] if ids else []
+        addresses = {
+            instance["InstanceId"]: instance["PrivateIpAddress"]
+            for reservation in described
+            for instance in reservation["Instances"]
+        }
+        return [(instance_id, addresses[instance_id]) for instance_id in ids]
+
+    def replacement(self, node_type: str, *, of: "list[TestNode]", **settings: Any) -> TestNode:
+        """Boot the group's one instance that is none of the old nodes."""
+        old = {node.instance_id for node in of}
+        ids = [instance_id for instance_id, _ in self.instances(node_type)]
+        [number] = [number for number, instance_id in enumerate(ids) if instance_id not in old]
+        return self.node(node_type, number, **settings)
+
+    def node(
+        self, node_type: str, number: int = 0, *, settings: Mapping[str, object] | None = None, **world: Any
+    ) -> TestNode:
+        """Boot the node of one of the group's instances, on the disk it may already have."""
+        instance_id, address = self.instances(node_type)[number]
+        root = self.tmp_path / instance_id
+        host_key = public_key(instance_id)
+        _image_file(root, HOST_KEY_FILE, f"{host_key} root@image\n")
+        _image_file(root, HOSTS_FILE, "127.0.0.1 localhost\n")
+        actions, metadata = RecordedActions(), Metadata()
+        values: dict[str, Any] = {
+            "root": root,
+            "actions": actions,
+            "identify": lambda: Identity(instance_id=instance_id, address=address),
+            "outlook": metadata,
+            "connect": lambda _region: self.clients,
+            "shipper": LogShipper(monotonic=self.clock),
+            "nvidia_smi": lambda: None,
+            "resolve": lambda name: resolve(root, name),
+            "answers_ssh": lambda _address: True,
+            "monotonic": self.clock,
+            "jitter": lambda: 1.0,
+            "chance": lambda: 0.5,
+        }
+        agent = Agent(node_config(node_type, **(settings or {})), World(**(values | world)))
+        return TestNode(
+            instance_id=instance_id,
+            address=address,
+            root=root,
+            host_key=host_key,
+            actions=actions,
+            clock=self.clock,
+            agent=agent,
+            metadata=metadata,
+        )
+
+    def run(self, nodes: list[TestNode], *, until: Callable[[], bool], passes: int = 20) -> None:
+        """Let every agent make passes, two seconds apart, until the cluster is as wanted."""
+        for _ in range(passes):
+            for node in nodes:
+                node.agent.step()
+            if until():
+                return
+            self.clock.now += 2.0
+        raise AssertionError(f"not so after {passes} passes of {len(nodes)} agents")
+
+
+def resolve(root: Path, name: str) -> str:
+    """The address of a host name by the node's own hosts file."""
+    for line in place(root, HOSTS_FILE).read_text().splitlines():
+        address, *names = line.split("#")[0].split() or [""]
+        if name in names:
+            return address
+    raise OSError(f"no address of {name}")
+
+
+def _image_file(root: Path, path: str, text: str) -> None:
+    """What the machine image or the first boot has put there."""
+    file = place(root, path)
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)

@@ -1,0 +1,83 @@
+"""Paging and unfinished stacks, which moto does not do."""
+
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from cli.aws.clusters import Cluster, find_cluster, find_clusters
+from cli.errors import ClusterError
+
+
+def stack(name: str, outputs: dict[str, str]) -> dict[str, Any]:
+    return {
+        "StackName": name,
+        "CreationTime": "2026-01-01T00:00:00Z",
+        "StackStatus": "CREATE_COMPLETE",
+        "Outputs": [{"OutputKey": key, "OutputValue": value} for key, value in outputs.items()],
+    }
+
+
+def test_clusters_are_found_on_every_page_and_other_stacks_left_alone() -> None:
+    outputs = {"ClusterName": "last", "ClusterTable": "table", "LoginUser": "ubuntu", "More": "x"}
+    client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(client) as stub:
+        foreign = [stack("foreign", {"ClusterName": "not ours"}), {**stack("none", {}), "Outputs": []}]
+        stub.add_response("describe_stacks", {"Stacks": foreign, "NextToken": "more"}, {})
+        stub.add_response("describe_stacks", {"Stacks": [stack("s", outputs)]}, {"NextToken": "more"})
+        assert [cluster.name for cluster in find_clusters(client)] == ["last"]
+        stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        ("REVIEW_IN_PROGRESS", "cdk deploy goes on with it, cdk destroy removes it"),
+        ("CREATE_IN_PROGRESS", "dlcluster why --cluster demo tells more"),
+    ],
+)
+@pytest.mark.parametrize("others", [[], ["another"]])
+def test_fails_when_the_stack_of_the_name_is_no_cluster_yet(status: str, advice: str, others: list[str]) -> None:
+    client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+    begun = {**stack("demo", {}), "StackStatus": status}
+    beside = [stack(name, {"ClusterName": name, "ClusterTable": "table", "LoginUser": "ubuntu"}) for name in others]
+    with Stubber(client) as stub:
+        stub.add_response("describe_stacks", {"Stacks": [begun]}, {"StackName": "demo"})
+        stub.add_response("describe_stacks", {"Stacks": [begun, *beside]}, {})
+        with pytest.raises(ClusterError) as caught:
+            find_cluster(client, name="demo", region="eu-west-1")
+    told = f"no cluster 'demo' in eu-west-1: a stack of that name is there in status {status}; {advice}"
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("outputs", "told"),
+    [
+        ({"ClusterName": "-oProxyCommand=x"}, "output ClusterName of stack demo must be a letter, then .*"),
+        ({"ClusterName": "demo;x"}, "output ClusterName of stack demo must be a letter, then .*"),
+        ({"LoginUser": "$(id)"}, r"output LoginUser of stack demo must be a user of the nodes, got '\$\(id\)'"),
+        ({"LoginUser": "ubuntu\n"}, "output LoginUser of stack demo must be a user of the nodes, got 'ubuntu"),
+        ({"ClusterTable": "a b"}, "output ClusterTable of stack demo must be .*, got 'a b'"),
+    ],
+)
+def test_fails_when_an_output_could_not_stand_in_sshs_command_line(outputs: dict[str, str], told: str) -> None:
+    right = {"ClusterName": "demo", "ClusterTable": "table", "LoginUser": "ubuntu", "ClusterNetworks": "10.0.0.0/16"}
+    client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(client) as stub:
+        stub.add_response("describe_stacks", {"Stacks": [stack("demo", right | outputs)]}, {})
+        with pytest.raises(ClusterError, match=told):
+            find_cluster(client, name=None, region="eu-west-1")
+
+
+@pytest.mark.parametrize(
+    ("networks", "told"),
+    [
+        (None, "stack s has no output ClusterNetworks: cdk deploy adds it"),
+        ("everywhere", "output ClusterNetworks of stack s: networks must be 1 to 8 IPv4 blocks .*, got 'everywhere'"),
+    ],
+)
+def test_fails_when_the_stack_says_no_networks(networks: str | None, told: str) -> None:
+    cluster = Cluster(name="demo", stack_name="s", table="table", login_user="ubuntu", networks_text=networks)
+    with pytest.raises(ClusterError, match=told):
+        assert cluster.networks

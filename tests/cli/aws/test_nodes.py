@@ -1,0 +1,144 @@
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from bootstrap import contract
+from bootstrap.cluster import membership
+from bootstrap.cluster.table import Table
+from cli.aws.nodes import (
+    GONE,
+    RUNNING,
+    Machine,
+    Member,
+    Membership,
+    choose_node,
+    find_machines,
+    missing_count,
+    read_membership,
+)
+from cli.errors import ClusterError
+from tests.bootstrap.given import NETWORKS, instance_id, public_key
+from tests.cli.conftest import REGION, Deploy
+
+MEMBERS = tuple(
+    Member(
+        slot=slot,
+        instance_id=f"i-{slot:017x}",
+        address=f"10.0.0.{slot}",
+        node_type="master" if slot == 1 else "worker",
+        host_key="ssh-ed25519 A",
+    )
+    for slot in (1, 2, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "slot"),
+    [
+        ("master", 1),
+        ("deeplearning-master", 1),
+        ("demo-master", 1),
+        ("1", 1),
+        ("worker1", 1),
+        ("deeplearning-worker1", 1),
+        ("worker2", 2),
+        ("2", 2),
+        ("deeplearning-worker12", 12),
+        ("demo-worker12", 12),
+        ("i-0000000000000000c", 12),
+    ],
+)
+def test_a_node_has_many_names(name: str, slot: int) -> None:
+    assert choose_node(name, MEMBERS, cluster_name="demo").slot == slot
+
+
+def members_of(table: str) -> tuple[Member, ...]:
+    client = boto3.client("dynamodb", region_name=REGION)
+    return read_membership(client, table=table, networks=NETWORKS, cluster_name="demo").members
+
+
+def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deploy) -> None:
+    client = boto3.client("dynamodb", region_name=REGION)
+    table = deploy().table
+    client.delete_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})
+    key, own_id = public_key(1), instance_id(1)
+    member = membership.Member(slot=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
+    written = membership.Membership(generation=1, expected=5, members=(member,))
+    agents = Table(client, name=table, networks=NETWORKS)
+    assert agents.replace_membership(agents.read_stored(), written)
+
+    item = client.get_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})["Item"]
+    assert item[contract.VERSION_FIELD] == {"N": str(contract.RECORD_VERSION)}
+    assert item[contract.GENERATION_FIELD] == {"N": "1"}
+    assert item[contract.EXPECTED_FIELD] == {"N": "5"}
+    (row,) = json.loads(item[contract.MEMBERS_FIELD]["S"])
+    names = (
+        contract.SLOT_FIELD,
+        contract.INSTANCE_ID_FIELD,
+        contract.ADDRESS_FIELD,
+        contract.NODE_TYPE_FIELD,
+        contract.HOST_KEY_FIELD,
+    )
+    assert [row[name] for name in names] == [1, own_id, "10.0.0.9", "master", key]
+    read = Member(slot=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
+    assert members_of(table) == (read,)
+
+
+def test_what_a_newer_agent_adds_to_a_member_is_passed_over(deploy: Deploy) -> None:
+    table, client = deploy().table, boto3.client("dynamodb", region_name=REGION)
+    before = members_of(table)
+    key = {contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}}
+    item = client.get_item(TableName=table, Key=key)["Item"]
+    rows = json.loads(item[contract.MEMBERS_FIELD]["S"])
+    item[contract.MEMBERS_FIELD] = {"S": json.dumps([row | {"news": 1} for row in rows])}
+    client.put_item(TableName=table, Item=item)
+    assert members_of(table) == before
+
+
+def described(instance_ids: Sequence[str], **more: str) -> dict[str, Any]:
+    instances = [
+        {
+            "InstanceId": instance_id,
+            "InstanceType": "c5.large",
+            "Placement": {"AvailabilityZone": "eu-west-1a"},
+            "State": {"Code": 16, "Name": "running"},
+        }
+        for instance_id in instance_ids
+    ]
+    return {"Reservations": [{"Instances": instances}], **more}
+
+
+def test_machines_are_asked_for_as_many_as_a_filter_takes_and_on_every_page() -> None:
+    ids = [f"i-{number:017x}" for number in range(401)]
+    ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(ec2) as stub:
+        for chunk in (ids[:200], ids[200:400], ids[400:]):
+            asked: dict[str, Any] = {"Filters": [{"Name": "instance-id", "Values": chunk}]}
+            stub.add_response("describe_instances", described(chunk[:150], NextToken="more"), asked)
+            stub.add_response("describe_instances", described(chunk[150:-1]), {**asked, "NextToken": "more"})
+        machines = find_machines(ec2, ids)
+        stub.assert_no_pending_responses()
+    assert list(machines) == ids
+    gone = [instance_id for instance_id in ids if machines[instance_id] == GONE]
+    assert gone == [ids[199], ids[399]]
+
+
+def test_without_instances_nothing_is_asked() -> None:
+    ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(ec2):
+        assert find_machines(ec2, []) == {}
+
+
+def test_a_node_that_leaves_is_no_master_and_is_missing() -> None:
+    leaving = replace(MEMBERS[0], away=True)
+    membership = Membership(generation=7, expected=3, members=(leaving, *MEMBERS[1:]))
+    with pytest.raises(ClusterError, match="has no master now"):
+        assert membership.master
+    machine = Machine(instance_type="c5.large", zone="a", public_address="", state=RUNNING)
+    machines = {member.instance_id: machine for member in MEMBERS}
+    assert missing_count(membership, machines, asked=3) == 1

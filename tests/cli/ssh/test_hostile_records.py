@@ -1,0 +1,196 @@
+"""A membership that somebody on the master has forged: dlcluster refuses it in one line, and nothing of it is run."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from hypothesis import find, given
+
+from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.records import parse_membership
+from cli.aws.nodes import Member, Membership, _member
+from cli.main import main
+from cli.ssh.config import Access, config_text, known_hosts_text, ssh_arguments
+from cli.ssh.remote import Target
+from tests.bootstrap.given import NETWORKS
+from tests.bootstrap.hostile import forged_items
+from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members
+
+PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
+VERBS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["status"], ["run", "--", "true"])
+REFUSAL = r"cluster demo has a membership record that cannot be used: .* \(its master replaces it within a minute\)"
+
+
+def rows(fleet: Fleet, **forged: Any) -> list[dict[str, Any]]:
+    """A master and a worker; what is forged is the worker's."""
+    master, worker, _ = (
+        {"slot": slot, "instance_id": name, "address": f"10.0.0.{slot}", "node_type": "worker", "host_key": KEY}
+        for slot, name in enumerate(fleet.instance_ids, 1)
+    )
+    return [master | {"node_type": "master"}, worker | forged]
+
+
+FORGED = {
+    "a command in the address": {"address": "x'$(touch MARKER)'"},
+    "an option of ssh in the address": {"address": "-oProxyCommand=touch MARKER"},
+    "lines in the address": {"address": "10.0.0.2\nHost *\n  ProxyCommand touch MARKER"},
+    "an address elsewhere": {"address": "203.0.113.9"},
+    "the master's address": {"address": "10.0.0.1"},
+    "lines in the index": {"slot": "2\nHost *\n  ProxyCommand touch MARKER"},
+    "an index that is true": {"slot": True},
+    "an index above all": {"slot": 10**9},
+    "the master's index": {"slot": 1},
+    "a name for an instance id": {"instance_id": "i-$(touch MARKER)"},
+    "another type": {"node_type": "worker\n"},
+    "two keys in one": {"host_key": f"{KEY}\n@cert-authority * {KEY}"},
+    "a command in the key": {"host_key": "ssh-ed25519 $(touch MARKER)"},
+    "a key of another type inside": {"host_key": f"ssh-ed25519 {'A' * 68}"},
+    "no key": {"host_key": None},
+    "a word for a flag": {"away": "no"},
+}
+
+
+def put_forged(fleet: Fleet, forged: dict[str, Any], marker: Path) -> None:
+    put_members(
+        fleet.table,
+        rows(fleet, **{k: v.replace("MARKER", str(marker)) if isinstance(v, str) else v for k, v in forged.items()}),
+    )
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_nothing_of_a_forged_membership_is_run(
+    deploy: Deploy, aws: dict[str, str], tmp_path: Path, forged: dict[str, Any]
+) -> None:
+    """With the real ssh, which hands a proxy command to a shell before anything is connected."""
+    marker = tmp_path / "marker"
+    put_forged(deploy(public="127.0.0.99"), forged, marker)
+    options = ["-o", "BatchMode=yes"]
+    (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh {" ".join(options)} "$@"\n')
+    (tmp_path / "ssh").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, PROGRAM, "ssh", "worker2", "--", "true"],
+        env=aws | {"PATH": f"{tmp_path}:{os.defpath}", "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert not marker.exists()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(f"dlcluster: {REFUSAL}\n", done.stderr)
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize("words", VERBS, ids=lambda words: words[0])
+def test_fails_in_one_line_when_the_membership_is_forged(
+    deploy: Deploy, tmp_path: Path, capsys: pytest.CaptureFixture[str], forged: dict[str, Any], words: list[str]
+) -> None:
+    put_forged(deploy(), forged, tmp_path / "marker")
+    assert main(words) == 1
+    assert re.fullmatch(REFUSAL, complaint(capsys))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"members": {"S": "[" * 100_000}},
+        {"members": {"S": '[{"slot": ' + "9" * 300_000 + "}]"}},
+        {"members": {"L": []}},
+        {"generation": {"S": "7"}},
+        {"generation": {"N": "-1"}},
+        {"expected": {"N": "1000000"}},
+        {"version": {"N": "0"}},
+    ],
+    ids=["deep", "long", "list", "text", "negative", "many", "old"],
+)
+def test_fails_in_one_line_when_the_record_is_another(
+    deploy: Deploy, capsys: pytest.CaptureFixture[str], attributes: dict[str, Any]
+) -> None:
+    fleet, client = deploy(), boto3.client("dynamodb", region_name=REGION)
+    item = client.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
+    client.put_item(TableName=fleet.table, Item=item | attributes)
+    assert main(["status"]) == 1
+    assert re.fullmatch(REFUSAL, complaint(capsys))
+
+
+def test_why_says_what_is_wrong_with_the_record(
+    deploy: Deploy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    put_forged(deploy(), {"address": "x'$(touch MARKER)'"}, tmp_path / "marker")
+    assert main(["why", "--cluster", "demo"]) == 1
+    assert re.search(rf"^part of the answer is missing: {REFUSAL}$", capsys.readouterr().out, re.MULTILINE)
+
+
+# ---- what passes the check is harmless to everything that is made of it ----
+
+ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
+NAME = r"deeplearning-(?:master|worker\d{1,4})"
+BASE64 = r"[A-Za-z0-9+/]{68}"
+
+
+def access(master: Member) -> Access:
+    command = ("/usr/bin/python3", "/opt/dlcluster", "known-hosts", "--table", "table")
+    return Access(
+        cluster_name="demo",
+        login_user="ubuntu",
+        master=master,
+        master_address="203.0.113.5",
+        known_hosts_command=command,
+    )
+
+
+def accepted(item: dict[str, Any]) -> Membership | None:
+    try:
+        record = parse_membership(item, NETWORKS)
+    except RecordError as error:
+        message = str(error)
+    else:
+        message = ""
+    assert message == "" or (message.isprintable() and message.isascii() and len(message) < 300)
+    if message:
+        return None
+    members = tuple(map(_member, record.members))
+    return Membership(generation=record.generation, expected=record.expected, members=members)
+
+
+@given(forged_items())
+def test_what_is_accepted_puts_nothing_into_ssh(item: dict[str, Any]) -> None:
+    membership = accepted(item)
+    if membership is None or not (masters := [m for m in membership.members if m.node_type == "master"]):
+        return
+    known = '"/usr/bin/python3" "/opt/dlcluster" "known-hosts" "--table" "table" %H'
+    for member in membership.members:
+        words = ssh_arguments(access(masters[0]), member)
+        *pairs, destination = words
+        assert re.fullmatch(r"demo-(?:master|worker\d{1,4})", destination)
+        options = dict(pair.split("=", 1) for pair in pairs[1::2])
+        assert options["KnownHostsCommand"] == known
+        assert re.fullmatch(ADDRESS, options["HostName"])
+        assert re.fullmatch(r"deeplearning-worker\d{1,4}", options["HostKeyAlias"])
+        if member != masters[0]:
+            assert re.fullmatch(rf".* -W '\[{ADDRESS}\]:'%p demo-master", options["ProxyCommand"])
+            assert not re.search(r"[`$;&|<>\n]", options["ProxyCommand"])
+
+
+@given(forged_items())
+def test_what_is_accepted_puts_no_line_into_files(item: dict[str, Any]) -> None:
+    membership = accepted(item)
+    if membership is None:
+        return
+    members = membership.members
+    line = rf"(?:{NAME},)?{NAME},i-[0-9a-f]{{8,17}},{ADDRESS} ssh-ed25519 {BASE64}\n"
+    assert re.fullmatch(rf"(?:{line}){{{len(members)}}}", known_hosts_text(members, None))
+    masters = [member for member in members if member.node_type == "master"]
+    if masters:
+        text = config_text(access(masters[0]), members)
+        assert text.count("\nHost ") + text.startswith("Host ") == len(members)
+        assert all(re.fullmatch(r"Host [\w -]+|  [A-Z]\w+ [ -~]+|", row) for row in text.split("\n"))
+        target = Target(address="203.0.113.5", user="ubuntu", host_key=masters[0].host_key, identity=None)
+        assert re.fullmatch(rf"ssh-ed25519 {BASE64}", target.host_key)
+
+
+def test_some_of_what_is_drawn_is_accepted() -> None:
+    """Else the two above would look at nothing."""
+    assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.members) > 1)

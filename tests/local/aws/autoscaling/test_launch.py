@@ -1,0 +1,114 @@
+import base64
+import ipaddress
+from typing import Any
+
+import pytest
+
+from local.aws.ec2.images import FAMILIES, image_id
+from tests.local.aws.harness import Aws, Stacks
+from tests.local.aws.templates import USER_DATA, attribute, cluster, group, launch_template
+
+
+def instances(aws: Aws, *states: str) -> list[dict[str, Any]]:
+    filters = [{"Name": "instance-state-name", "Values": states or ("running",)}]
+    reservations = aws.client("ec2").describe_instances(Filters=filters)["Reservations"]
+    return [instance for reservation in reservations for instance in reservation["Instances"]]
+
+
+def tags(described: dict[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in described["Tags"]}
+
+
+def test_member_is_what_its_launch_template_says(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1)))
+    (member,) = instances(aws)
+    assert member["InstanceType"] == "c5.large"
+    assert member["ImageId"] == image_id(FAMILIES[0])
+    assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
+    profile = aws.client("iam").get_instance_profile(InstanceProfileName=stacks.physical_id("Profile"))
+    assert member["IamInstanceProfile"]["Arn"] == profile["InstanceProfile"]["Arn"]
+    assert member["MetadataOptions"]["HttpTokens"] == "required"
+    assert member["MetadataOptions"]["HttpPutResponseHopLimit"] == 2
+    assert tags(member)["Name"] == "node"
+    assert tags(member)["cluster"] == "test"
+    assert tags(member)["aws:autoscaling:groupName"] == stacks.physical_id("Group")
+
+
+def test_user_data_reaches_the_member_unchanged(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1)))
+    (member,) = instances(aws)
+    answer = aws.client("ec2").describe_instance_attribute(InstanceId=member["InstanceId"], Attribute="userData")
+    assert base64.b64decode(answer["UserData"]["Value"]).decode() == USER_DATA
+
+
+def test_root_volume_is_the_templates_only(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1)))
+    (member,) = instances(aws)
+    assert [mapping["DeviceName"] for mapping in member["BlockDeviceMappings"]] == ["/dev/sda1"]
+    (volume,) = aws.client("ec2").describe_volumes()["Volumes"]
+    assert (volume["Size"], volume["VolumeType"], volume["Encrypted"]) == (120, "gp3", True)
+    assert tags(volume) == {"Name": "disk"}
+
+
+def test_only_members_in_public_subnets_have_public_addresses(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster(Outside=group(1, "Public"), Inside=group(2, "Private")))
+    public = {i["SubnetId"]: i.get("PublicIpAddress") for i in instances(aws)}
+    assert public[stacks.physical_id("Public")]
+    assert public[stacks.physical_id("Private")] is None
+
+
+def test_network_interface_of_the_template_decides(aws: Aws, stacks: Stacks) -> None:
+    interface = {
+        "DeviceIndex": 0,
+        "AssociatePublicIpAddress": False,
+        "Groups": [attribute("GroupId", "Security")],
+    }
+    template = cluster(Group=group(1, "Public"))
+    template["Resources"]["Template"] = launch_template(NetworkInterfaces=[interface], SecurityGroupIds=[])
+    stacks.create(template)
+    (member,) = instances(aws)
+    assert "PublicIpAddress" not in member
+    assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
+
+
+def test_private_addresses_are_unique_and_not_those_that_aws_reserves(aws: Aws, stacks: Stacks) -> None:
+    template = cluster(Group=group(8))
+    template["Resources"]["Private"]["Properties"]["CidrBlock"] = "10.0.1.0/28"
+    stacks.create(template)
+    addresses = {ipaddress.ip_address(i["PrivateIpAddress"]) for i in instances(aws)}
+    usable = [*ipaddress.ip_network("10.0.1.0/28")][4:-1]
+    assert len(addresses) == 8
+    assert addresses <= {*usable}
+
+
+@pytest.mark.parametrize("how", ["ec2", "autoscaling"])
+def test_terminated_member_has_no_address_and_is_replaced(aws: Aws, stacks: Stacks, how: str) -> None:
+    stacks.create(cluster(Group=group(2)))
+    lost, kept = instances(aws)
+    if how == "ec2":
+        aws.client("ec2").terminate_instances(InstanceIds=[lost["InstanceId"]])
+    else:
+        aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId=lost["InstanceId"], ShouldDecrementDesiredCapacity=False
+        )
+    (gone,) = aws.client("ec2").describe_instances(InstanceIds=[lost["InstanceId"]])["Reservations"]
+    assert gone["Instances"][0]["State"]["Name"] == "terminated"
+    assert "PrivateIpAddress" not in gone["Instances"][0]
+    now = {i["InstanceId"]: i["PrivateIpAddress"] for i in instances(aws)}
+    assert len(now) == 2
+    assert kept["InstanceId"] in now
+    assert lost["InstanceId"] not in now
+    assert lost["PrivateIpAddress"] not in now.values()
+
+
+def test_groups_are_found_by_tag(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1)))
+    autoscaling = aws.client("autoscaling")
+
+    def found(value: str) -> list[str]:
+        filters = [{"Name": "tag:cluster", "Values": [value]}]
+        answer = autoscaling.describe_auto_scaling_groups(Filters=filters)["AutoScalingGroups"]
+        return [group["AutoScalingGroupName"] for group in answer]
+
+    assert found("test") == [stacks.physical_id("Group")]
+    assert found("other") == []

@@ -1,0 +1,67 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.aws.ec2.images import FAMILIES, image_id
+from tests.local.aws.harness import Aws, Stacks
+from tests.local.aws.templates import cluster
+
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGG3/7/0FalGn2K2g71FmBI4m+jGYz921HxJAbjLG1+J me"
+
+
+def run(aws: Aws, **arguments: Any) -> list[dict[str, Any]]:
+    image = {"ImageId": image_id(FAMILIES[0])}
+    answer = aws.client("ec2").run_instances(MinCount=1, MaxCount=1, **image | arguments)
+    found: list[dict[str, Any]] = answer["Instances"]
+    return found
+
+
+def test_fails_when_key_pair_is_unknown(aws: Aws) -> None:
+    with pytest.raises(ClientError, match=r"InvalidKeyPair\.NotFound.*'nobodys' does not exist"):
+        run(aws, KeyName="nobodys")
+
+
+def test_imported_key_pair_is_described_and_can_be_launched_with(aws: Aws, tmp_path: Path) -> None:
+    ec2 = aws.client("ec2")
+    ec2.import_key_pair(KeyName="mine", PublicKeyMaterial=PUBLIC_KEY.encode())
+    (found,) = ec2.describe_key_pairs(KeyNames=["mine"], IncludePublicKey=True)["KeyPairs"]
+    assert found["PublicKey"].split()[:2] == PUBLIC_KEY.split()[:2]
+    (instance,) = run(aws, KeyName="mine")
+    assert instance["KeyName"] == "mine"
+    ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])
+    ec2.delete_key_pair(KeyName="mine")
+
+
+def test_fails_when_image_is_unknown(aws: Aws) -> None:
+    with pytest.raises(ClientError, match=r"InvalidAMIID\.NotFound"):
+        run(aws, ImageId="ami-00000000000000000")
+
+
+def test_fails_when_instance_type_is_unknown(aws: Aws) -> None:
+    refusal = r"\(InvalidParameterValue\).*: Invalid value 'c5\.99999xlarge' for InstanceType\.$"
+    with pytest.raises(ClientError, match=refusal):
+        run(aws, InstanceType="c5.99999xlarge")
+    ec2 = aws.client("ec2")
+    ec2.create_launch_template(LaunchTemplateName="big", LaunchTemplateData={"InstanceType": "c5.99999xlarge"})
+    with pytest.raises(ClientError, match=refusal):
+        run(aws, LaunchTemplate={"LaunchTemplateName": "big"})
+    ec2.delete_launch_template(LaunchTemplateName="big")
+
+
+def test_fails_when_address_in_use_is_released(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster())
+    ec2 = aws.client("ec2")
+    (address,) = ec2.describe_addresses()["Addresses"]
+    with pytest.raises(ClientError, match=r"InvalidIPAddress\.InUse"):
+        ec2.release_address(AllocationId=address["AllocationId"])
+    assert ec2.describe_addresses()["Addresses"] == [address]
+
+
+def test_unused_address_can_be_released(aws: Aws) -> None:
+    ec2 = aws.client("ec2")
+    made = ec2.allocate_address(Domain="vpc")
+    assert not made["PublicIp"].startswith("127.")
+    ec2.release_address(AllocationId=made["AllocationId"])
+    assert ec2.describe_addresses()["Addresses"] == []

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from local.network.changes import AT_LEAST_EVERY_S, Listener, Teller, may_change
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "changes"
+
+
+def test_each_change_is_a_time_to_look(file: Path) -> None:
+    teller, listener = Teller(file), Listener(file, Clock())
+    assert [listener.is_time() for _ in range(3)] == [True, False, False]
+    teller.tell()
+    assert [listener.is_time() for _ in range(2)] == [True, False]
+    for _ in range(3):
+        teller.tell()
+    assert [listener.is_time() for _ in range(2)] == [True, False]
+
+
+def test_there_is_a_look_now_and_then_without_a_change(file: Path) -> None:
+    clock = Clock()
+    listener = Listener(file, clock)
+    assert listener.is_time()
+    clock.now += AT_LEAST_EVERY_S - 0.1
+    assert not listener.is_time()
+    clock.now += 0.2
+    assert listener.is_time()
+    assert not listener.is_time()
+
+
+@pytest.mark.parametrize(
+    ("service", "body", "changes"),
+    [
+        ("ec2", b"Action=DescribeInstances&Version=2016-11-15", False),
+        ("ec2", b"Version=2016-11-15&Action=GetConsoleOutput", False),
+        ("ec2", b"Action=RunInstances&UserData=Action=Describe", True),
+        ("autoscaling", b"Action=SetInstanceHealth&Version=2011-01-01", True),
+        ("cloudformation", b"Action=ListStacks", False),
+        ("cloudformation", b"Action=SignalResource", True),
+        ("dynamodb", b'{"TableName": "cluster"}', False),
+        ("a-service-nobody-knows", b"{}", True),
+        ("", b"", True),
+    ],
+)
+def test_what_may_change_something(service: str, body: bytes, changes: bool) -> None:
+    assert may_change(service, body) is changes

@@ -1,0 +1,20 @@
+import os
+import time
+from pathlib import Path
+
+from local.node.reboots import DIRECTORY, done, request_reboot, requested_since
+
+
+def test_a_request_stands_until_it_is_done_and_is_as_old_as_the_first(tmp_path: Path) -> None:
+    assert requested_since(tmp_path, "i-1") is None
+    request_reboot(tmp_path, "i-1")
+    an_hour_ago = time.time() - 3600
+    os.utime(tmp_path / DIRECTORY / "i-1", (an_hour_ago, an_hour_ago))
+    request_reboot(tmp_path, "i-1")
+    waited = requested_since(tmp_path, "i-1")
+    assert waited is not None
+    assert 3600 <= waited < 3700
+    assert requested_since(tmp_path, "i-2") is None
+    for _ in range(2):
+        done(tmp_path, "i-1")
+    assert requested_since(tmp_path, "i-1") is None

@@ -1,0 +1,288 @@
+"""A local AWS used by hand, on a terminal."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from local.run.by_hand import greeting
+from local.run.runs import Run, all_runs
+from local.run.sandbox import sweep
+from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
+from tests.machine import REPOSITORY, Look
+
+LOCAL = (sys.executable, "-m", "local")
+PROMPT = r"\[local-aws \w+\] .+ # $"
+DEADLINE_S = 60.0
+SLEEP = "sh -c 'echo begun; exec sleep 300'"
+"""A command that is in the terminal's foreground once it has said so."""
+KEEP = (sys.executable, "-c", "import sys; from local.run.by_hand import keep; sys.exit(keep(sys.argv[1:]))")
+
+
+def local(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LOCAL, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=DEADLINE_S
+    )
+
+
+def kept(command: Sequence[str] = ("true",)) -> Run:
+    """A local AWS left up by a command on a terminal that is hung up afterwards."""
+    terminal = Terminal([*KEEP, *command], directory=REPOSITORY)
+    name = terminal.expect(r"make end RUN=(\w+)")[1]
+    assert terminal.await_end() == 0
+    terminal.close()
+    return next(run for run in all_runs() if run.name == name)
+
+
+@pytest.fixture
+def run(clean_machine: Look) -> Iterator[Run]:
+    """A local AWS that is kept; ended at the end of the test if it is still up."""
+    assert clean_machine
+    run = kept()
+    yield run
+    local("end", run.name)
+
+
+def await_end(run: Run) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while run.directory.exists():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for {run.name} to end"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def shell(clean_machine: Look) -> Iterator[Terminal]:
+    """A script whose terminal `python -m local shell` borrows: it says how it finds the terminal afterwards."""
+    assert clean_machine
+    script = '"$@"; echo "code $?"; stty -a | grep -o "[-]*echo "; read -r line; echo "read $line"'
+    terminal = Terminal(["bash", "-c", script, "script", *LOCAL, "shell"], directory=REPOSITORY)
+    terminal.expect(PROMPT)
+    yield terminal
+    terminal.close()
+
+
+def test_the_prompt_is_known_in_a_directory_with_a_space() -> None:
+    assert re.search(PROMPT, "[local-aws 3f2a0b1c] /tmp/with space/clone # ")
+
+
+def test_a_shell_has_what_a_user_needs(shell: Terminal) -> None:
+    shell.type("ssh-add -l; local-aws status; echo ~root $HOME\n")
+    shell.expect(r"demo \(ED25519\)")
+    shell.expect("no instances")
+    assert len(set(shell.expect(r"(/\S+/home) (/\S+/home)\n").groups())) == 1
+    shell.type("aws --version; aws ec2 describe-key-pairs --query 'KeyPairs[].KeyName' --output text\n")
+    shell.expect(r"aws-cli/1\.\S+ ")
+    shell.expect("\ndemo\n")
+    shell.expect(PROMPT)
+    shell.type(CTRL_D)
+    shell.expect("code 0")
+
+
+def test_keys_for_signals_reach_the_command_alone(shell: Terminal) -> None:
+    shell.type(f"{SLEEP}\n")
+    shell.expect("begun\n")
+    shell.type(CTRL_C)
+    shell.expect(PROMPT)
+    shell.type(f"echo code $?; {SLEEP}\n")
+    shell.expect("code 130\n")
+    shell.expect("begun\n")
+    shell.type(CTRL_Z)
+    shell.expect("Stopped")
+    shell.type("kill %1; wait; local-aws status\n")
+    shell.expect("no instances")
+    shell.type("exit\n")
+    shell.expect("code 0")
+
+
+def test_a_script_has_its_terminal_back_after_a_shell(shell: Terminal) -> None:
+    shell.type("stty -echo; exit 3\n")
+    shell.expect("code 0")
+    shell.expect("\necho ")
+    assert shell.foreground_is_leader()
+    shell.type("a line\n")
+    shell.expect("read a line")
+    assert shell.await_end() == 0
+
+
+def test_fails_when_the_local_aws_ends_under_a_shell_and_gives_the_terminal_back(shell: Terminal) -> None:
+    run = all_runs()[-1]
+    os.kill(run.owner, signal.SIGKILL)
+    shell.expect(f"error: local AWS {run.name} has ended\n")
+    shell.expect("code 1")
+    assert shell.foreground_is_leader()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.usefixtures("clean_machine")
+def test_nothing_is_left_when_the_starter_of_a_shell_is_killed(signum: signal.Signals) -> None:
+    terminal = Terminal([*LOCAL, "shell"], directory=REPOSITORY)
+    terminal.expect(PROMPT)
+    run = all_runs()[-1]
+    terminal.kill(signum)
+    assert terminal.await_end() == 128 + signum
+    terminal.close()
+    await_end(run)
+
+
+def test_a_kept_one_outlives_its_terminal_and_is_not_swept(run: Run) -> None:
+    sweep()
+    assert local("enter", run.name[:5], "--", "ssh-add", "-l").stdout.endswith("demo (ED25519)\n")
+    assert local("status").stdout == f"local AWS {run.name}\nno instances\n"
+    assert local("enter", run.name, "--", "sh", "-c", "exit 7").returncode == 7
+    assert local("end", run.name).returncode == 0
+    assert not run.directory.exists()
+
+
+def test_what_is_written_inside_is_there_when_it_is_entered_again_and_nowhere_else(run: Run) -> None:
+    local("enter", run.name, "--", "sh", "-c", "echo text > written-by-hand")
+    assert local("enter", run.name, "--", "cat", "written-by-hand").stdout == "text\n"
+    assert not (REPOSITORY / "written-by-hand").exists()
+
+
+def test_leaving_a_shell_in_a_kept_one_leaves_it_up(run: Run) -> None:
+    terminal = Terminal([*LOCAL, "enter", run.name], directory=REPOSITORY)
+    terminal.expect(PROMPT)
+    terminal.type("exit\n")
+    assert terminal.await_end() == 0
+    terminal.close()
+    assert run.directory.exists()
+
+
+def test_nothing_is_left_when_the_owner_of_a_kept_one_is_killed(run: Run) -> None:
+    os.kill(run.owner, signal.SIGKILL)
+    await_end(run)
+
+
+def test_of_several_one_is_named(run: Run) -> None:
+    second = kept()
+    refused = local("end")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == f"error: several local AWS are up, name one with RUN=: {run.name}, {second.name}\n"
+    assert local("end", second.name).returncode == 0
+    assert run.directory.exists()
+    assert not second.directory.exists()
+
+
+def test_the_greeting_says_which_settings_come_first() -> None:
+    run = Run(directory=Path("/run/3f2a"), owner=1, sandbox=1, checkout=REPOSITORY, variables={})
+    assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in greeting(run)
+
+
+@pytest.mark.usefixtures("clean_machine")
+def test_interrupting_what_a_local_aws_is_kept_for_ends_it() -> None:
+    terminal = Terminal([*KEEP, "sh", "-c", "echo begun; sleep 300"], directory=REPOSITORY)
+    name = terminal.expect(r"local AWS (\w+) is up")[1]
+    terminal.expect("begun")
+    terminal.type(CTRL_C)
+    terminal.await_end()
+    terminal.close()
+    assert name not in [run.name for run in all_runs()]
+
+
+@pytest.mark.usefixtures("clean_machine")
+def test_one_whose_command_fails_is_kept_to_be_looked_at() -> None:
+    terminal = Terminal([*KEEP, "false"], directory=REPOSITORY)
+    name = terminal.expect(r"make end RUN=(\w+)")[1]
+    assert terminal.await_end() == 1
+    terminal.close()
+    assert local("end", name).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("enter", "zzz"), "error: no single local AWS is called 'zzz', up are: "),
+        (("demo", "abc"), "error: NODES must be a whole number, at least 1, got 'abc'\n"),
+        (("fault", "heal"), "error: fault works inside a local AWS only: make enter, then local-aws fault\n"),
+        (("explode",), "error: argument verb: invalid choice: 'explode' (choose from "),
+        (("demo", "0"), "error: NODES must be a whole number, at least 1, got '0'\n"),
+    ],
+)
+def test_fails_with_one_line(arguments: tuple[str, ...], line: str) -> None:
+    result = local(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(line)
+    assert result.stderr.count("\n") == 1
+
+
+def test_keep_reaches_the_demo() -> None:
+    def recipe(*variables: str) -> str:
+        return subprocess.check_output(["make", "-n", "demo", *variables], cwd=REPOSITORY, text=True)
+
+    assert "--keep" in recipe("KEEP=1")
+    assert "--keep" not in recipe()
+    for no in ("0", "no", "false"):
+        assert "--keep" not in recipe(f"KEEP={no}")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("shell", "shell works outside of a local AWS only, this is inside {inside}\n"),
+        ("end", "end works outside of a local AWS only, this is inside {inside}\n"),
+        ("fault kil worker2", "argument FAULT: invalid choice: 'kil' (choose from "),
+        ("fault kill", "the following arguments are required: NODE; local-aws fault kill --help says more\n"),
+        ("explode", "argument verb: invalid choice: 'explode' (choose from "),
+    ],
+)
+def test_fails_with_one_line_inside(tmp_path: Path, line: str, error: str) -> None:
+    result = inside(tmp_path, *line.split())
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {error.format(inside=tmp_path)}")
+    assert result.stderr.count("\n") == 1
+    assert "python -m local" not in result.stderr
+
+
+def test_the_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
+    helped = inside(tmp_path, "--help").stdout
+    assert helped.startswith("usage: local-aws [-h] {status,fault}")
+    assert "demo" not in helped
+
+
+def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `local-aws` does where LOCAL_AWS_DIR is set."""
+    return subprocess.run(
+        ["local/bin/local-aws", *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "LOCAL_AWS_DIR": str(run_dir)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+
+
+def test_ending_says_what_it_ended_and_that_there_is_nothing_to_end(run: Run, tmp_path: Path) -> None:
+    ended = local("end")
+    assert (ended.returncode, ended.stdout) == (0, f"local AWS {run.name} has ended\n")
+    nothing = subprocess.run(
+        [*LOCAL, "end"],
+        cwd=REPOSITORY,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "no local AWS is up\n", "")
+
+
+@pytest.mark.parametrize("target", ["end", "status", "lint"])
+def test_fails_at_once_when_make_is_used_inside(tmp_path: Path, target: str) -> None:
+    """The set-up would begin anew there, with an empty cache and without internet."""
+    environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = ["make", "--no-print-directory", target]
+    result = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=10
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    refusal, of_make = result.stderr.splitlines()
+    assert refusal.startswith(f"error: make works outside of a local AWS only, this is inside {tmp_path}; ")
+    assert " *** " in of_make
+    assert not (tmp_path / "cache").exists()

@@ -1,0 +1,41 @@
+"""Processes named in files."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.run.processes import process_of, record_process
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_running_process_is_found(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
+    record_process(tmp_path / "owner", process.pid)
+    assert process_of(tmp_path / "owner") == process.pid
+
+
+def test_a_process_has_ended_before_its_parent_notices(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
+    record_process(tmp_path / "owner", process.pid)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert process_of(tmp_path / "owner") is None
+
+
+def test_another_process_of_the_same_number_is_not_it(tmp_path: Path) -> None:
+    (tmp_path / "owner").write_text(f"{os.getpid()} 1")
+    assert process_of(tmp_path / "owner") is None
+
+
+@pytest.mark.parametrize("text", ["", "12", "a b", "1 2 3"])
+def test_a_file_that_names_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "owner").write_text(text)
+    assert process_of(tmp_path / "owner") is None

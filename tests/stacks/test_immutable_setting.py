@@ -1,0 +1,64 @@
+"""A deploy that would replace the network is refused: the real command line against the local control plane."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.aws.ec2.images import FAMILIES, image_id
+from tests.local.aws.harness import Aws
+from tests.stacks.command_line import Cdk, serving
+
+CREATED = {
+    "vpc_cidr": "10.1.0.0/16",
+    "availability_zone": "us-east-1c",
+    "worker_count": "0",
+    "ami": image_id(FAMILIES[0]),
+}
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+    with serving(tmp_path_factory.mktemp("aws") / "requests.jsonl") as aws:
+        yield aws
+
+
+@pytest.fixture(scope="module")
+def cdk(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Cdk:
+    """A command line with a cluster already deployed."""
+    command = Cdk.in_copy(aws, tmp_path_factory.mktemp("project"))
+    status, output = command.run("bootstrap", **CREATED)
+    assert status == 0, output
+    command.create(**CREATED)
+    return command
+
+
+@pytest.mark.parametrize(
+    ("method", "changed", "sentence"),
+    [
+        ("", {"vpc_cidr": "10.2.0.0/16"}, "vpc_cidr of a running cluster cannot change, got 10.2.0.0/16"),
+        (
+            " --method=direct",
+            {"availability_zone": "us-east-1b"},
+            "availability_zone of a running cluster cannot change, got us-east-1b",
+        ),
+        ("", {"bucket": "kept"}, "bucket of a running cluster cannot change, got kept: running nodes would lose their"),
+        ("", {"availability_zone": ""}, "availability_zone of a running cluster cannot change, got us-east-1a"),
+    ],
+)
+def test_fails_when_a_deploy_would_change_what_a_running_cluster_keeps(
+    cdk: Cdk, method: str, changed: dict[str, str], sentence: str
+) -> None:
+    before = cdk.describe()
+    status, output = cdk.run(f"deploy --require-approval never{method}", **CREATED | changed)
+    assert status == 1, output
+    assert sentence in output
+    assert cdk.describe() == before
+
+
+def test_other_settings_change_in_place(cdk: Cdk) -> None:
+    _, (vpcs, _) = cdk.describe()
+    changed = {"instance_type": "m5.large", "ssh_location": "203.0.113.0/24", "root_volume_gib": "200"}
+    status, output = cdk.run("deploy --require-approval never", **CREATED | changed)
+    assert status == 0, output
+    assert cdk.describe()[0] == "UPDATE_COMPLETE"
+    assert cdk.describe()[1][0] == vpcs
