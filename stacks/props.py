@@ -206,9 +206,10 @@ def _parse(name: str, value: Any) -> str | int | dict[str, str] | tuple[str, ...
 def _parse_integer(name: str, value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    is_number = isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value.strip())
-    require(is_number, name, value, "a whole number")
-    return int(value)
+    # int() does not strip everything that str.strip() does.
+    text = value.strip() if isinstance(value, str) else ""
+    require(re.fullmatch(r"-?[0-9]{1,9}", text), name, value, "a whole number")
+    return int(text)
 
 
 def _parse_engines(value: Any) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ PYTHON = "/usr/bin/python3 -I -S -v"
 def test_nothing_of_ours_is_compiled_when_a_job_starts(cluster: Cluster, alias: str, program: str) -> None:
     said = cluster.on(alias, f"{PYTHON} {RELEASE}/{program} 2>&1 | tr -d '\\0' || true")
     loaded = [line.split("'")[1] for line in said.splitlines() if line.startswith("# code object from '/opt/")]
-    assert any(name.endswith("launcher/__pycache__/frames.cpython-311.pyc") for name in loaded)
+    assert any(name.endswith("launcher/transport/__pycache__/protocol.cpython-311.pyc") for name in loaded)
     assert [name for name in loaded if not name.endswith(".pyc")] == []
 
 

@@ -157,12 +157,13 @@ def test_agent_that_cannot_be_installed_is_reported(user: User, checkout: Path) 
 
 
 def test_node_without_its_table_says_so(user: User, checkout: Path) -> None:
+    # Its role names the cluster's table alone, so another one is refused before anybody looks whether it exists.
     failure = deploy_broken(
         user, checkout, SOON, Edit(file="stacks/cluster.py", old="table=self.table.table_name", new='table="no-table"')
     )
-    says(failure, "PutItem-ResourceNotFoundException")
-    assert "PutItem-ResourceNotFoundException: An error occurred" in failure.log
-    assert "PutItem-ResourceNotFoundException: An error occurred" in failure.why
+    says(failure, "PutItem-AccessDeniedException")
+    assert "PutItem-AccessDeniedException: An error occurred" in failure.log
+    assert "PutItem-AccessDeniedException: An error occurred" in failure.why
 
 
 def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout: Path) -> None:
@@ -171,7 +172,7 @@ def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout:
         checkout,
         Edit(
             file="bootstrap/agent.py",
-            old="found = links.coordinator.reconcile(current)",
+            old="found = links.coordinator.reconcile(stored)",
             new="raise ZeroDivisionError('broken on purpose')",
         ),
     )

@@ -20,6 +20,11 @@ from tests.local.aws.templates import attribute, cluster, group, hook, launch_te
 PORT = 9999
 DEADLINE_S = 90.0
 DRAIN_S = 4
+NODE_ACTIONS = [
+    "autoscaling:CompleteLifecycleAction",
+    "autoscaling:DescribeAutoScalingInstances",
+    "ec2:AssociateAddress",
+]
 NODE = """#!/bin/bash
 export AWS_DEFAULT_REGION=us-east-1
 meta() {
@@ -69,8 +74,12 @@ def template() -> dict[str, Any]:
     made = cluster(Group=group(1, "Public", LifecycleHookSpecificationList=[hook(120)]))
     made["Outputs"] = {"Address": {"Value": attribute("PublicIp", "Own")}}
     resources: dict[str, Any] = made["Resources"]
+    statements: list[dict[str, Any]] = resources["Policy"]["Properties"]["PolicyDocument"]["Statement"]
+    statements.append({"Effect": "Allow", "Action": NODE_ACTIONS, "Resource": "*"})
     resources["Own"] = {"Type": "AWS::EC2::EIP", "DependsOn": "Attachment", "Properties": {"Domain": "vpc"}}
     resources["Template"] = launch_template(UserData=user_data, InstanceType="g6.12xlarge")
+    # As the CDK writes it: nodes that end still need their permissions.
+    resources["Template"]["DependsOn"] = "Policy"
     resources["Security"]["Properties"]["SecurityGroupIngress"] = [ssh_from(f"{USER_ADDRESS}/32")]
     return made
 

@@ -85,6 +85,7 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"worker_count": "-1"}, "worker_count must be 0 to 500, got -1"),
         ({"worker_count": "٣x"}, "worker_count must be a whole number"),
         ({"root_volume_gib": 4}, "root_volume_gib must be 8 to 16384, got 4"),
+        ({"root_volume_gib": "\x1f5"}, "root_volume_gib must be 8 to 16384, got 5"),
         (
             {"key_name": "~/.ssh/id_rsa.pub"},
             r"key_name must be the name of an EC2 key pair, not a file, got '~/.ssh/id_rsa.pub'; "
