@@ -188,7 +188,7 @@ class Agent:
         """Write our own record when it says something new."""
         self._doing = "host-key"
         record = self._record.read(links, away=self._outlook.leaving)
-        if self._record.is_due(record, listed=self._membership.lists(links.identity.instance_id)):
+        if self._record.is_due(record, self._membership):
             self._doing = "table"
             self._record.publish(links, record)
             self._phases.done("record")

@@ -5,7 +5,7 @@ from typing import Final
 
 from cli.aws.diagnosis import Diagnosis
 from cli.aws.left_buckets import removal
-from cli.aws.node_logs import NodeLog
+from cli.aws.node_logs import NodeLog, printable
 from cli.aws.scaling import distinct_failures, newest_of_groups
 from cli.aws.stack_history import Event
 
@@ -35,7 +35,8 @@ def _stack(found: Diagnosis) -> Iterator[str]:
 
 
 def _failure(event: Event) -> str:
-    reason = " ".join(event.reason.split()) or "no reason given"
+    # A node's signal may carry any text as its id.
+    reason = printable(" ".join(event.reason.split())) or "no reason given"
     return f"  {event.logical_id} ({event.resource_type}) {event.status}: {reason}"
 
 

@@ -30,6 +30,8 @@ _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
 _ZONE: Final = re.compile(r"[a-z]{2}(?:-[a-z0-9]{1,12}){1,6}-[0-9]{1,2}[a-z]")
 _TAG_TEXT: Final = re.compile(r"[\w +\-=.:/@]*")
 _BUCKET: Final = re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_CDK_BUCKET: Final = re.compile(r"cdk-[a-z0-9]+-assets-|cdktoolkit-")
+"""Names that ``cdk bootstrap`` gives its staging buckets."""
 _OTHER_BUCKETS: Final = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 """Endings of what is no general purpose bucket: access points, directory and table buckets, with ARNs of other kinds
 (Amazon S3 User Guide, "General purpose bucket naming rules")."""
@@ -172,6 +174,8 @@ def check_engines(engines: Sequence[str], *, instance_type: str) -> None:
 
 
 def check_bucket(name: str | None) -> None:
+    # Whoever may write into the CDK's own buckets writes the templates that CloudFormation runs as administrator.
+    require(name is None or not _CDK_BUCKET.match(name), "bucket", name, "a bucket of your own, not one of the CDK's")
     usable = name is None or (_BUCKET.fullmatch(name) and not name.endswith(_OTHER_BUCKETS))
     require(
         usable, "bucket", name, "the name of a general purpose S3 bucket: 3 to 63 lowercase letters, digits, - and ."

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, node_record_id
@@ -33,9 +34,20 @@ class OwnRecord:
             away=away,
         )
 
-    def is_due(self, record: NodeRecord, *, listed: bool) -> bool:
-        """Whether to say it. Who is not in the lists says so again: the table may have lost its record."""
-        return record != self._published or (not listed and self._world.monotonic() >= self._next)
+    def is_due(self, record: NodeRecord, membership: Membership) -> bool:
+        """Return whether to write the record: it is new, or the membership says something else of this node.
+
+        The table may have lost the record, or another process with this node's role may have replaced it.
+        """
+        if record != self._published:
+            return True
+        return not self._is_known(record, membership) and self._world.monotonic() >= self._next
+
+    @staticmethod
+    def _is_known(record: NodeRecord, membership: Membership) -> bool:
+        member = membership.member(record.instance_id)
+        said = (record.host_key, record.ssh_key, record.away)
+        return member is not None and (member.host_key, member.ssh_key, member.away) == said
 
     def publish(self, links: Links, record: NodeRecord) -> None:
         """Say it."""

@@ -83,7 +83,7 @@ def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, h
             write_state(here.root, State(doing="waiting-for-master", why=why))
         except (BotoCoreError, ClientError, Boto3Error) as error:
             short = "bucket unreachable"
-            log.warning("%s: %s", recipe.object_key, error)
+            log.warning("%s: %s", recipe.key, error)
         except EnginesError as error:
             tries, short = tries + 1, error.short
             why = f"try {tries}: {short}"
@@ -93,7 +93,8 @@ def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, h
                 raise EnginesError(short, f"{error} (try {tries})") from error
             write_state(here.root, State(doing="pausing", why=why))
         if here.monotonic() >= deadline:
-            raise EnginesError(short, f"{recipe.object_key} is not to be had from the bucket in time")
+            detail = f"{recipe.key} is not in the bucket in time; only a master of the same release puts it there"
+            raise EnginesError(short, detail)
         here.sleep(pause * RANDOM.uniform(0.75, 1.25))
 
 

@@ -86,10 +86,13 @@ class Recipe:
         """Where it is on a node. Its programs know this place by heart: it cannot be moved."""
         return f"{ENGINES_DIR}/{self.key}"
 
-    @property
-    def object_key(self) -> str:
-        """Where the cluster's bucket keeps it."""
-        return f"{ENGINES_PREFIX}{self.key}.tar.gz"
+    def object_key(self, cluster_name: str) -> str:
+        """Return the bucket's key for a cluster's archive.
+
+        Archives of two builds differ, and each cluster's table has the hash of its own: clusters that share a bucket
+        must not replace each other's.
+        """
+        return f"{ENGINES_PREFIX}{cluster_name}/{self.key}.tar.gz"
 
 
 def recipe_for_this_machine(name: str) -> Recipe:

@@ -48,7 +48,7 @@ def _fail(root: Path, short: str, detail: str) -> None:
 def _surroundings(config: NodeConfig, root: Path) -> Surroundings:
     @cache
     def archive(recipe: Recipe) -> Archive:
-        return Archive(connect(config.region).s3, bucket=config.bucket, key=recipe.object_key)
+        return Archive(connect(config.region).s3, bucket=config.bucket, key=recipe.object_key(config.cluster_name))
 
     @cache
     def record() -> HashRecord:

@@ -1,6 +1,7 @@
 """Finds the buckets that destroyed and rolled back clusters left: they are kept on purpose, and cost money."""
 
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,4 +50,4 @@ def removal(bucket: str, *, region: str) -> str:
         f'import boto3; b = boto3.resource("s3", region_name="{region}").Bucket("{bucket}"); '
         "b.object_versions.delete(); b.delete()"
     )
-    return shlex.join(["python3", "-c", code])
+    return shlex.join([sys.executable, "-c", code])

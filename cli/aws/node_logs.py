@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from bootstrap.cluster.record_fields import INSTANCE_ID
+
 if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
 
@@ -26,7 +28,7 @@ def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, line
         return NodeLog(instance_id=instance_id, lines=())
     return NodeLog(
         instance_id=instance_id,
-        lines=tuple(f"{_clock(event['timestamp'])} {event['message'].rstrip()}" for event in events),
+        lines=tuple(f"{_clock(event['timestamp'])} {printable(event['message'].rstrip())}" for event in events),
     )
 
 
@@ -36,7 +38,14 @@ def newest_streams(logs: "CloudWatchLogsClient", group: str, *, count: int) -> l
         found = logs.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True, limit=count)
     except logs.exceptions.ResourceNotFoundException:
         return []
-    return [stream["logStreamName"] for stream in found["logStreams"]]
+    names = (stream["logStreamName"] for stream in found["logStreams"])
+    # A node may give its streams any name, and names end up in command lines that people copy.
+    return [name for name in names if INSTANCE_ID.fullmatch(name)]
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal would obey: a node may write anything into its log."""
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
 def _clock(milliseconds: int) -> str:

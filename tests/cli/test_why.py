@@ -109,6 +109,19 @@ def told(clients: Clients, *, status: str = "ROLLBACK_COMPLETE", cluster: Cluste
     return why_text(diagnose(clients, StackRecord(name="demo", stack_id=ID, status=status), cluster))
 
 
+def test_what_nodes_wrote_reaches_no_terminal_and_no_command_line(
+    clients: Clients, stubs: tuple[Stubber, Stubber]
+) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1])
+    speak(BROKEN, "\x1b]52;c;ZXZpbA==\x07 one", "\x1b[2J two")
+    speak("i-0$(touch marker)", "three")
+    text = told(clients)
+    assert " two" in text
+    assert "marker" not in text
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
 def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:

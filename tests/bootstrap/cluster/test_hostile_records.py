@@ -1,5 +1,6 @@
 """Records that somebody forged: no file of a node takes a word of them, and the coordinator replaces them."""
 
+import getpass
 import json
 import re
 from collections.abc import Mapping
@@ -237,6 +238,20 @@ def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: 
     cluster.run(nodes, until=lambda: public_key("new") in nodes[0].text(contract.KNOWN_HOSTS_FILE))
     assert cluster.slots() == slots
     assert all(node.host_key in nodes[0].text(contract.KNOWN_HOSTS_FILE) for node in nodes[1:])
+
+
+@pytest.mark.parametrize("role", ["AROAMASTER", "AROAWORKER"])
+def test_node_takes_back_its_own_record(cluster: Cluster, nodes: list[TestNode], role: str) -> None:
+    """Another process with its role may write a record that is right by itself."""
+    index = 1 if role == "AROAMASTER" else 2
+    node, record_id = nodes[index - 1], contract.node_record_id(role, cluster.slots()[index])
+    forged = {"host_key": {"S": public_key("forged")}, "ssh_key": {"S": public_key("forged too")}}
+    put(cluster, item_of(cluster, record_id) | forged)
+    cluster.clock.now += 20.0
+    cluster.run(nodes, until=lambda: public_key("forged") in nodes[2].text(contract.KNOWN_HOSTS_FILE))
+    cluster.clock.now += 60.0
+    cluster.run(nodes, until=lambda: node.host_key in nodes[2].text(contract.KNOWN_HOSTS_FILE))
+    assert public_key("forged too") not in nodes[2].text(f"{contract.AUTHORIZED_KEYS_DIR}/{getpass.getuser()}")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)

@@ -12,7 +12,15 @@ from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from bootstrap.aws.clients import Clients
-from bootstrap.contract import ENGINES, ENGINES_RECORD_ID, ENVIRONMENT_FIELD, MPIRUN_COMMAND, SHA256_FIELD, TABLE_KEY
+from bootstrap.contract import (
+    ENGINES,
+    ENGINES_PREFIX,
+    ENGINES_RECORD_ID,
+    ENVIRONMENT_FIELD,
+    MPIRUN_COMMAND,
+    SHA256_FIELD,
+    TABLE_KEY,
+)
 from bootstrap.files.node_files import place
 from bootstrap.frameworks.archive import Archive
 from bootstrap.frameworks.errors import EnginesError
@@ -60,7 +68,7 @@ class Node:
         if self.offline:
             self.offline -= 1
             raise EndpointConnectionError(endpoint_url="s3")
-        return Archive(self.clients.s3, bucket=BUCKET, key=recipe.object_key)
+        return Archive(self.clients.s3, bucket=BUCKET, key=recipe.object_key("demo"))
 
     def _record(self) -> HashRecord:
         return HashRecord(self.clients.dynamodb, table=TABLE)
@@ -138,7 +146,7 @@ def test_a_worker_waits_for_the_master_and_says_so(node: Callable[[str], Node]) 
 
 def test_fails_when_the_master_never_stores_it(node: Callable[[str], Node]) -> None:
     worker = node("worker")
-    with pytest.raises(EnginesError, match=r"^engines/horovod-.*\.tar\.gz is not to be had") as failure:
+    with pytest.raises(EnginesError, match=r"^horovod-.* is not in the bucket in time") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "not in the bucket"
     assert worker.clock.now >= 1060.0
@@ -207,7 +215,7 @@ def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> Non
 def put_archive(node: Node, content: bytes) -> None:
     """Do as a stolen node did that could write into the bucket."""
     node.clients.s3.put_object(  # type: ignore[attr-defined]  # a client of boto3
-        Bucket=BUCKET, Key=RECIPE.object_key, Body=content
+        Bucket=BUCKET, Key=RECIPE.object_key("demo"), Body=content
     )
 
 
@@ -234,7 +242,9 @@ def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
     node("master").provide(is_master=True)
     worker = node("worker")
     put_archive(worker, evil_archive())
-    with pytest.raises(EnginesError, match=r"^SHA-256 of engines/horovod-.* must be [0-9a-f]{64}, got ") as failure:
+    with pytest.raises(
+        EnginesError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
+    ) as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "wrong hash"
     assert not list(place(worker.root, RECIPE.directory).parent.iterdir())
@@ -244,9 +254,14 @@ def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
 def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[str], Node]) -> None:
     worker = node("worker")
     put_archive(worker, evil_archive())
-    with pytest.raises(EnginesError, match="is not to be had from the bucket in time"):
+    with pytest.raises(EnginesError, match="is not in the bucket in time"):
         worker.provide(is_master=False)
     assert not worker.programs.exists()
+
+
+def test_clusters_that_share_a_bucket_have_an_archive_each() -> None:
+    assert RECIPE.object_key("one") != RECIPE.object_key("two")
+    assert RECIPE.object_key("one").startswith(ENGINES_PREFIX)
 
 
 def test_a_new_master_makes_anew_what_somebody_has_replaced(node: Callable[[str], Node]) -> None:
