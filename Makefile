@@ -21,10 +21,6 @@ SHELL := /bin/bash
 export NODES ?= 3
 export RUN
 ALONE := $(wildcard tests/local/test_*.py) tests/test_machine.py
-HEALING := tests/e2e/test_hostile_records.py $(wildcard tests/e2e/test_zw_*.py tests/e2e/test_zx_*.py)
-# Those of bare instances need no cluster, and this part is the shortest.
-JOBS := tests/e2e/test_faults.py $(wildcard tests/e2e/test_zv_*.py)
-FAILING := $(wildcard tests/e2e/test_zzz_*.py)
 FAULTS ?= 65
 ROUNDS ?= 50
 SEED ?= 1
@@ -95,19 +91,20 @@ alone:
 e2e:
 	@$(MAKE) --no-print-directory -j4 e2e-cluster e2e-healing e2e-jobs e2e-failing
 
-# What only a cluster that heals calls is called in the second part.
+# Only a cluster that heals makes some of the allowed calls, so the test for unused permissions runs in that part.
 e2e-cluster:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e $(HEALING:%=--ignore %) $(JOBS:%=--ignore %) $(FAILING:%=--ignore %) \
-		--deselect tests/e2e/test_zy_calls.py::test_nothing_is_allowed_that_no_node_calls
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/cluster tests/e2e/last \
+		--deselect tests/e2e/last/test_aws_calls.py::test_nothing_is_allowed_that_no_node_calls
 
 e2e-healing:
-	@$(ENTER) python -m local run -- python -m pytest $(HEALING) tests/e2e/test_zy_calls.py tests/e2e/test_zz_destroy.py
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/healing tests/e2e/last
 
+# The tests on bare instances need no cluster; they are here because this part is the shortest.
 e2e-jobs:
-	@$(ENTER) python -m local run -- python -m pytest $(JOBS)
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/jobs
 
 e2e-failing:
-	@$(ENTER) python -m local run -- python -m pytest $(FAILING)
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/failing
 
 test-engines: root
 	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines

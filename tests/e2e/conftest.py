@@ -14,7 +14,7 @@ import pytest
 
 from local.faults.clients import client
 from local.run.user import User, deploy_arguments, new_user
-from tests.e2e.reach import listening, outside_machine
+from tests.e2e.port_scan import listening, outside_machine
 
 NODES = 3
 SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")

@@ -18,7 +18,7 @@ import pytest
 from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
-from tests.e2e.test_zz_destroy import left_over, stack_buckets
+from tests.e2e.leftovers import left_over, stack_buckets
 
 DEPLOY_S = 300
 """Far below the product's own timeouts: what a fault must wait for is made shorter with it."""

@@ -8,7 +8,7 @@ import boto3
 from local.network.addresses import USER_ADDRESS
 from local.run.user import deploy_arguments
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
-from tests.e2e.reach import SSH, await_ports, open_ports
+from tests.e2e.port_scan import SSH, await_ports, open_ports
 
 # ---- ssh_location changes in place ----
 

@@ -19,7 +19,7 @@ import pytest
 
 from local.aws.permissions.policies import Need, Statement, Verdict, judge, parse, single_grants
 from tests.e2e.conftest import STACK, Cluster, aliases
-from tests.e2e.test_user_data import References
+from tests.e2e.template_references import References
 
 TYPES = ("Master", "Worker")
 REGION = "AWS_DEFAULT_REGION=us-east-1"

@@ -18,7 +18,7 @@ from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
 from tests.e2e.checkouts import Edit, copy_checkout, deploy, try_deploy
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
-from tests.e2e.views import AGREE_S, MASTER, Life, Slots, await_agreement, lives, logins_from, look
+from tests.e2e.node_views import AGREE_S, MASTER, Life, Slots, await_agreement, lives, logins_from, look
 
 FIRST = aliases()[0]
 """The master, by its name as a worker."""

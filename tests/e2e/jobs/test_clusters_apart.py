@@ -17,7 +17,7 @@ from local.faults.clients import client
 from local.network.vpc_network import in_namespace, routers
 from local.run.user import deploy_arguments
 from tests.e2e.conftest import NODES, STACK, Cluster, group_instances
-from tests.e2e.reach import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
+from tests.e2e.port_scan import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
 
 OTHER = "other"
 CONTEXT = ("-c", f"cluster_name={OTHER}")

@@ -1,4 +1,4 @@
-"""What an attacker runs on a node: ``python3 forging.py GO SECONDS MARKER``; prints how many kinds and records.
+"""What an attacker runs on a node: ``python3 forge_records.py GO SECONDS MARKER``; prints how many kinds and records.
 
 Writes what the node's role may write: on the master the membership and its generation, on every node its own record.
 """

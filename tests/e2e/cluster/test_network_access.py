@@ -18,7 +18,7 @@ import pytest
 from local.network.addresses import USER_ADDRESS
 from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import Cluster, stack_outputs
-from tests.e2e.reach import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports, from_member, open_ports
+from tests.e2e.port_scan import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports, from_member, open_ports
 
 
 def other_addresses(cluster: Cluster) -> list[str]:

@@ -22,7 +22,7 @@ from tests.e2e.conftest import STACK, Cluster, node_disk
 ATTACK_S = 60
 HEALED_S = 120.0
 TIMEOUT_S = 600
-ATTACK = Path(__file__).with_name("forging.py")
+ATTACK = Path(__file__).with_name("forge_records.py")
 FILES = (
     "etc/hosts",
     "etc/ssh/ssh_known_hosts",

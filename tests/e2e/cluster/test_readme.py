@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.e2e.conftest import NODES, Cluster
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 
 
 def lines_for_the_master() -> list[str]:

@@ -15,7 +15,7 @@ from trainer.data.digits import load_digits
 from trainer.data.samples import Samples
 
 MASTER = "deeplearning-master"
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 # The third article's line; on CPU nodes seq prints nothing and --gpus is left with no value.
 ARTICLE = (
     "cd && launch -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python /opt/deeplearning/trainer"
