@@ -1,16 +1,16 @@
-"""The local AWS from the command line.
+"""Run a local AWS, enter it, show it and end it.
 
-python -m local image                 build the node image and say where it is
+python -m local image                        build the node image and print where it is
 python -m local run [--engines] -- COMMAND   run a command inside a fresh local AWS and return its exit code
-python -m local shell                 a shell inside a fresh local AWS, which ends with it
-python -m local demo NODES [--keep]   the main job inside a fresh local AWS, which can be kept
-python -m local enter [RUN] [-- COMMAND]   a shell, or a command, inside one that is up
-python -m local end [RUN]             end one that is up
-python -m local status [RUN]          the instances of all that are up, or of one
+python -m local shell                        open a shell inside a fresh local AWS, which ends with the shell
+python -m local demo NODES [--keep]          run the main job inside a fresh local AWS, and optionally keep it
+python -m local enter [RUN] [-- COMMAND]     open a shell, or run a command, inside a running local AWS
+python -m local end [RUN]                    end a running local AWS
+python -m local status [RUN]                 list the instances of every running local AWS, or of one
 
-Inside one:
-local-aws status                      its instances
-local-aws fault FAULT ...             break something in it
+Inside a local AWS:
+local-aws status                             list its instances
+local-aws fault FAULT ...                    break something in it
 """
 
 import argparse
@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser_inside() -> _Parser:
-    """What ``local-aws`` can do."""
+    """Build the parser of ``local-aws``, the command inside a local AWS."""
     parser = _Parser(prog="local-aws", allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("status", help="the instances of this local AWS")
@@ -72,7 +72,7 @@ def _parser_outside() -> _Parser:
 
 
 def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
-    """The command line, for where it is typed. Raises UsageError."""
+    """Parse the command line for inside or outside a local AWS. Raises UsageError."""
     verb = next(iter(arguments), None)
     if inside and verb in OUTSIDE_ONLY:
         raise UsageError(f"{verb} works outside of a local AWS only, this is inside {inside}")
@@ -88,7 +88,7 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and the command after ``--``."""
+    """Split the command line into our own arguments and the command after ``--``."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:end], arguments[end + 1 :]
 
@@ -121,7 +121,7 @@ def _status(name: str | None) -> int:
 
 
 def _end(name: str | None) -> int:
-    """Nothing to be ended is as good as ended."""
+    """End a run; succeed if there is none and none was named."""
     if name is None and not all_runs():
         print("no local AWS is up")
         return 0

@@ -1,8 +1,8 @@
-"""Faults under jobs: each job ends or starts again as it was asked to, in time, and nothing of it is left on any node.
+"""Break nodes under jobs: each job must end or restart as configured, in time, and leave nothing on any node.
 
     python -m local run -- python -m local.chaos.job --rounds 50 --seed 7     (make soak)
 
-deploys a master and two workers first. The seed gives the same faults again. What a round is: local.chaos.job_rounds.
+deploys a master and two workers first. The same seed gives the same faults. local.chaos.job_rounds defines a round.
 """
 
 import argparse
@@ -25,19 +25,19 @@ from local.run.user import User, deploy_arguments, new_user
 NODES = 3
 CLUSTER = "deeplearning"
 LASTS_S = 30.0
-"""Freezes and partitions: longer than the silence after which a node counts as lost."""
+"""Duration of freezes and partitions: longer than the heartbeat timeout after which a node counts as lost."""
 WHOLE_S = 240.0
 POLL_S = 0.25
 START_S = 60.0
-"""In which a job starts on a busy machine."""
+"""How long a job may take to start on a busy machine."""
 STEPPING_S, MEETING_S, CONNECTING_S = 3.0, 2.0, 0.8
-"""Lengths of the moments in which a fault comes."""
+"""Lengths of the phases in which a fault can come."""
 AFTER_S = 10.0
-"""So long may something be left of a job whose launcher has ended, when the time for an answer is over."""
+"""How long after the answer's deadline processes of an ended job may remain."""
 
 
 def run_rounds(cluster: str, *, user: User, seed: int, rounds: int, say: Callable[[str], None]) -> list[str]:
-    """Play `rounds` rounds on a whole cluster; returns what was wrong, a line each."""
+    """Run `rounds` rounds on a whole cluster; return what was wrong, a line each."""
     faults, observer = Faults.here(), Observer.here(cluster, environment=user.environment)
     wrong: list[str] = []
     taken = 0
@@ -52,7 +52,7 @@ def run_rounds(cluster: str, *, user: User, seed: int, rounds: int, say: Callabl
 
 
 class Scene:
-    """One fault with its jobs."""
+    """Run one fault with its jobs."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class Scene:
         self._token = uuid.uuid4().hex
         self._cluster = cluster
         self.taken = 0
-        """Connections that the first of the jobs had from one before it."""
+        """Number of pooled connections that the first job took over from an earlier one."""
 
     def play(self) -> list[str]:
-        """Start the jobs, strike, heal, and look at what became of all, and of a job after it."""
+        """Start the jobs, cause the fault, heal, and check every job and one more after it."""
         self._leave_connections()
         kept = kept_connections()
         jobs = self._start_jobs(kept)
@@ -103,7 +103,7 @@ class Scene:
         return found + self._strays(until=max(struck + ANSWER_S, time.monotonic() + AFTER_S))
 
     def _outlived(self, job: Job, *, struck: float) -> list[str]:
-        """What of a job runs on too long, on any node: of the attempt that was struck, and when the job is over."""
+        """List ranks that run too long, on any node: of the failed attempt, and after the end of the job."""
         answered, found = struck + ANSWER_S, []
         if not job.await_end(until=answered):
             found = ranks_of(job.token, before=struck)
@@ -118,7 +118,7 @@ class Scene:
             raise LocalError(wrong)
 
     def _start_jobs(self, kept: set[str]) -> list[Job]:
-        """So that the fault finds each in its moment."""
+        """Start the jobs so that the fault hits each in its phase."""
         jobs = []
         for one in sorted(self._strike.rounds, key=lambda one: MOMENTS.index(one.moment), reverse=True):
             job = Job(self._user, one, token=f"{self._token}.{one.moment}")
@@ -128,7 +128,7 @@ class Scene:
                 time.sleep(one.fraction * STEPPING_S)
                 still, waiting = {pid for pid in kept if Path("/proc", pid).exists()}, kept_connections()
                 self.taken = len(still - waiting)
-                # For the next ones, which it is to hold up in no moment of theirs.
+                # The next jobs need idle connections too, and must not wait for them in the phase that is tested.
                 self._leave_connections()
             elif one.moment == "meeting":
                 job.await_line("meets", timeout_s=START_S)
@@ -138,7 +138,7 @@ class Scene:
         return jobs
 
     def _strike_and_heal(self, node: NodeHandle) -> float:
-        """Break the node, mend what has a length, and return when the cluster was whole again."""
+        """Break the node, undo what has a duration, and return the time at which the cluster was whole again."""
         name, kind = node.instance_id, self._strike.kind
         if kind == "kill":
             self._faults.kill(name)

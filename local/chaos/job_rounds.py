@@ -1,7 +1,6 @@
-"""Rounds of faults under jobs: drawn from a seed, and judged by what each job said. Pure.
+"""Draw rounds of faults under jobs from a seed, and judge them by each job's output. Pure.
 
-One fault strikes several jobs at once, each at another moment of its life and each with another wish for what should
-become of it; each of these is a round.
+One fault hits several jobs at once, each in another phase and with another restart policy; each of these is a round.
 """
 
 import random
@@ -22,7 +21,8 @@ MOMENTS: Final[tuple[Moment, ...]] = get_args(Moment)
 WISHES: Final[tuple[Wish, ...]] = get_args(Wish)
 
 ANSWER_S: Final = 60.0
-"""In which a job ends, or starts again, after the fault; when it waits for all nodes, after the cluster is whole."""
+"""How long after the fault a job may take to end or restart; one that waits for all nodes has until so long after the
+cluster is whole."""
 FEWEST: Final = 2
 OPTIONS: Final[dict[Wish, tuple[str, ...]]] = {
     "end": (),
@@ -30,36 +30,36 @@ OPTIONS: Final[dict[Wish, tuple[str, ...]]] = {
     "all": ("--max-restarts", "3", "--rejoin-timeout", "180"),
 }
 AGAIN: Final = "launch: restart "
-"""The beginning of what the launcher says when a job starts again."""
+"""Start of the launcher's line when a job restarts."""
 ALONE: Final = f"; not restarted on 1 of at least {FEWEST} nodes; "
 NODE_LOST: Final = 1
 SESSION_LOST: Final = 255
-"""Ssh's own exit code: the user's session was on the node that was struck."""
+"""Exit code of ssh itself: the user's session was on the node that failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """One job under one fault."""
+    """Describe one job under one fault."""
 
     moment: Moment
     fraction: float
-    """How far into that moment the fault comes, of its length."""
+    """Point within that phase at which the fault comes, as a fraction of its length."""
     wish: Wish
 
     @property
     def is_detached(self) -> bool:
-        """Whether it goes on without the user's session: then its record says how it ended, whoever was struck."""
+        """Return whether the job runs without the user's session, so that its record always says how it ended."""
         return self.moment == "meeting"
 
     @property
     def takes_kept(self) -> bool:
-        """Whether it takes the connections that wait for it. Beside the others these wait, and are struck with it."""
+        """Return whether the job uses idle pooled connections; otherwise these stay idle and are hit by the fault."""
         return round(100 * self.fraction) % 2 == 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strike:
-    """One fault and the jobs that it strikes."""
+    """Describe one fault and the jobs that it hits."""
 
     kind: Kind
     slot: int
@@ -67,7 +67,7 @@ class Strike:
 
     @property
     def ends_launchers(self) -> bool:
-        """Whether the launchers end with their node, and the user's sessions."""
+        """Return whether the launchers and the user's sessions end with their node."""
         return self.slot == 1 and self.kind in ("kill", "reboot")
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Strike:
 
 
 def draw(seed: int, *, rounds: int, slots: Sequence[int]) -> tuple[Strike, ...]:
-    """So many rounds, three a fault: each kind and each node in turn, in an order of the dice's."""
+    """Draw rounds, three per fault: every kind and every node in turn, in random order."""
     dice = random.Random(seed)  # noqa: S311  (repeatable on purpose)
     strikes: list[Strike] = []
     kinds, targets = _in_turn(dice, KINDS), _in_turn(dice, slots)
@@ -92,14 +92,14 @@ def draw(seed: int, *, rounds: int, slots: Sequence[int]) -> tuple[Strike, ...]:
 
 
 def _in_turn(dice: random.Random, values: Sequence[_Value]) -> Iterator[_Value]:
-    """All of them in an order of the dice's, and again in another."""
+    """Yield all values in random order, again and again."""
     while True:
         yield from dice.sample(values, len(values))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """What a job's record says."""
+    """Hold the end that a job's record reports."""
 
     state: str
     exit_code: int | None
@@ -107,19 +107,19 @@ class Ending:
 
 @dataclass(kw_only=True, slots=True)
 class Told:
-    """What came of a job, in seconds from the fault."""
+    """Hold what was observed of a job, in seconds from the fault."""
 
     lines: list[tuple[float, str]] = field(default_factory=list)
-    """What it said, both streams."""
+    """Lines of its output, both streams."""
     ended_s: float | None = None
     code: int | None = None
-    """The session's exit code."""
+    """Exit code of the session."""
     ending: Ending | None = None
-    """None where it has no record, or its node is no more."""
+    """None if it has no record or its node is gone."""
 
 
 def judge(told: Told, one: Round, *, strike: Strike, whole_s: float) -> list[str]:
-    """What is wrong with a round, a line each; `whole_s` is when all nodes were there again."""
+    """List what is wrong with a round, a line each; `whole_s` is when all nodes were back."""
     met = any(at < 0 and " meets " in line for at, line in told.lines)
     if one.moment != "connecting" and not met:
         return ["its ranks did not run when the fault came"]
@@ -143,12 +143,12 @@ def judge(told: Told, one: Round, *, strike: Strike, whole_s: float) -> list[str
 
 
 def _judge_orphan(told: Told, one: Round, *, strike: Strike) -> list[str]:
-    """Of a job whose launcher's node is gone only the node itself can tell, if it comes back."""
+    """Judge a job whose launcher's node is gone, by its record if the node comes back."""
     if strike.kind == "kill":
         return []
     if told.ending is None:
         return [] if one.moment == "connecting" else ["it has no record"]
-    # Who is logged in loses a session like any other when the node goes down in order.
+    # When the node shuts down in order, a logged-in user loses the session as on any other disconnect.
     right = ("FAILED",) if one.is_detached else ("FAILED", "CANCELLED")
     state = told.ending.state
     return [] if state in right else [f"its record says {state}, and not {' or '.join(right)}"]
@@ -163,7 +163,7 @@ def _judge_success(told: Told, one: Round, *, strike: Strike, whole_s: float, me
     wrong += [] if world >= least else [f"it ended on {world} nodes, {least} were asked for"]
     again = [at for at, line in told.lines if at > 0 and line.startswith(AGAIN)]
     if met and not again:
-        # All faults are longer than the silence after which a node counts as lost.
+        # All faults are longer than the heartbeat timeout after which a node counts as lost.
         wrong.append("it went on as if nothing had happened to its ranks")
     if again and one.wish == "end":
         wrong.append("it started again, and should have ended")
@@ -176,7 +176,7 @@ def _judge_success(told: Told, one: Round, *, strike: Strike, whole_s: float, me
 
 def _judge_failure(told: Told, code: int | None, one: Round, *, strike: Strike, whole_s: float) -> list[str]:
     assert told.ended_s is not None
-    # A launcher that is cut off from all others for longer than it was to wait has nowhere to start again.
+    # A launcher that is cut off from all others for longer than it should wait has no node to restart on.
     alone = strike.slot == 1 and any(ALONE in line for _, line in told.lines)
     if one.wish != "end" and not alone:
         return [f"it ended with {code}, and should have started again"]
@@ -188,16 +188,16 @@ def _judge_failure(told: Told, code: int | None, one: Round, *, strike: Strike, 
 
 
 def _asked(text: Sequence[str]) -> int:
-    """On how many nodes it was to run: on all of the list, which a node may have left before the job began.
+    """Return the number of nodes that the launcher waited for; 0 if it never waited.
 
-    0 when it never had to wait for any.
+    A node may have left the list before the job began.
     """
     found = [int(match[1]) for line in text if (match := re.search(r"; waiting at most .* s for (\d+) node", line))]
     return found[0] if found else 0
 
 
 def _last_attempt(text: Sequence[str]) -> tuple[int, int]:
-    """How many ranks it had, and how many of them were done."""
+    """Return the last attempt's number of ranks, and how many of them finished."""
     starts = [number for number, line in enumerate(text) if line.startswith(AGAIN)]
     last = text[starts[-1] if starts else 0 :]
     worlds = [int(match[1]) for line in last if (match := re.search(r" meets (\d+)$", line))]

@@ -1,9 +1,9 @@
-"""What a job under faults runs: ranks that meet, take steps together and go on from their last one when started again.
+"""Run as the job under faults: connect the ranks, take steps together, and resume from the last one after a restart.
 
-    launch python -c "$(cat job_script.py)" MEETING_S STEPS STEPS_AGAIN STEP_S TOKEN
+    launch python -c "$(cat job_script.py)" CONNECTING_S STEPS STEPS_AGAIN STEP_S TOKEN
 
-The token is for the job's record. Standard library only. A rank that loses another ends with LOST; one that is cut off
-hangs, as an engine's would.
+The token marks the job's record. Standard library only. A rank that loses another exits with LOST; one that is cut off
+hangs, as a framework's rank would.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ def say(text: str) -> None:
 
 
 def meet(rank: int, world: int, place: tuple[str, int]) -> list[socket.socket]:
-    """Rank 0's connections to all others, or another's to rank 0."""
+    """Connect rank 0 to all others: return rank 0's connections, or another rank's to rank 0."""
     if rank == 0:
         with socket.create_server(place, backlog=world) as server:
             return [server.accept()[0] for _ in range(world - 1)]
@@ -33,7 +33,7 @@ def meet(rank: int, world: int, place: tuple[str, int]) -> list[socket.socket]:
 
 
 def lead(others: list[socket.socket], *, kept: Path, steps: int, step_s: float) -> None:
-    """Take so many steps with all others, and keep which one was the last."""
+    """Take steps with all other ranks, and save the number of the last one."""
     done = int(kept.read_text()) if kept.exists() else 0
     say(f"goes on at {done}")
     for _ in range(steps):
@@ -73,7 +73,7 @@ def main() -> int:
     try:
         others = meet(rank, world, (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
         if rank == 0:
-            kept = Path(f"/var/tmp/{os.environ['TORCHELASTIC_RUN_ID']}.step")  # noqa: S108  (rank 0's own file)
+            kept = Path(f"/var/tmp/{os.environ['TORCHELASTIC_RUN_ID']}.step")  # noqa: S108  (only rank 0 uses this file)
             lead(others, kept=kept, steps=steps, step_s=step_s)
         else:
             follow(others[0])

@@ -1,4 +1,4 @@
-"""Jobs of a user's in a local AWS, followed from the user's machine."""
+"""Run a user's jobs in a local AWS and follow them from the user's machine."""
 
 import json
 import shlex
@@ -16,15 +16,16 @@ from local.run.user import User
 
 MEETING_S = 6.0
 STEPS, STEPS_AGAIN, STEP_S = 120, 30, 0.3
-"""The first attempt takes so long that the fault finds it, on a busy machine too; a further one need not."""
+"""Number of steps of the first attempt, long enough for the fault on a busy machine, and of a restarted one."""
 SCRIPT = Path(job_script.__file__).read_text()
 READ_S = 10.0
 SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0", "-a")
-"""Without an agent, which is another in each session: connections are kept for who has the same."""
+"""Options without agent forwarding: pooled connections are reused only with the same agent, and each session has its
+own."""
 
 
 class Job:
-    """One job, started on the master in a session of its own. `token` marks its processes and its record."""
+    """Run one job on the master in a session of its own. `token` marks its processes and its record."""
 
     def __init__(self, user: User, one: Round, *, token: str) -> None:
         self.round = one
@@ -57,7 +58,7 @@ class Job:
             self._news.notify_all()
 
     def await_line(self, words: str, *, timeout_s: float) -> bool:
-        """Whether a line with these words came in time."""
+        """Wait for a line with these words; return whether it came in time."""
         with self._news:
             self._news.wait_for(lambda: self._ended is not None or self._says(words), timeout_s)
             return self._says(words)
@@ -66,17 +67,17 @@ class Job:
         return any(words in line for _, line in self._lines)
 
     def await_end(self, *, until: float) -> bool:
-        """Whether it ended by a time of the monotonic clock."""
+        """Wait for the end until a time of the monotonic clock; return whether it came."""
         with self._news:
             return self._news.wait_for(lambda: self._ended is not None, max(0.0, until - time.monotonic()))
 
     def leave(self) -> None:
-        """Close the user's session, and read what was said in it."""
+        """Close the user's session, and read its remaining output."""
         self._process.kill()
         self._reader.join(READ_S)
 
     def told(self, *, since: float) -> Told:
-        """What came of it, in seconds from a time of the monotonic clock."""
+        """Return what was observed of the job, in seconds from a time of the monotonic clock."""
         with self._news:
             return Told(
                 lines=[(at - since, line) for at, line in self._lines],
@@ -86,7 +87,7 @@ class Job:
 
 
 def _command(one: Round, *, token: str) -> str:
-    """What the user types, and sees the job's output by."""
+    """Return the command line that the user types, which also shows the job's output."""
     script = ["python", "-c", SCRIPT, *map(str, (MEETING_S, STEPS, STEPS_AGAIN, STEP_S)), token]
     options = [*OPTIONS[one.wish], "--env", f"{TOKEN}:{token}"]
     if one.is_detached:
@@ -96,7 +97,7 @@ def _command(one: Round, *, token: str) -> str:
 
 
 def endings(user: User) -> Mapping[str, Ending]:
-    """How the jobs on the master ended, as their records say, by token.
+    """Read from their records how the jobs on the master ended, by token.
 
     Raises CalledProcessError and TimeoutExpired.
     """
@@ -105,7 +106,7 @@ def endings(user: User) -> Mapping[str, Ending]:
 
 
 def leave_connections(user: User) -> str | None:
-    """A job that ends well, and whose connections then wait for the next one; returns what was wrong, or None."""
+    """Run a job that ends well and leaves its connections in the pool; return what was wrong, or None."""
     command = user.ssh_command(MASTER_HOST, "launch true 2>&1", options=SESSION)
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Whether every node knows one and the same, correct membership. Pure: what AWS says against what the nodes say."""
+"""Check that every node knows the same, correct membership: compare what AWS says with what the nodes say. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,23 +12,23 @@ _Value = TypeVar("_Value", int, str)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Instance:
-    """A member that there must be: in service in its Auto Scaling group, and running."""
+    """Describe an expected member: in service in its Auto Scaling group, and running."""
 
     instance_id: str
     address: str
     node_type: NodeType
     host_key: str
-    """The one that its sshd has, read from its disk; empty when it has none."""
+    """Host key of its sshd, read from its disk; empty if it has none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """What one node says."""
+    """Hold what one node knows of the membership."""
 
     slot: int
     generation: int
     members: tuple[tuple[int, str], ...]
-    """Slots and their instances."""
+    """Pairs of a node index and its instance."""
     hosts: Mapping[str, str]
     """Addresses by the names in our block of /etc/hosts."""
     workers: tuple[str, ...]
@@ -36,7 +36,7 @@ class Seen:
     known_hosts: Mapping[str, str]
     """Keys by the names in our block of the known hosts."""
     workers_count: str
-    """As processes see it."""
+    """Value that processes see in their environment."""
 
     @property
     def slots(self) -> dict[int, str]:
@@ -45,14 +45,14 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """What all agreed on."""
+    """Hold the membership that all nodes agreed on."""
 
     generation: int
     slots: Mapping[int, str]
 
 
 def block(text: str) -> list[str]:
-    """Our lines of a file that we share."""
+    """Return our lines of a file that we share."""
     lines = text.splitlines()
     if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
         return []
@@ -60,7 +60,7 @@ def block(text: str) -> list[str]:
 
 
 def hosts_of(text: str) -> dict[str, str]:
-    """Addresses by name; of a name that is there twice the first, as the resolver takes it."""
+    """Return addresses by name; for a name that is listed twice the first, as the resolver does."""
     found: dict[str, str] = {}
     for address, *names in map(str.split, block(text)):
         for name in names:
@@ -69,7 +69,7 @@ def hosts_of(text: str) -> dict[str, str]:
 
 
 def known_hosts_of(text: str) -> dict[str, str]:
-    """Keys by name; several for one name are joined, as ssh would take any of them."""
+    """Return keys by name; join several for one name, because ssh would accept any of them."""
     found: dict[str, str] = {}
     for names, key in (line.split(" ", 1) for line in block(text)):
         for name in names.split(","):
@@ -78,7 +78,7 @@ def known_hosts_of(text: str) -> dict[str, str]:
 
 
 def variables_of(text: str) -> dict[str, str]:
-    """Variables of our block of /etc/environment."""
+    """Return the variables of our block of /etc/environment."""
     return dict(line.split("=", 1) for line in block(text) if "=" in line)
 
 
@@ -93,7 +93,7 @@ def differences(
     seen: Mapping[str, Seen | str],
     previous: Observation | None = None,
 ) -> list[str]:
-    """What is not as it must be, a line each; ``seen`` has by instance id what a node says, or why it says nothing."""
+    """List all errors, a line each; ``seen`` has by instance id what a node knows, or why it says nothing."""
     expected = {instance.instance_id: instance for instance in instances}
     found = []
     if len(expected) != desired:
@@ -115,14 +115,14 @@ def _listed(members: Iterable[tuple[int, str]]) -> str:
 
 
 def _apart(values: Mapping[str, str], what: str) -> list[str]:
-    """A line when nodes do not all say the same."""
+    """Return a line if the nodes differ."""
     if len(set(values.values())) < 2:
         return []
     return [f"{what} differs: {', '.join(f'{name} has {value}' for name, value in sorted(values.items()))}"]
 
 
 def _wrong_with(name: str, said: Seen, expected: Mapping[str, Instance]) -> Iterator[str]:
-    """What one node has wrong about itself or others."""
+    """Yield one node's errors about itself or others."""
     yield from (f"has several in slot {slot}" for slot in _twice(slot for slot, _ in said.members))
     yield from (f"has {instance} in several slots" for instance in _twice(instance for _, instance in said.members))
     yield from (
@@ -157,7 +157,7 @@ def _unequal(what: str, found: Mapping[str, str], right: Mapping[str, str]) -> I
 
 
 def _moved(previous: Observation, now: Seen, expected: Mapping[str, Instance]) -> Iterator[str]:
-    """Survivors keep their slots, and the generation only grows."""
+    """Yield survivors that changed their index, and a generation that went back."""
     held = {instance: slot for slot, instance in now.slots.items()}
     for slot, instance in previous.slots.items():
         if instance in expected and instance in held and held[instance] != slot:

@@ -1,7 +1,7 @@
-"""Looks from outside whether a cluster is whole: every node knows the same, correct membership, and reaches the others.
+"""Check from outside that a cluster is whole: all nodes know the correct membership and can log in to each other.
 
-What is right comes from AWS (the groups and their instances) and from the nodes' own keys; what nodes know is read from
-their files without asking them. Then each node's connections are tried, from its network and by its files.
+What is correct comes from AWS (the groups and their instances) and from the nodes' own keys; what nodes know is read
+from their files. Then each node's connections are tried, in its network and with its files.
 """
 
 import os
@@ -40,10 +40,10 @@ from local.faults.clients import client
 from local.faults.nodes import NodeHandle, node_of
 
 LOGIN_USER = "ubuntu"
-"""Of the local image."""
+"""Login user of the local image."""
 CONNECT_TIMEOUT_S = 5
 AT_ONCE = 8
-"""Connections that are tried at once."""
+"""Number of connections tried at once."""
 INSTANCE_ID = "cat /var/lib/cloud/data/instance-id"
 POLL_S = 0.5
 FILES = (HOSTS_FILE, WORKERS_FILE, KNOWN_HOSTS_FILE, ENVIRONMENT_FILE)
@@ -51,7 +51,7 @@ FILES = (HOSTS_FILE, WORKERS_FILE, KNOWN_HOSTS_FILE, ENVIRONMENT_FILE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """One look at a cluster."""
+    """Hold what one look at a cluster found."""
 
     desired: int
     instances: tuple[Instance, ...]
@@ -59,7 +59,7 @@ class Look:
 
 
 class Observer:
-    """Observes one cluster. ``environment`` has the SSH agent by which its nodes can be logged into."""
+    """Observe one cluster. ``environment`` has the SSH agent whose key opens its nodes."""
 
     def __init__(self, cluster: str, *, run_dir: Path, environment: Mapping[str, str]) -> None:
         self._cluster = cluster
@@ -68,13 +68,13 @@ class Observer:
 
     @classmethod
     def here(cls, cluster: str, *, environment: Mapping[str, str] | None = None) -> "Observer":
-        """In the local AWS that this process is in."""
+        """Observe a cluster of the local AWS that this process is in."""
         return cls(cluster, run_dir=Path(os.environ["LOCAL_AWS_DIR"]), environment=environment or os.environ)
 
     def await_agreement(self, deadline_s: float, *, previous: Observation | None = None) -> Observation:
-        """Wait until nothing differs and every node reaches every other. Raises TimeoutError with what does not.
+        """Wait until nothing differs and every node reaches every other. Raises TimeoutError with the differences.
 
-        ``previous`` is what was agreed on before: who is still there must have kept its slot.
+        ``previous`` is the membership agreed on before: each survivor must have kept its index.
         """
         deadline = time.monotonic() + deadline_s
         while found := self.differences(previous=previous):
@@ -84,13 +84,13 @@ class Observer:
         return self.observe()
 
     def differences(self, *, previous: Observation | None = None) -> list[str]:
-        """What is not as it must be, a line each; connections are tried only when all else is right."""
+        """List all errors, a line each; connections are tried only if everything else is right."""
         look = self.look()
         found = differences(desired=look.desired, instances=look.instances, seen=look.seen, previous=previous)
         return found or self.unreachable(look)
 
     def observe(self) -> Observation:
-        """The membership as the nodes know it, once they agree. Raises LocalError."""
+        """Return the membership as the nodes know it, once they agree. Raises LocalError."""
         states = {
             (s.generation, tuple(sorted(s.slots.items()))) for s in self.look().seen.values() if isinstance(s, Seen)
         }
@@ -100,7 +100,7 @@ class Observer:
         return Observation(generation=generation, slots=dict(slots))
 
     def look(self) -> Look:
-        """Read what AWS says and what the nodes say."""
+        """Read what AWS and the nodes say."""
         groups = self._groups()
         members = {i["InstanceId"]: group for group in groups for i in group["Instances"] if _in_service(i)}
         instances, seen = [], {}
@@ -121,7 +121,7 @@ class Observer:
         return Look(desired=desired, instances=tuple(instances), seen=seen)
 
     def unreachable(self, look: Look) -> list[str]:
-        """A line for each pair of nodes of which the one cannot log in to the other."""
+        """Return a line for each pair of nodes in which one cannot log in to the other."""
         told = {name: said for name, said in look.seen.items() if isinstance(said, Seen)}
         pairs = [(source, said, slot) for source, said in told.items() for slot in said.slots if said.slot != slot]
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -129,7 +129,7 @@ class Observer:
             return [answer for answer in answers if answer]
 
     def _try(self, source: str, said: Seen, slot: int) -> str | None:
-        """Log in from a node to a slot with the host key checked; why that is not the right machine, or None."""
+        """Log in from a node to another with the host key checked; return why that failed, or None."""
         alias = worker_host(slot)
         try:
             command = self._ssh(node_of(self._run_dir, source), alias, said.hosts[alias])
@@ -154,7 +154,7 @@ class Observer:
         return None if done.stdout.strip() == right else f"{source}: {alias} is {done.stdout.strip()}, must be {right}"
 
     def _ssh(self, node: NodeHandle, alias: str, address: str) -> Sequence[str]:
-        """The command line of ssh in a node's network and with its known hosts, but with the agent that is here."""
+        """Build the ssh command: with a node's network and known hosts, but with the agent of this process."""
         options = {
             "BatchMode": "yes",
             "ConnectTimeout": str(CONNECT_TIMEOUT_S),
@@ -175,7 +175,7 @@ class Observer:
 
 
 def read_node(node: NodeHandle) -> Seen | str:
-    """What a node says of the membership, or why it says nothing."""
+    """Read a node's files; return what it knows of the membership, or why it says nothing."""
     state = node.state()
     if state is None:
         return "has no membership yet" if node.is_up else "does not run"
@@ -195,7 +195,7 @@ def read_node(node: NodeHandle) -> Seen | str:
 
 
 def _host_key(node: NodeHandle) -> str:
-    """Without its comment."""
+    """Read a node's host key, without its comment."""
     try:
         return " ".join(node.path(HOST_KEY_FILE).read_text().split()[:2])
     except (OSError, LocalError):

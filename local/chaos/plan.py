@@ -1,9 +1,9 @@
-"""A sequence of faults, drawn from a seed: the same seed gives the same plan, on any machine. Pure.
+"""Draw a sequence of faults from a seed: the same seed gives the same plan, on any machine. Pure.
 
     plan = make_plan(7, count=20, over_s=300, targets=[slot(n) for n in range(1, 5)])
     print(plan)
 
-``local.chaos.player`` makes it happen.
+``local.chaos.player`` executes it.
 """
 
 import random
@@ -30,26 +30,26 @@ Kind = Literal[
 ]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 AT_ONCE: Final[frozenset[Kind]] = frozenset({"kill", "terminate", "kill-agent", "reboot"})
-"""All others have a length; a spot notice's is the time that it leaves."""
+"""Faults without a duration; a spot notice's duration is the time until the interruption."""
 OF_EVERYBODY: Final[frozenset[Kind]] = frozenset({"throttle", "api-errors", "api-outage"})
-"""They strike AWS's API and not a node."""
+"""Faults of AWS's API, which have no node as their target."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """Whoever holds a slot when the fault comes; or, without a slot, one of the nodes of a type."""
+    """Name a fault's target: the node with an index at that time or, without an index, one of the nodes of a type."""
 
     slot: int | None = None
     node_type: NodeType | None = None
     pick: int = 0
-    """Which of that type: of the slots in order the one at this place, counted round and round."""
+    """Which node of that type: its position in index order, modulo their number."""
 
     def __post_init__(self) -> None:
         if (self.slot is None) == (self.node_type is None):
             raise ValueError("a target is a slot or a type of node")
 
     def among(self, slots: Mapping[int, str]) -> int | None:
-        """The slot that it means among those that are held; None when there is none."""
+        """Return the index of the targeted node among existing ones; None if there is none."""
         if self.slot is not None:
             return self.slot if self.slot in slots else None
         held = [slot for slot in sorted(slots) if (slot == 1) == (self.node_type == MASTER)]
@@ -66,19 +66,19 @@ def slot(number: int) -> Target:
 
 
 ANY_WORKER: Final = Target(node_type=WORKER)
-"""Which one, the plan draws."""
+"""One worker, drawn by the plan."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedFault:
-    """One fault, in seconds since the plan's start."""
+    """Describe one fault, in seconds since the plan's start."""
 
     kind: Kind
     at_s: float
     lasts_s: float = 0.0
-    """Nothing for what happens at once."""
+    """Duration; 0 for a fault without one."""
     targets: tuple[Target, ...] = ()
-    """None for AWS's API, two for a pair."""
+    """Empty for AWS's API, two targets for a pair."""
 
     @property
     def ends_s(self) -> float:
@@ -92,13 +92,13 @@ class PlannedFault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Faults by time of start."""
+    """Hold faults sorted by start time."""
 
     seed: int
     faults: tuple[PlannedFault, ...]
 
     def overlapping(self) -> list[tuple[PlannedFault, PlannedFault]]:
-        """Pairs of which the second begins while the first lasts."""
+        """Return the pairs whose second fault begins while the first lasts."""
         return [
             (first, second)
             for number, first in enumerate(self.faults)
@@ -121,9 +121,9 @@ def make_plan(
     at_least: int = 1,
     lasting_s: tuple[float, float] = (5.0, 30.0),
 ) -> Plan:
-    """``count`` faults that begin within ``over_s``, each kind at least so often.
+    """Draw ``count`` faults that begin within ``over_s``, at least ``at_least`` of each kind.
 
-    Every third one begins while the one before it lasts, so that faults overlap. No two of one kind strike one target
+    Every third one begins while the one before it lasts, so that faults overlap. Two of one kind never hit one target
     at the same time: the end of the first would end the second.
     """
     if count < at_least * len(kinds):
@@ -157,7 +157,7 @@ def _drawn_pick(dice: random.Random, target: Target) -> Target:
 
 
 def _after_its_like(fault: PlannedFault, others: Sequence[PlannedFault]) -> PlannedFault:
-    """Moved behind faults of the same kind that may strike the same node meanwhile."""
+    """Move a fault behind others of the same kind that may hit the same node at the same time."""
     for other in sorted(_of_its_kind(fault, others), key=lambda other: other.at_s):
         if other.at_s <= fault.ends_s and fault.at_s <= other.ends_s:
             fault = replace(fault, at_s=other.ends_s + 0.1)

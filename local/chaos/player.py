@@ -1,7 +1,7 @@
-"""Makes a plan of faults happen, in its order and at its times, and says what it does.
+"""Execute a plan of faults, in its order and at its times, and log each step.
 
-A fault strikes whoever is its target at that moment. One that finds nobody (its node is being replaced, say) is passed
-over, and the log says so.
+A fault hits the node that is its target at that moment. If there is none (its node is being replaced, for example),
+the fault is skipped and logged.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from local.errors import LocalError
 from local.faults.harness import Faults
 
 API_SHARE = 0.5
-"""Of the nodes' requests, while AWS's API throttles or fails."""
+"""Share of the nodes' requests that fail while AWS's API throttles or returns errors."""
 
 
 def play(
@@ -27,7 +27,7 @@ def play(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Begin and end each fault at its time; returns after the last end. ``slots`` says who holds which slot now."""
+    """Begin and end each fault at its time; return after the last end. ``slots`` returns instances by node index."""
     started = clock()
     events: list[tuple[float, int, str, tuple[str, ...]]] = [
         (fault.at_s, number, "begins", ()) for number, fault in enumerate(plan.faults)
@@ -45,13 +45,13 @@ def play(
                     heapq.heappush(events, (fault.ends_s, number, "ends", names))
             else:
                 _end(faults, fault, names)
-        except (LocalError, ClientError) as error:  # its node, or its instance, has just ended
+        except (LocalError, ClientError) as error:  # Its node or its instance has just ended.
             what = f"passed over: {error}"
         say(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(names)} {what}")
 
 
 def chosen(fault: PlannedFault, slots: Mapping[int, str]) -> tuple[str, ...]:
-    """The instances that the fault's targets mean now, no one twice. Raises LocalError."""
+    """Return the instances that the fault's targets mean now, each at most once. Raises LocalError."""
     left, names = dict(slots), []
     for target in fault.targets:
         slot = target.among(left)

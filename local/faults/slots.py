@@ -1,4 +1,4 @@
-"""Which instance holds which slot, as the nodes themselves say: so that faults can be aimed at "worker2"."""
+"""Find the instance with a node index, as the nodes report it, so that faults can target "worker2"."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ _ALIAS: Final = re.compile(rf"(?:{WORKER_HOST_PREFIX}|worker)([1-9][0-9]*)")
 
 
 def slot_of_alias(name: str) -> int:
-    """The slot that a host name, or its end, means. Raises UsageError."""
+    """Return the node index that a host name, or its end, means. Raises UsageError."""
     if name in (MASTER_HOST, "master"):
         return 1
     if match := _ALIAS.fullmatch(name):
@@ -25,22 +25,22 @@ def slot_of_alias(name: str) -> int:
 
 
 def alias_of_slot(slot: int) -> str:
-    """What a slot is called for short."""
+    """Return the short name of a node index."""
     return "master" if slot == 1 else f"worker{slot}"
 
 
 def aliases(clusters: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
-    """What each instance that holds a slot is called for short."""
+    """Return the short name of each instance that has a node index."""
     return {instance_id: alias_of_slot(slot) for slots in clusters.values() for slot, instance_id in slots.items()}
 
 
 def newest(states: Iterable[State]) -> State | None:
-    """The state that knows the latest membership: a node that is cut off still claims its old slot."""
+    """Return the state with the latest membership: a node that is cut off still claims its old index."""
     return max(states, key=lambda state: int(state["generation"]), default=None)
 
 
 def slots_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
-    """Of each cluster that has nodes: the instances by slot, as its best informed node knows them."""
+    """Return each cluster's instances by node index, as the node with the latest membership knows them."""
     clusters = _clusters()
     states: dict[str, list[State]] = {}
     for node in all_nodes(run_dir):
@@ -55,7 +55,7 @@ def slots_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
 
 
 def _clusters() -> dict[str, str]:
-    """The cluster of each instance that belongs to one."""
+    """Return the cluster of each instance that belongs to one."""
     pages = client("ec2").get_paginator("describe_instances")
     found = pages.paginate(Filters=[{"Name": "tag-key", "Values": [CLUSTER_TAG]}])
     return {
@@ -69,7 +69,7 @@ def _clusters() -> dict[str, str]:
 
 
 def resolve(name: str, clusters: Mapping[str, Mapping[int, str]]) -> str:
-    """The instance that a name means. Raises LocalError."""
+    """Return the instance that a name means. Raises LocalError."""
     if _INSTANCE.fullmatch(name):
         return name
     slot = slot_of_alias(name)

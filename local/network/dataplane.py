@@ -1,7 +1,7 @@
-"""The data plane of the local AWS: makes EC2's instances real and keeps them as the control plane says.
+"""Run the data plane of the local AWS: make EC2's instances real and keep them as the control plane says.
 
-Level-triggered: each pass starts, stops and connects nodes until they match what exists, which is read again when the
-control plane says that something has changed, and now and then.
+Level-triggered: each pass starts, stops and connects nodes until they match the inventory, which is read again when
+the control plane signals a change, and now and then.
 
     python -m local.network.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.session)
 """
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 POLL_S = 0.2
 BOOTING_AT_ONCE = 8
-"""More than this on two cores only makes every node's deadline come nearer."""
+"""Number of nodes that boot at a time; more on two cores only brings every node's deadline nearer."""
 
 
 class Accounts:
-    """What nodes are told about keys and roles: read from EC2, IAM and STS, kept while it is valid."""
+    """Read keys and roles for nodes from EC2, IAM and STS, and cache credentials while they are valid."""
 
     def __init__(self, session: boto3.Session) -> None:
         self._ec2 = session.client("ec2")
@@ -59,7 +59,7 @@ class Accounts:
         return pairs[0].get("PublicKey", "").strip()
 
     def role(self, profile_arn: str | None) -> Mapping[str, Any] | None:
-        """The role of an instance profile; a profile may be without one, and then gives no credentials."""
+        """Return the role of an instance profile; None without a profile or if the profile has no role."""
         if profile_arn is None:
             return None
         name = profile_arn.rsplit("/", 1)[1]
@@ -67,7 +67,7 @@ class Accounts:
         return next(iter(profile["Roles"]), None)
 
     def credentials(self, role_arn: str, instance_id: str) -> Mapping[str, Any]:
-        """Temporary credentials of an instance, issued anew an hour before they end."""
+        """Return temporary credentials of an instance, renewed an hour before they expire."""
         issued = self._issued.get(instance_id)
         if issued is None or issued["Expiration"].timestamp() - time.time() < 3600:
             issued = self._sts.assume_role(RoleArn=role_arn, RoleSessionName=instance_id, DurationSeconds=6 * 3600)[
@@ -78,7 +78,7 @@ class Accounts:
 
 
 class DataPlane:
-    """Nodes by instance id, and the VPCs that they are in, kept equal to an inventory."""
+    """Keep nodes, by instance id, and their VPCs equal to an inventory."""
 
     def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
         self._ec2: EC2Client = session.client("ec2")
@@ -98,20 +98,20 @@ class DataPlane:
         self._troubles = Troubles(run_dir)
 
     def find(self, vpc_id: str, address: str) -> metadata.Metadata | None:
-        """Metadata of the instance that has, in a VPC, a private address."""
+        """Return the metadata of the instance that has a private address in a VPC."""
         return self._metadata.get((vpc_id, address))
 
     def reconcile(self, *, look: bool = True) -> None:
-        """One pass; an instance that cannot be served now does not hold up the others.
+        """Run one pass; an instance that cannot be served now does not hold up the others.
 
-        ``look`` says whether to ask what exists; without, it is what it was at the last look.
+        ``look`` says whether to read the inventory again; if not, the last one still holds.
         """
         with self._troubles.left("everything"):
             self._reconcile(self._look() if look or self._inventory is None else self._inventory)
         self._troubles.end_pass()
 
     def _look(self) -> Inventory:
-        self._inventory = None  # for as long as it cannot be read as a whole, each pass tries again
+        self._inventory = None  # Until the inventory can be read as a whole, each pass tries again.
         found = read_inventory(self._ec2, self._autoscaling)
         self._inventory = None if found.unreadable else found
         return found
@@ -140,7 +140,7 @@ class DataPlane:
         return sum(not (n.disk / finished.format(name)).exists() for name, n in self._nodes.items())
 
     def _has_room(self) -> bool:
-        """Whether one more node may boot; those that boot already have not taken all that they need."""
+        """Return whether one more node may boot, counting what the booting nodes have not yet taken."""
         booting = self._booting()
         return booting < BOOTING_AT_ONCE and lack_of_watchers(booting + 1) is None
 
@@ -170,7 +170,7 @@ class DataPlane:
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
 
     def _update(self, instance: Instance) -> None:
-        """What changes while an instance runs: its public address, its security groups, what its group wants, its role.
+        """Update what may change while an instance runs: its addresses, groups, role, and the state its group wants.
 
         A look may find an instance in the moment between its launch and the association of its instance profile.
         """
@@ -191,7 +191,7 @@ class DataPlane:
         log.info("%s is gone", instance_id)
 
     def _follow(self, node: Node) -> None:
-        """A node that reboots comes back with its disk; one that powers off, or never gets anywhere, is terminated."""
+        """Restart a node that reboots; terminate one that powered off or never boots."""
         code, instance_id = node.has_ended(), node.instance.instance_id
         if code == REBOOT_CODE:
             log.info("%s reboots", instance_id)
@@ -206,7 +206,7 @@ class DataPlane:
             self._fail_launch(instance_id, reason, after=BOOT_S)
 
     def _fail_launch(self, instance_id: str, reason: str, *, after: float) -> None:
-        """Say what keeps an instance from booting, and end it when that has lasted too long. Raises LocalError."""
+        """Record why an instance cannot boot, and terminate it if that lasts too long. Raises LocalError."""
         self._launches.note(instance_id, reason)
         if self._launches.takes_longer(instance_id, after):
             launch_failures.report(self._run_dir, instance_id, reason)
@@ -223,7 +223,7 @@ class DataPlane:
         reboots.done(self._run_dir, instance_id)
 
     def _carry_out(self, node: Node) -> None:
-        """Reboots that were asked for, and interruptions that were announced."""
+        """Carry out requested reboots and announced interruptions."""
         instance_id = node.instance.instance_id
         waited = reboots.requested_since(self._run_dir, instance_id)
         if waited is not None and instance_id not in self._told_to_reboot and ask_to_reboot(node):
@@ -237,7 +237,7 @@ class DataPlane:
             self._ec2.terminate_instances(InstanceIds=[instance_id])
 
     def _check_status(self, node: Node) -> None:
-        """A group replaces an instance that hangs; one without a group is left as it is."""
+        """Let a group replace an instance that hangs; leave one without a group as it is."""
         instance_id = node.instance.instance_id
         if self._status_checks.failed(instance_id, hangs=is_frozen(node.cgroup)):
             log.warning("%s fails its instance status check", instance_id)
@@ -245,7 +245,7 @@ class DataPlane:
 
 
 def _place(instance: Instance) -> tuple[str, str]:
-    """What tells the instances that run apart: the same private address may be in several VPCs."""
+    """Key a running instance by VPC and address: several VPCs may use the same private address."""
     return instance.vpc_id, str(instance.address.ip)
 
 

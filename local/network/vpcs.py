@@ -1,5 +1,6 @@
-"""The routers of the VPCs that have instances: their firewalls, their instance metadata, and where the internet finds
-their public addresses. VPCs share nothing but the internet, so each may have the addresses that another has.
+"""Keep a router for each VPC that has instances: its firewall, its instance metadata, its public addresses.
+
+VPCs share nothing but the internet, so that two of them may use the same private addresses.
 """
 
 import functools
@@ -13,11 +14,11 @@ from local.node.inventory import Inventory
 
 log = logging.getLogger(__name__)
 Find = Callable[[str, str], metadata.Metadata | None]
-"""The metadata of the instance that has, in a VPC, a private address."""
+"""Function that returns the metadata of the instance with a private address in a VPC."""
 
 
 class Vpcs:
-    """Routers by VPC, kept equal to an inventory."""
+    """Keep routers by VPC equal to an inventory."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -26,7 +27,7 @@ class Vpcs:
         self._routes: dict[str, str] = {}
 
     def follow(self, inventory: Inventory, *, kept: Collection[str]) -> None:
-        """Make the routers that are missing, load what has changed, remove the others, but for the ``kept`` VPCs."""
+        """Make missing routers, load what has changed, remove the others except those of the ``kept`` VPCs."""
         wanted = {instance.vpc_id for instance in inventory.instances}
         for vpc_id in sorted(wanted - self._end_metadata.keys()):
             self._create(vpc_id)
@@ -63,5 +64,5 @@ class Vpcs:
 
 
 def public_addresses(inventory: Inventory) -> dict[str, str]:
-    """The VPC behind each public address, NAT gateways' included; one without a route to the internet is not there."""
+    """Map each public address, NAT gateways' included, to its VPC; skip those without a route to the internet."""
     return {i.internet_address: i.vpc_id for i in inventory.instances if i.internet_address}

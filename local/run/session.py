@@ -1,4 +1,4 @@
-"""Inside the sandbox: control plane, network, nodes; then the user's command with AWS's variables set.
+"""Start control plane, network and nodes inside the sandbox, then run the user's command with AWS's variables set.
 
 python -m local.run.session RUN_DIR CGROUP LAYERS -- COMMAND...     (started by `python -m local run`)
 """
@@ -30,7 +30,7 @@ START_TIMEOUT_S = 60.0
 
 
 def session_variables(run_dir: Path) -> dict[str, str]:
-    """The variables by which unmodified AWS clients reach the local AWS and write below ``run_dir`` only."""
+    """Return variables with which unmodified AWS clients reach the local AWS and write below ``run_dir`` only."""
     environment = Path(sys.prefix)
     return {
         "AWS_ENDPOINT_URL": USER_ENDPOINT,
@@ -52,12 +52,12 @@ def session_variables(run_dir: Path) -> dict[str, str]:
 
 
 def _mount(*arguments: str | Path) -> None:
-    # -n: the machine's /run, ours too at first, is not the place for notes about these mounts.
+    # -n: /run is still the machine's here, and must not get notes about these mounts.
     subprocess.run(["mount", "-n", *arguments], check=True)
 
 
 def _own_home(run_dir: Path) -> None:
-    """Make ``home`` the home directory also for programs that ask the password file, as OpenSSH does."""
+    """Make ``home`` the home directory also for programs that read the password file, as OpenSSH does."""
     home = run_dir / "home"
     (home / ".ssh").mkdir(mode=0o700, parents=True)
     user = pwd.getpwuid(os.getuid())
@@ -70,7 +70,7 @@ def _own_home(run_dir: Path) -> None:
 
 
 def _prepare_files(run_dir: Path) -> None:
-    """Private /run, pure cgroup v2, and the checkout under an overlay: cdk.out and the like go to ``run_dir``."""
+    """Set up a private /run, a pure cgroup v2, and an overlay over the checkout that keeps writes in ``run_dir``."""
     for name in ("tmp", "log", "nodes", "checkout/upper", "checkout/work"):
         (run_dir / name).mkdir(parents=True, exist_ok=True)
     _own_home(run_dir)
@@ -104,7 +104,7 @@ def _await_control_plane(process: subprocess.Popen[bytes], log_file: Path) -> No
 
 
 def _keep_logs(run_dir: Path) -> None:
-    """Keep the last run's logs in the cache, for whoever asks why it failed."""
+    """Copy the last run's logs to the cache, so that a failure can be examined afterwards."""
     kept = cache_dir() / "last-log"
     with locked("last-log"):
         shutil.rmtree(kept, ignore_errors=True)
@@ -114,12 +114,12 @@ def _keep_logs(run_dir: Path) -> None:
 
 
 def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:
-    """Bring up the local AWS, run the command, return its exit code. The sandbox's end takes all away."""
+    """Bring up the local AWS, run the command, return its exit code. The sandbox's end removes everything."""
     _prepare_files(run_dir)
     variables = session_variables(run_dir)
     environment = without_foreign(os.environ) | variables
     requests = run_dir / "log" / "requests.jsonl"
-    # Every address of the sandbox's own network namespace: users come by loopback, nodes through the internet.
+    # Listen on every address of the sandbox's own network namespace: users come by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--failures", str(run_dir / failures.FILE), "--changes", str(run_dir / changes.FILE)]
     fabric.create_internet()

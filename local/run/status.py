@@ -1,4 +1,4 @@
-"""The instances of a local AWS as a table: what EC2 says of each, and how far its node has come."""
+"""Print the instances of a local AWS as a table: what EC2 reports, and how far each node has come."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _ENDED = "User initiated (%Y-%m-%d %H:%M:%S %Z)"
 
 
 def node_state(node: NodeHandle) -> str:
-    """How far a running instance has come: waiting for its turn, booting, or ready: its user data has run."""
+    """Return how far a running instance has come: waiting, booting, frozen or ready (its user data has run)."""
     if not node.directory.exists():
         return "waiting"
     if is_frozen(node.cgroup):
@@ -33,7 +33,7 @@ def node_state(node: NodeHandle) -> str:
 
 
 def duration(span: timedelta) -> str:
-    """A span as people say it."""
+    """Format a time span for people."""
     minutes, seconds = divmod(int(span.total_seconds()), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -42,7 +42,7 @@ def duration(span: timedelta) -> str:
 
 
 def is_shown(instance: Mapping[str, Any], now: datetime) -> bool:
-    """Whether an instance is there, or has gone only just now."""
+    """Return whether an instance exists or ended only recently."""
     if instance["State"]["Name"] not in GONE:
         return True
     reason = instance.get("StateTransitionReason", "")
@@ -69,7 +69,7 @@ def row(instance: Mapping[str, Any], *, node: NodeHandle, slot: str, now: dateti
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows below the names of their columns, or a line that says that there are none."""
+    """Format rows below the column names, or say that there are no instances."""
     if not rows:
         return "no instances\n"
     lines = [COLUMNS, *rows]
@@ -78,18 +78,18 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def trouble_lines(run_dir: Path) -> str:
-    """What the data plane cannot do now, and why: a node that is not there otherwise waits unexplained."""
+    """List what the data plane cannot do now, and why, so that nobody waits for a node without an explanation."""
     return "".join(f"{name} is left as it is: {why}\n" for name, why in sorted(read_troubles(run_dir).items()))
 
 
 def failure_lines(run_dir: Path) -> str:
-    """The instances that could not boot lately: they are gone, and their groups launch others."""
+    """List the instances that recently could not boot: they are gone, and their groups launch others."""
     newest = list(reported(run_dir).items())[-FAILURES_SHOWN:]
     return "".join(f"{name} did not boot and was terminated: {why}\n" for name, why in newest)
 
 
 def status_text(run_dir: Path, now: datetime) -> str:
-    """The status of the local AWS that this process is in."""
+    """Describe the local AWS that this process is in."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
     instances = [i for r in reservations for i in r["Instances"] if is_shown(i, now)]
     slots = aliases(slots_by_cluster(run_dir))
@@ -103,7 +103,7 @@ def status_text(run_dir: Path, now: datetime) -> str:
 
 
 def print_status() -> int:
-    """``local-aws status`` inside."""
+    """Print the status for ``local-aws status``."""
     text = status_text(Path(os.environ["LOCAL_AWS_DIR"]), datetime.now(timezone.utc))
     print(text, end="")
     return 0

@@ -1,6 +1,6 @@
-"""Tells the user of a local AWS what its own programs cannot: that one of them has ended, or that a node cannot boot.
+"""Tell the user when one of the local AWS's programs has ended or a node cannot boot.
 
-A deploy would only wait: CloudFormation gives nodes half an hour to signal.
+A deploy alone would only wait: CloudFormation gives nodes half an hour to signal.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ EVERY_S = 1.0
 
 
 class Watchman:
-    """Says each thing once, in one line."""
+    """Report each event once, in one line."""
 
     def __init__(
         self, run_dir: Path, *, programs: Mapping[str, subprocess.Popen[bytes]], say: Callable[[str], object]
@@ -40,7 +40,7 @@ class Watchman:
         return lines[-1] if lines else "it said nothing"
 
     def start(self) -> Callable[[], None]:
-        """Look every second, in the background. Returns what ends it."""
+        """Check every second, in the background. Returns the function that stops it."""
         ended = threading.Event()
 
         def watch() -> None:
