@@ -107,7 +107,7 @@ e2e-failing:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/failing
 
 test-engines: root
-	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines
+	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines/jobs tests/engines/last
 
 # Asks for nothing but a checkout and a Python with torch and numpy.
 test-gpu:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from local.chaos.observer import Observer
 from local.chaos.plan import KINDS, make_plan, slot
-from local.chaos.player import play
+from local.chaos.plan_runner import play
 from local.faults.harness import Faults
 from local.run.user import deploy_arguments, new_user
 

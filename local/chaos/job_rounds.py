@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar, get_args
 
 from local.chaos.job_script import LOST
-from local.faults.slots import alias_of_slot
+from local.faults.node_indexes import alias_of_slot
 
 _Value = TypeVar("_Value")
 Kind = Literal["kill", "freeze", "partition", "reboot"]

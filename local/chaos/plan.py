@@ -3,7 +3,7 @@
     plan = make_plan(7, count=20, over_s=300, targets=[slot(n) for n in range(1, 5)])
     print(plan)
 
-``local.chaos.player`` executes it.
+``local.chaos.plan_runner`` executes it.
 """
 
 import random

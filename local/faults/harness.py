@@ -12,8 +12,8 @@ import boto3
 from local.aws.failures import ApiFault, Kind
 from local.errors import LocalError
 from local.faults import api, disk, network, power
+from local.faults.node_indexes import resolve, slots_by_cluster
 from local.faults.nodes import NodeHandle, all_nodes, node_of
-from local.faults.slots import resolve, slots_by_cluster
 from local.faults.targets import Target, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance

@@ -7,7 +7,7 @@ from pathlib import Path
 import boto3
 
 from local.errors import LocalError
-from local.faults.slots import aliases, resolve, slots_by_cluster
+from local.faults.node_indexes import aliases, resolve, slots_by_cluster
 
 GONE = ("shutting-down", "terminated")
 

@@ -20,8 +20,8 @@ from local.network import vpc_network as fabric
 from local.network.addresses import API_PORT, USER_ENDPOINT
 from local.node.container import keep_logs
 from local.run.cache import cache_dir, locked
+from local.run.monitor import Watchman
 from local.run.runs import announce, without_foreign
-from local.run.watchman import Watchman
 
 log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).parents[2]

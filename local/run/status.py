@@ -8,8 +8,8 @@ from typing import Any
 
 import boto3
 
+from local.faults.node_indexes import aliases, slots_by_cluster
 from local.faults.nodes import NodeHandle, node_of
-from local.faults.slots import aliases, slots_by_cluster
 from local.faults.targets import GONE
 from local.network.dataplane_errors import read_troubles
 from local.network.launch_failures import reported

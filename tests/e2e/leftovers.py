@@ -4,7 +4,7 @@ import boto3
 
 
 def left_over() -> dict[str, list[str]]:
-    """Resources of the kinds that a cluster has, by id; the account's own default VPC is not one."""
+    """List resources of the kinds that a cluster has, by id, except the account's default VPC."""
     ec2, iam = boto3.client("ec2"), boto3.client("iam")
     vpcs = ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["false"]}])["Vpcs"]
     reservations = ec2.describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}])[
@@ -28,6 +28,6 @@ def left_over() -> dict[str, list[str]]:
 
 
 def stack_buckets() -> list[str]:
-    """Buckets, without the one of ``cdk bootstrap``."""
+    """List buckets, except that of ``cdk bootstrap``."""
     buckets = boto3.client("s3").list_buckets()["Buckets"]
     return [bucket["Name"] for bucket in buckets if not bucket["Name"].startswith("cdk-hnb659fds-")]

@@ -1,6 +1,6 @@
-"""What each node shows of itself and of the cluster, next to what it should show.
+"""Compare what each node shows of itself and of the cluster with what it should show.
 
-What it should show comes from EC2 and from the nodes' own host keys, never from files that the agent wrote.
+The expected values come from EC2 and from the nodes' own host keys, never from files that the agent wrote.
 """
 
 import time
@@ -34,12 +34,12 @@ done
 """
 
 Slots = Mapping[str, str]
-"""Instance id by host name, in slot order."""
+"""Instance id by host name, in index order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Life:
-    """What changes when a node is replaced or booted, or when its agent is started again."""
+    """Identify what changes when a node is replaced or rebooted, or its agent restarts."""
 
     instance_id: str
     boot_id: str
@@ -49,11 +49,11 @@ class Life:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lists:
-    """What a node tells its programs about the cluster."""
+    """Hold what a node tells its programs about the cluster."""
 
     workers: list[str]
     counts: list[str]
-    """For login shells, and for systemd units."""
+    """Counts in login shells and in systemd units."""
     addresses: dict[str, str]
     host_keys: dict[str, str]
 
@@ -80,7 +80,7 @@ def lives(cluster: Cluster, slots: Slots) -> dict[str, Life]:
 
 
 def right_lists(slots: Slots) -> Lists:
-    """What every node of a cluster with these slots should show."""
+    """Return what every node of a cluster with these members should show."""
     reservations = client("ec2").describe_instances(InstanceIds=[*slots.values()])["Reservations"]
     addresses = {i["InstanceId"]: i.get("PrivateIpAddress", "") for r in reservations for i in r["Instances"]}
     ended = [instance_id for instance_id, address in addresses.items() if not address]
@@ -95,13 +95,13 @@ def right_lists(slots: Slots) -> Lists:
 
 
 def _host_key(instance_id: str) -> str:
-    """Empty while the node has none."""
+    """Return a node's host key; empty while it has none."""
     file = node_disk(instance_id) / "etc/ssh/ssh_host_ed25519_key.pub"
     return " ".join(file.read_text().split()[:2]) if file.exists() else ""
 
 
 def await_agreement(cluster: Cluster, slots: Slots) -> None:
-    """Wait until every node shows these slots; the user's ssh configuration has them then, too."""
+    """Wait until every node shows these members; the user's ssh configuration is updated on the way."""
     deadline = time.monotonic() + AGREE_S
     for alias in (MASTER, *slots):
         while (seen := look(cluster, alias)[1]) != (right := right_lists(slots)):
@@ -112,5 +112,5 @@ def await_agreement(cluster: Cluster, slots: Slots) -> None:
 
 
 def logins_from(cluster: Cluster, alias: str) -> list[str]:
-    """What a login to every worker in the list, from one of them, sees: the instance and how many there are."""
+    """Log in from a node to every worker in its list; return each one's instance id and workers count."""
     return cluster.user.ssh(alias, LOG_IN_EVERYWHERE).splitlines()

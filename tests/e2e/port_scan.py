@@ -1,4 +1,4 @@
-"""Which ports of which node accept a connection, asked from the internet's addresses and by the nodes."""
+"""Scan which ports of a node accept a connection, from internet addresses and from other nodes."""
 
 import socket
 import subprocess
@@ -11,21 +11,21 @@ from local.network.addresses import INTERNET, USER_ADDRESS
 from local.network.vpc_network import in_namespace
 
 OUTSIDER = "198.51.100.77"
-"""An address of the internet that is not in ssh_location."""
+"""Internet address that is not in ssh_location."""
 SSH = 22
 PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 45678, 65535)
-"""Ports of what people start on such nodes, of NFS and its port mapper, of training, and high ones."""
+"""Ports of programs that people start on such nodes, of NFS and its port mapper, of training, and high ones."""
 EVERY_PORT = (SSH, *PORTS)
 CONNECT_TIMEOUT_S = 2.0
 FIREWALL_S = 20.0
-"""How long a changed rule may take to be in force."""
+"""How long a changed rule may take to apply."""
 
 Address = tuple[str, int]
 
 
 @contextmanager
 def listening(instance_id: str) -> Iterator[None]:
-    """Programs that accept connections on a node, on every address and tried port but sshd's."""
+    """Accept connections on a node, on every address and tried port except sshd's."""
     with ExitStack() as sockets:
         for listener in in_namespace(instance_id, lambda: [socket.create_server(("0.0.0.0", port)) for port in PORTS]):
             sockets.enter_context(closing(listener))
@@ -34,7 +34,7 @@ def listening(instance_id: str) -> Iterator[None]:
 
 @contextmanager
 def outside_machine() -> Iterator[str]:
-    """A second machine on the internet: one more address of this one, to which the internet knows the way."""
+    """Add a second machine to the internet: one more address of this one, with a route from the internet."""
     own = ["ip", "addr", "add", f"{OUTSIDER}/32", "dev", "lo"]
     route = ["ip", "-n", INTERNET, "route", "add", f"{OUTSIDER}/32", "via", USER_ADDRESS]
     for command in (own, route):
@@ -53,14 +53,14 @@ def connects(source: str, target: Address) -> bool:
 
 
 def open_ports(source: str, address: str) -> set[int]:
-    """Ports of an address that accept a connection from a source."""
+    """Return the ports of an address that accept a connection from a source."""
     with ThreadPoolExecutor(max_workers=len(EVERY_PORT)) as pool:
         answers = pool.map(lambda port: connects(source, (address, port)), EVERY_PORT)
         return {port for port, answered in zip(EVERY_PORT, answers, strict=True) if answered}
 
 
 def from_member(instance_id: str, source: str, address: str) -> set[int]:
-    """The same, asked by a node."""
+    """Return the same, scanned by a node."""
     return in_namespace(instance_id, lambda: open_ports(source, address))
 
 

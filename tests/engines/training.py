@@ -1,4 +1,4 @@
-"""Trainings on a cluster, and what they said."""
+"""Run trainings on a cluster and read their results."""
 
 import json
 import re
@@ -17,24 +17,24 @@ DEADLINE_S = 120
 SHORT = "--num-epochs 6"
 TWO_SERVERS = "--engine mxnet -n 2 -s 2"
 ALONE = f"-n 1 {PYTHON}"
-"""One worker needs no servers, and so no processes of MXNet's."""
+"""Options for one worker, which needs no servers and so no MXNet processes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Training:
-    """One that has ended."""
+    """Hold the output of a finished training."""
 
     output: str
 
     @property
     def accuracy(self) -> float:
-        """Of the held-out digits, as rank 0 says it once."""
+        """Return the accuracy on the validation digits, which rank 0 prints once."""
         [said] = re.findall(r"rank 0/\d Validation-accuracy=(\S+)", self.output)
         return float(said)
 
     @property
     def digests(self) -> dict[int, dict[int, str]]:
-        """Digest of the weights, by epoch and rank."""
+        """Return the digests of the weights, by epoch and rank."""
         found: dict[int, dict[int, str]] = {}
         for rank, epoch, digest in re.findall(r"rank (\d)/\d Epoch\[(\d+)\] weights=(\S+)", self.output):
             found.setdefault(int(epoch), {})[int(rank)] = digest

@@ -1,7 +1,7 @@
-"""Run inside a local AWS by test_healing.py: a group of one real node that keeps an Elastic IP address.
+"""Heal a group of one real node that keeps an Elastic IP address; test_healing.py runs this inside a local AWS.
 
-The node takes the address when it boots, tells the user's machine twice a second what it sees of itself, and completes
-its lifecycle hook when its group ends it.
+The node takes the address when it boots, reports twice a second to the user's machine what it sees of itself, and
+completes its lifecycle hook when its group ends it.
 """
 
 import os
@@ -46,7 +46,7 @@ done
 
 @dataclass(kw_only=True, slots=True)
 class Told:
-    """The last that each node said of itself, and the address from which it came."""
+    """Hold each node's last report and the address from which it came."""
 
     by_id: dict[str, tuple[str, ...]] = field(default_factory=dict)
 

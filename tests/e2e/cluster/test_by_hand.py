@@ -1,4 +1,4 @@
-"""What a user types at a terminal, and what the local AWS says of its instances meanwhile."""
+"""A user works at a terminal and asks the local AWS for its instances."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ ON_A_NODE = r"ubuntu@[\w-]+:\S*\$ $"
 
 @pytest.fixture
 def terminal(cluster: Cluster) -> Iterator[Terminal]:
-    """A shell on a terminal, as `make local-aws` opens it."""
+    """Open a shell on a terminal as `make local-aws` does."""
     terminal = Terminal(SHELL, directory=REPOSITORY, environment=cluster.user.environment)
     terminal.expect(HERE)
     yield terminal

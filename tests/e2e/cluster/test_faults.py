@@ -1,4 +1,4 @@
-"""Faults that a cluster's agents meet, and what an observer outside sees of them. The cluster is left as it was."""
+"""Faults reach a cluster's agents, and an outside observer sees the effects. The cluster is left as it was."""
 
 import re
 import socket
@@ -11,7 +11,7 @@ import pytest
 from bootstrap.contract import AGENT_SERVICE, LOG_FILE
 from local.chaos.observer import Observer
 from local.chaos.plan import Kind, make_plan, slot
-from local.chaos.player import play
+from local.chaos.plan_runner import play
 from local.faults import Faults
 from local.network.addresses import API_ADDRESS, API_PORT
 from local.network.vpc_network import in_namespace
@@ -43,7 +43,7 @@ def await_true(condition: Callable[[], object], what: str) -> None:
 
 
 def new_lines(faults: Faults, name: str) -> Callable[[], str]:
-    """What a node's agent has logged since now."""
+    """Return a function that reads what a node's agent has logged since now."""
     log = faults.node(name).path(LOG_FILE)
     start = log.stat().st_size
     return lambda: log.read_bytes()[start:].decode()
@@ -90,7 +90,7 @@ def test_the_observer_sees_a_line_too_many(faults: Faults, observer: Observer) -
     right = workers.read_text()
     workers.write_text(f"{right}deeplearning-worker9\n")
     assert any("the workers file has" in line for line in observer.differences())
-    # Its agent would write the file again only with the next change of the membership, or sooner: both are right.
+    # The agent writes the file again with the next change of the membership or sooner; both are correct.
     workers.write_text(right)
     observer.await_agreement(DEADLINE_S)
 
@@ -119,7 +119,7 @@ def test_refused_calls_are_in_the_agents_log_and_nobody_else_is_refused(
 
 
 def reaches_api(name: str) -> str:
-    """What a connection of a node's to AWS's API meets."""
+    """Return how a node's connection to AWS's API ends."""
 
     def connect() -> str:
         try:
@@ -154,7 +154,7 @@ def test_one_node_loses_the_api_alone(cluster: Cluster, faults: Faults) -> None:
 
 
 HARMLESS: tuple[Kind, ...] = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
-"""Kinds after which every node is still there."""
+"""Kinds of faults that leave every node in place."""
 
 
 def test_a_plan_is_played_and_the_cluster_is_whole_again(faults: Faults, observer: Observer) -> None:

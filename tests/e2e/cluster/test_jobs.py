@@ -1,4 +1,4 @@
-"""Jobs that outlive their session, and the article's way to end jobs, on real nodes."""
+"""Jobs outlive their session, and the article's way to end jobs works on real nodes."""
 
 import json
 import re
@@ -13,14 +13,14 @@ from tests.e2e.conftest import NODES, STACK, Cluster, aliases, stack_outputs
 MASTER = "deeplearning-master"
 DETACH = "cd /tmp && SECRET=hunter2-of-the-shell launch --detach"
 SLEEP = "import os, time; print('up', os.environ['RANK'], os.environ['SECRET'], flush=True); time.sleep(1000)"
-# Third article: ends what runs on all hosts.
+# The third article's lines end everything that runs on all hosts.
 ARTICLE = 'while read -u 10 host; do ssh $host "pkill -f python"; done 10<$DEEPLEARNING_WORKERS_PATH'
 AGENT = "systemctl show -p MainPID -p ActiveState --value deeplearning-agent | xargs"
 FILES = ("/etc/hosts", "/opt/deeplearning/workers", "/etc/ssh/ssh_known_hosts", "/run/deeplearning/node.json")
 
 
 def start(cluster: Cluster) -> str:
-    """Start a job from a session that then ends; returns the job's id."""
+    """Start a job from a session that then ends; return the job's id."""
     return cluster.user.ssh(MASTER, f"{DETACH} --env SECRET python -c {json.dumps(SLEEP)}").strip()
 
 
@@ -29,13 +29,13 @@ def status(cluster: Cluster, job: str) -> dict[str, Any]:
 
 
 def ranks(cluster: Cluster) -> list[int]:
-    """How many of a job's processes run on each node."""
-    # pgrep -f would find the shell that carries its own pattern, but for the brackets.
+    """Count a job's processes on each node."""
+    # The brackets keep pgrep -f from finding the shell that carries its own pattern.
     return [int(cluster.on(alias, "pgrep -fc '[t]ime.sleep.1000' || true")) for alias in aliases()]
 
 
 def agents(cluster: Cluster) -> list[str]:
-    """Process id and state of each node's agent."""
+    """Return the process id and state of each node's agent."""
     return [cluster.on(alias, AGENT) for alias in aliases()]
 
 
@@ -44,7 +44,7 @@ def files(cluster: Cluster) -> list[str]:
 
 
 def follow(cluster: Cluster, job: str) -> str:
-    """What the job says until it ends."""
+    """Return the job's output until it ends."""
     return cluster.on(MASTER, f"timeout 60 launch logs -f {job}")
 
 
@@ -62,7 +62,7 @@ def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) ->
     assert (known["state"], known["cwd"], known["detached"]) == ("RUNNING", "/tmp", True)
     assert known["hosts"] == aliases()
     assert cluster.on(MASTER, f"launch list | grep {job}").split()[1] == "RUNNING"
-    # Its variables stand in no process list, and systemd does not know them either.
+    # Its variables appear in no process list, and systemd does not know them either.
     unit = f"deeplearning-job-{job}.service"
     assert "hunter2" not in cluster.on(MASTER, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     assert "hunter2" not in cluster.on(MASTER, f"XDG_RUNTIME_DIR=/run/user/$(id -u) systemctl --user show {unit}")
@@ -96,7 +96,7 @@ def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: C
     job = start(cluster)
     pid = status(cluster, job)["pid"]
     cluster.on(MASTER, f"kill -9 {pid}")
-    # Waits until nothing of the job runs on the master any more.
+    # Wait until nothing of the job runs on the master any more.
     follow(cluster, job)
     assert status(cluster, job)["state"] == "FAILED"
     cluster.on(MASTER, "for i in $(seq 100); do pgrep -f '[t]ime.sleep.1000' || exit 0; sleep 0.1; done; exit 1")
@@ -106,7 +106,7 @@ def test_the_articles_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluste
     before, written = agents(cluster), files(cluster)
     job = start(cluster)
     assert ranks(cluster) == [1] * NODES
-    # From a file: a shell that has the loop in its command line has "python" in it, and would end too.
+    # From a file: a shell with the loop in its command line has "python" in it, and would end too.
     subprocess.run(
         cluster.user.ssh_command(MASTER, "cat > /tmp/end-jobs"),
         env=dict(cluster.user.environment),

@@ -1,4 +1,4 @@
-"""Logging in: agent forwarding, verified host keys, nothing more reachable than needed."""
+"""Logins forward the agent, verify host keys, and reach nothing more than needed."""
 
 import socket
 import stat
@@ -24,7 +24,7 @@ def reachable(address: str, port: int) -> bool:
 
 
 def test_from_the_master_to_a_worker_by_name_with_the_clusters_own_key(cluster: Cluster) -> None:
-    """Also where a person's agent is at hand."""
+    """This also holds where a person's agent is available."""
     said = attempt(
         cluster, "deeplearning-master", f"test -S $SSH_AUTH_SOCK && {WORKER_HOP.replace('ssh', 'ssh -v', 1)}"
     )
@@ -37,17 +37,17 @@ def test_from_the_master_to_a_worker_by_name_with_the_clusters_own_key(cluster: 
 def test_the_agent_goes_to_the_master_and_no_further(cluster: Cluster, options: str) -> None:
     hop = f"ssh {options}-o BatchMode=yes deeplearning-worker2 'echo agent=$SSH_AUTH_SOCK'"
     assert cluster.user.ssh("deeplearning-master", f"test -S $SSH_AUTH_SOCK && {hop}") == "agent=\n"
-    # ssh_command's -A asks for it.
+    # The -A of ssh_command asks for it.
     assert cluster.user.ssh("deeplearning-worker2", "echo agent=$SSH_AUTH_SOCK") == "agent=\n"
 
 
 def test_from_the_master_without_a_person_with_the_clusters_own_key(cluster: Cluster) -> None:
-    # -a after ssh_command's -A: the last of the two wins.
+    # -a follows ssh_command's -A, and the last of the two wins.
     assert attempt(cluster, "deeplearning-master", f"test -z $SSH_AUTH_SOCK && {WORKER_HOP}", "-a").returncode == 0
 
 
 def test_fails_when_a_login_has_no_key(cluster: Cluster) -> None:
-    """At once, with no other way in to be tried: no password is asked for."""
+    """The login fails at once without trying another method: no password is asked for."""
     refused = attempt(cluster, "deeplearning-master", "true", "-o", "PubkeyAuthentication=no")
     assert refused.returncode == 255
     assert "Permission denied (publickey)." in refused.stderr
@@ -62,7 +62,7 @@ def test_fails_when_a_worker_wants_on(cluster: Cluster, host: str, option: str) 
 
 
 def test_fails_when_the_clusters_key_is_used_from_elsewhere(cluster: Cluster) -> None:
-    """A copy of the private half is worth nothing on a worker: it is good from the master's address alone."""
+    """A copy of the private key is useless on a worker: it is valid from the master's address only."""
     key = "/etc/deeplearning/cluster-key/id_ed25519"
     copied = cluster.on("deeplearning-master", f"cat {key}")
     copy = "umask 077; cat > copy; ssh -o BatchMode=yes -o IdentitiesOnly=yes -i copy deeplearning-worker3 true; "
@@ -95,7 +95,7 @@ def test_fails_when_a_nodes_key_is_not_the_one_that_it_published(cluster: Cluste
         f"sudo ssh-keygen -q -t ed25519 -N '' -f {key} && sudo systemctl restart ssh"
     )
     restore = f"mv /root/key {key} && mv /root/key.pub {key}.pub && systemctl restart ssh deeplearning-agent"
-    # Both go through the tests' shared connection, which was there before and stays.
+    # Both use the tests' shared connection, which existed before and stays open.
     cluster.on(alias, change)
     try:
         hop = (start, f"ssh -o BatchMode=yes {alias} true") if start == "deeplearning-master" else (alias, "true")
@@ -110,7 +110,7 @@ def test_fails_when_a_nodes_key_is_not_the_one_that_it_published(cluster: Cluste
 def attempt(
     cluster: Cluster, host: str, command: str, *options: str, text: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """A login of its own, whatever comes of it."""
+    """Log in without the shared connection; return the result, failed or not."""
     return subprocess.run(
         cluster.user.ssh_command(host, command, options=options),
         env=dict(cluster.user.environment),

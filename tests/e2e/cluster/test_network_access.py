@@ -1,7 +1,7 @@
-"""Who reaches which port of which node: from the administrator's address, from elsewhere, and between members.
+"""Ports of nodes are reachable only as intended: from the administrator's address, from elsewhere, between members.
 
-Every port that is tried has a program listening on every node, so that a closed port is not taken for a filtered one;
-and each check is seen to fail when a rule is taken away or added.
+Every tried port has a program listening on every node, so that a closed port is not mistaken for a filtered one; and
+each check is shown to fail when a rule is removed or added.
 """
 
 import socket
@@ -22,7 +22,7 @@ from tests.e2e.port_scan import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports,
 
 
 def other_addresses(cluster: Cluster) -> list[str]:
-    """Where the internet could look for nodes other than at the master's public address.
+    """List addresses, apart from the master's public one, at which the internet could look for nodes.
 
     The local internet carries packets to private addresses too, as a network that is peered with the VPC would.
     """
@@ -53,7 +53,7 @@ def test_no_node_is_reached_at_another_address(listened: Cluster, outsider: str)
 
 
 def datagram_arrives(receiver: str, send: Callable[[], None]) -> bool:
-    """Whether a node hears what is sent to its port 45678."""
+    """Return whether a node receives what is sent to its port 45678."""
 
     def bound() -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -98,7 +98,7 @@ def test_between_members_every_port(listened: Cluster) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """An ingress rule: where it is, and its permission as EC2 describes it."""
+    """Locate an ingress rule, with its permission as EC2 describes it."""
 
     group_id: str
     permission: dict[str, Any]

@@ -1,7 +1,7 @@
-"""A running cluster is deployed again, each time with something else changed: nothing that runs is replaced.
+"""A running cluster is deployed again and again with something changed: nothing that runs is replaced.
 
-The changes pile up, as they do in the life of a cluster: each fixture deploys on top of the one before. The last goes
-back to how the cluster was, with the nodes that it had.
+The changes accumulate, as they do in the life of a cluster: each fixture deploys on top of the one before. The last
+one goes back to the first settings, with the first nodes.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, 
 from tests.e2e.node_views import AGREE_S, MASTER, Life, Slots, await_agreement, lives, logins_from, look
 
 FIRST = aliases()[0]
-"""The master, by its name as a worker."""
+"""Name of the master as a worker."""
 TAKE_OVER_S = 60
 AGENT_LOG = "sudo cat /var/log/deeplearning/agent.log"
 TAGS = {"tags": "team=vision"}
@@ -45,21 +45,21 @@ NEWER = (
         new=f'[asdict(member) | {{"made_by": "{SIGN}"}} for member in members]',
     ),
 )
-"""An agent of a later release: it says more in each record, and says in its log that it is another."""
+"""Edits that make an agent of a later release: it writes more into each record, and logs another name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """The cluster between two deploys."""
+    """Hold the cluster between two deploys."""
 
     slots: Slots
     lives: dict[str, Life]
     versions: list[int]
-    """Of the launch templates from which the two groups launch."""
+    """Versions of the launch templates that the two groups use."""
     members: dict[str, dict[str, Any]]
-    """What EC2 says of each instance of the groups that does not change by itself."""
+    """Properties of each instance of the groups, by id, that EC2 does not change by itself."""
     records: dict[str, dict[str, Any]]
-    """The cluster's table, by instance id or the key."""
+    """Items of the cluster's table, by instance id or key."""
 
 
 def groups() -> list[dict[str, Any]]:
@@ -96,13 +96,13 @@ def event_ids() -> set[str]:
 
 
 def with_newcomer(slots: Slots) -> Slots:
-    """The slots when the one instance that has none yet has taken the next."""
+    """Return the members after the one new instance has taken the next index."""
     (newcomer,) = members().keys() - {*slots.values()}
     return {**slots, f"deeplearning-worker{len(slots) + 1}": newcomer}
 
 
 def await_only(instance_ids: Set[str]) -> None:
-    """Wait until those that leave have ended: they are in no list, yet they run until the others have looked."""
+    """Wait until leaving nodes have ended: they are in no list, but they run until the others have looked."""
     deadline = time.monotonic() + AGREE_S
     while True:
         rows = json.loads(records()["membership"]["members"])
@@ -114,7 +114,7 @@ def await_only(instance_ids: Set[str]) -> None:
 
 
 def template() -> Any:
-    """What is deployed: the settings and the code."""
+    """Return the deployed template, made from settings and code."""
     return client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
 
 
@@ -127,14 +127,14 @@ def start(cluster: Cluster) -> Iterator[State]:
     deployed, before = template(), state(cluster, {alias: look(cluster, alias)[0].instance_id for alias in aliases()})
     yield before
     install(cluster, before.lives[aliases()[0]].release)
-    if template() != deployed:  # the last test's fixture goes back to it, if it comes to that
+    if template() != deployed:  # The last test's fixture restores it, if that test runs.
         deploy(cluster)
     await_agreement(cluster, before.slots)
 
 
 @pytest.fixture(scope="module")
 def remodelled(cluster: Cluster, start: State) -> State:
-    """Other tags, another instance type and another image: one deploy, as each takes many seconds."""
+    """Change tags, instance type and image in one deploy, because each takes many seconds."""
     deploy(cluster, TAGS | MODEL)
     return state(cluster, start.slots)
 
@@ -149,7 +149,7 @@ def grown(cluster: Cluster, remodelled: State) -> State:
 
 @pytest.fixture(scope="module")
 def mixed(cluster: Cluster, grown: State, tmp_path_factory: pytest.TempPathFactory) -> State:
-    """One worker more, from a newer release than the others."""
+    """Add one worker from a newer release than the others."""
     checkout = copy_checkout(tmp_path_factory.mktemp("newer"), *NEWER)
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=checkout)
     slots = with_newcomer(grown.slots)
@@ -159,7 +159,7 @@ def mixed(cluster: Cluster, grown: State, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def led_by_newer(cluster: Cluster, mixed: State) -> State:
-    """The newer release on the master too, as when the master has been replaced."""
+    """Install the newer release on the master too, as if the master had been replaced."""
     *_, newest = mixed.slots
     release = mixed.lives[newest].release
     cluster.user.ssh(MASTER, f"rsync -a {newest}:{release} /tmp/ && sudo cp -r /tmp/{Path(release).name} {release}")
@@ -169,7 +169,7 @@ def led_by_newer(cluster: Cluster, mixed: State) -> State:
 
 @pytest.fixture(scope="module")
 def shrunk(cluster: Cluster, led_by_newer: State, start: State) -> State:
-    """The settings and the code of the beginning."""
+    """Restore the first settings and code."""
     assert led_by_newer.slots.keys() > start.slots.keys()
     deploy(cluster)
     await_agreement(cluster, start.slots)

@@ -1,4 +1,4 @@
-"""``ssh_location`` changes in place: other addresses get in, and no node notices."""
+"""``ssh_location`` changes in place: other addresses get in, and no node restarts."""
 
 import json
 from typing import Any
@@ -10,8 +10,6 @@ from local.run.user import deploy_arguments
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
 from tests.e2e.port_scan import SSH, await_ports, open_ports
 
-# ---- ssh_location changes in place ----
-
 
 def instance_ids() -> set[str]:
     outputs = stack_outputs()
@@ -20,7 +18,7 @@ def instance_ids() -> set[str]:
 
 
 def starts(cluster: Cluster) -> dict[str, str]:
-    """What changes when a node is booted again or its agent is started again."""
+    """Return what changes when a node reboots or its agent restarts."""
     command = (
         "cat /proc/sys/kernel/random/boot_id"
         " && systemctl show -p ActiveEnterTimestamp --value deeplearning-agent ssh systemd-journald"
@@ -29,7 +27,7 @@ def starts(cluster: Cluster) -> dict[str, str]:
 
 
 def updated_resources(since: set[str]) -> list[str]:
-    """Types of the resources that the stack has changed since it had these events, the stack itself aside."""
+    """List the types of resources that the stack changed since these events, except the stack itself."""
     events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"]
     new = [event for event in events if event["EventId"] not in since]
     assert new
@@ -37,7 +35,7 @@ def updated_resources(since: set[str]) -> list[str]:
 
 
 def properties() -> dict[tuple[str, str], Any]:
-    """The deployed template's, by logical id and name."""
+    """Return the deployed template's properties, by logical id and name."""
     body: Any = boto3.client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
     resources = (body if isinstance(body, dict) else json.loads(body))["Resources"]
     return {
@@ -48,7 +46,7 @@ def properties() -> dict[tuple[str, str], Any]:
 
 
 def changed(before: dict[tuple[str, str], Any], after: dict[tuple[str, str], Any]) -> set[str]:
-    """Names of the properties that differ: AWS documents for each whether it replaces the resource."""
+    """Return the names of the properties that differ: AWS documents whether each replaces its resource."""
     return {key[1] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 

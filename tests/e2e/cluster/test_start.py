@@ -1,4 +1,4 @@
-"""A start on real nodes."""
+"""Jobs start on real nodes without compiling, and reach every node."""
 
 import pytest
 

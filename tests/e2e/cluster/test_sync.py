@@ -1,4 +1,4 @@
-"""Files on every node, with the cluster's own key, security groups, roles and bucket."""
+"""Files reach every node, with the cluster's own key, security groups, roles and bucket."""
 
 import shlex
 
@@ -10,7 +10,7 @@ MASTER = "deeplearning-worker1"
 
 
 def launch(cluster: Cluster, arguments: str, *, cwd: str = "work") -> str:
-    """What a launch on the master says on both streams, and its exit code."""
+    """Run launch on the master; return both streams and the exit code."""
     script = f"mkdir -p {cwd}; cd {cwd}; launch {arguments} 2>&1; echo exit code $?"
     return cluster.on(MASTER, f"bash -lc {shlex.quote(script)}")
 

@@ -1,4 +1,4 @@
-"""The main job: training that is really distributed."""
+"""The main job trains on all nodes."""
 
 import gzip
 import re
@@ -16,7 +16,7 @@ from trainer.data.samples import Samples
 
 MASTER = "deeplearning-master"
 EXAMPLES = Path(__file__).parents[3] / "examples"
-# The third article's line; on CPU nodes seq prints nothing and --gpus is left with no value.
+# The third article's line; on CPU nodes seq prints nothing and --gpus gets no value.
 ARTICLE = (
     "cd && launch -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python /opt/deeplearning/trainer"
     " --gpus $(seq -s , 0 1 $(($DEEPLEARNING_WORKER_GPU_COUNT - 1))) --network lenet --kv-store dist_sync"
@@ -62,7 +62,7 @@ def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> 
     ("line", "ranks", "told"),
     [
         ("python torchrun_ddp.py", NODES, ""),
-        # torchrun's own, with its first word changed.
+        # This is torchrun's own line with its first word changed.
         (
             "--nnodes=1:2 --nproc_per_node=1 --max_restarts=0 --rdzv-id=7 --rdzv-backend=c10d"
             " --rdzv-endpoint=$(hostname):29400 torchrun_ddp.py --epochs 8",
@@ -90,7 +90,7 @@ def test_fails_when_one_rank_fails_with_its_exit_code(cluster: Cluster, code: in
         cluster.on(MASTER, f'launch python3 -c "{rank}"')
     assert failure.value.returncode == code
     for alias in aliases():
-        # pgrep -f would find the shell that carries its own pattern, but for the brackets.
+        # The brackets keep pgrep -f from finding the shell that carries its own pattern.
         assert cluster.on(alias, "pgrep -fc '[t]ime.sleep' || true") == "0"
 
 
@@ -115,7 +115,7 @@ def test_data_come_from_the_clusters_bucket_and_what_was_learned_goes_there(clus
 
 
 def mnist_files() -> dict[str, bytes]:
-    """The trainer's own digits, in MNIST's files and size."""
+    """Write the trainer's own digits in MNIST's format and size."""
     data = load_digits((1, 28, 28))
     return {**_idx_files("train", data.train), **_idx_files("t10k", data.validation)}
 

@@ -1,4 +1,4 @@
-"""What a node reads from its metadata service is the synthesized template, resolved."""
+"""A node's user data is the synthesized template's, with its references resolved."""
 
 import json
 import subprocess

@@ -1,7 +1,7 @@
-"""Nodes that cannot come up: the deploy fails in time and says why, and so does ``dlcluster why`` afterwards.
+"""When nodes cannot come up, the deploy fails in time and says why, and so does ``dlcluster why`` afterwards.
 
-Each fault is planted in a copy of the project, which is then deployed as users deploy theirs. No cluster may be up
-besides: `make e2e` gives these tests a local AWS of their own.
+Each fault is planted in a copy of the project, which is then deployed as users deploy theirs. No other cluster may be
+up: `make e2e` gives these tests a local AWS of their own.
 """
 
 import re
@@ -21,7 +21,7 @@ from tests.e2e.conftest import STACK, group_instances, stack_outputs
 from tests.e2e.leftovers import left_over, stack_buckets
 
 DEPLOY_S = 300
-"""Far below the product's own timeouts: what a fault must wait for is made shorter with it."""
+"""Far below the product's own timeouts; edits shorten those that a fault must wait for."""
 INSTANCE_ID = re.compile(r"\bi-[0-9a-f]{17}\b")
 
 
@@ -40,27 +40,27 @@ NO_LONG_FAREWELL = in_time("bootstrap/contract.py", "LEAVING_TIMEOUT_S", old="30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """A deploy that failed, and what AWS has left of it."""
+    """Hold a failed deploy, and what AWS has left of it."""
 
     reasons: tuple[str, ...]
-    """Of the stack's failures, the first first."""
+    """Reasons of the stack's failures, the first one first."""
     launched: str
-    """The one instance that there was."""
+    """Id of the only instance."""
     log: str
-    """What that instance has in the stack's log group."""
+    """Lines of that instance in the stack's log group."""
     why: str
-    """What ``dlcluster why`` prints."""
+    """Output of ``dlcluster why``."""
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the project to break."""
+    """Copy the project, to be broken."""
     return copy_checkout(tmp_path)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _cleared_away(user: User) -> Iterator[None]:
-    """The stack is taken away at the end; before, each deploy removes what the one before has left of it."""
+    """Destroy the stack at the end; before that, each deploy removes what the previous one left."""
     yield
     user.cdk("destroy", "--force")
 
@@ -94,7 +94,7 @@ def deploy_broken(user: User, checkout: Path, *edits: Edit) -> Failure:
 
 
 def _stack_id() -> str | None:
-    """The stack of that name, if there is one: it may be that of an earlier test, rolled back."""
+    """Return the id of the stack with that name, if any: it may be an earlier test's, rolled back."""
     found = boto3.client("cloudformation").describe_stacks()["Stacks"]
     return next((stack["StackId"] for stack in found if stack["StackName"] == STACK), None)
 
@@ -120,7 +120,7 @@ def _launched(events: list[Any]) -> str:
 
 
 def _log(group: str, stream: str) -> str:
-    """Empty when the node never reached it; the group must be there all the same."""
+    """Return a stream's lines; empty if the node never reached it. The group must exist."""
     logs = boto3.client("logs")
     events = logs.filter_log_events(logGroupName=group, logStreamNamePrefix=stream)["events"]
     return "\n".join(event["message"] for event in events)
@@ -185,7 +185,7 @@ FULL_DISK = """
 mount -t tmpfs -o size=4k tmpfs /etc/profile.d
 head -c 4096 /dev/zero > /etc/profile.d/full
 """
-"""A disk of one page, all of it taken, where the agent has a file to write."""
+"""Commands that mount a full disk of one page where the agent has a file to write."""
 
 
 def test_node_with_a_full_disk_says_so(user: User, checkout: Path) -> None:
@@ -228,7 +228,7 @@ ONE_SIGNAL_MORE = Edit(
     old="autoscaling.Signals.wait_for_count(needed, ",
     new="autoscaling.Signals.wait_for_count(needed + (node_type == contract.WORKER), ",
 )
-"""The stack waits for two workers where there is one: for that one, and for its replacement."""
+"""Edit that makes the stack wait for two workers where there is one: for it and for its replacement."""
 
 
 def test_worker_lost_during_the_deploy_is_replaced(user: User, checkout: Path) -> None:

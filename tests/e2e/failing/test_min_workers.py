@@ -1,6 +1,6 @@
-"""A cluster that may start with fewer workers than asked: the others come when they can.
+"""A cluster may start with fewer workers than requested; the others join when they can.
 
-No cluster may be up besides: `make e2e` gives this test another local AWS than most.
+No other cluster may be up: `make e2e` runs this test in another local AWS than most.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from tests.e2e.checkouts import DEPLOY_S, Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
 
 TROUBLE_S = 40
-"""From the start of the deploy: no worker can become a node before."""
+"""How long after the start of the deploy every worker fails to become a node."""
 JOINED_S = 120.0
 
 
@@ -37,7 +37,7 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
             assert time.monotonic() < deadline, user.output("dlcluster", "why", "--cluster", STACK)
             time.sleep(1.0)
         slots = Observer.here(STACK, environment=environment).await_agreement(JOINED_S).slots
-        # Those that failed may still be there: they cannot say that nobody need wait for them.
+        # Failed instances may still be there: they cannot report that nobody need wait for them.
         workers = [i["InstanceId"] for i in group_instances(stack_outputs()["WorkerAutoScalingGroup"])]
         assert slots[2] in workers
         assert "deeplearning: 2 of 2 nodes, generation" in user.output("dlcluster", "status", "--cluster", STACK)
@@ -47,6 +47,6 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
 
 
 def causes(group: str) -> int:
-    """How many instances the group took away because they called themselves unhealthy."""
+    """Count the instances that the group terminated because they reported themselves unhealthy."""
     found = boto3.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
     return sum("taken out of service in response to a user health-check" in activity["Cause"] for activity in found)

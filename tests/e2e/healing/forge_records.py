@@ -1,6 +1,6 @@
-"""What an attacker runs on a node: ``python3 forge_records.py GO SECONDS MARKER``; prints how many kinds and records.
+"""Attack from a node: ``python3 forge_records.py GO SECONDS MARKER`` forges records and prints how many.
 
-Writes what the node's role may write: on the master the membership and its generation, on every node its own record.
+It writes what the node's role may write: on the master the membership and its generation, on every node its own record.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 RELEASE = Path("/opt/deeplearning/current")
 sys.path[0:0] = [str(RELEASE), str(RELEASE / "vendor")]
 
-import boto3  # noqa: E402  (the one that the agent has)
+import boto3  # noqa: E402  (the agent's own boto3)
 
 CONFIG = json.loads(Path("/etc/deeplearning/node.json").read_text())
 STATE = json.loads(Path("/run/deeplearning/node.json").read_text())
@@ -36,7 +36,7 @@ def membership(**attributes: Any) -> dict[str, Any]:
 
 
 def worker(**forged: Any) -> dict[str, Any]:
-    """A membership in which worker2 is another."""
+    """Build a membership with a forged worker2."""
     rows = [{**row, **forged} if row["slot"] == 2 else row for row in STATE["members"]]
     return membership(members={"S": json.dumps(rows)})
 

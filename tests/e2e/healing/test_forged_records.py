@@ -1,7 +1,7 @@
-"""Somebody has the login user's rights on the nodes, and forges records with the nodes' own roles for a minute.
+"""An attacker with the login user's rights forges records with the nodes' own roles for a minute.
 
-Meanwhile dlcluster is right or refuses, and nothing of the records is run or gets into a file; afterwards the
-cluster is whole without a person.
+Meanwhile dlcluster answers correctly or refuses, and nothing from the records is run or gets into a file; afterwards
+the cluster recovers without a person.
 """
 
 import shlex
@@ -49,7 +49,7 @@ Said = Mapping[str, "subprocess.CompletedProcess[str]"]
 
 @contextmanager
 def attacker(cluster: Cluster, alias: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """The forging program on a node, as the login user with the node's role."""
+    """Run the forging program on a node, as the login user with the node's role."""
     command = shlex.join(["python3", "-", *arguments])
     with ATTACK.open() as program, subprocess.Popen(
         cluster.user.ssh_command(alias, command),
@@ -75,14 +75,14 @@ def ask(cluster: Cluster) -> Said:
 
 
 def text_of(verb: str, done: "subprocess.CompletedProcess[str]") -> str:
-    """What must not change: not the generation, and of why, not the time."""
+    """Return the part of a verb's output that must not change: without the generation and the time."""
     if verb == "why":
         return ""
     return done.stdout.partition("\n")[2] if verb == "status" else done.stdout
 
 
 def check(said: Said, right: Said) -> set[str]:
-    """The verbs that were refused; the others were right."""
+    """Return the verbs that were refused; check that the others answered correctly."""
     refused = set()
     for verb, done in said.items():
         assert "Traceback" not in done.stdout + done.stderr, done.stderr
@@ -96,7 +96,7 @@ def check(said: Said, right: Said) -> set[str]:
         elif done.returncode == 1:
             assert (done.stdout, done.stderr.count("\n")) == ("", 1), done.stderr
             assert "membership record that cannot be used" in done.stderr
-        else:  # ssh itself, whose question for the host key was refused
+        else:  # ssh itself failed because its question for the host key was refused.
             assert (done.stdout, done.returncode) == ("", 255)
             assert "membership record that cannot be used" in done.stderr
     return refused
@@ -120,7 +120,7 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Clu
     with ExitStack() as stack:
         go = f"{marker}-go"
         attackers = [stack.enter_context(attacker(cluster, alias, go, str(ATTACK_S), marker)) for alias in aliases]
-        for process in attackers:  # nobody can log in any more once one of them writes
+        for process in attackers:  # Logins are impossible as soon as one of them writes.
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
         for slot in (1, 2):

@@ -1,5 +1,4 @@
-"""Nodes end, and the cluster is whole again without anybody doing anything. Named to run after the tests that know
-the nodes of the first hour by their ids."""
+"""Nodes end, and the cluster recovers without a person."""
 
 import shlex
 import subprocess
@@ -18,7 +17,7 @@ from tests.e2e.conftest import STACK, Cluster, aliases, node_disk, stack_outputs
 
 HEALED_S = 120.0
 SAVING = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
-"""A rank that needs a moment for its checkpoint."""
+"""Command of a rank that needs a moment for its checkpoint."""
 AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
 
 
@@ -40,7 +39,7 @@ def await_true(condition: Callable[[], object], what: str, limit_s: float = HEAL
 
 
 def replaced(observer: Observer, before: Observation, slot: int) -> Observation:
-    """Wait until another instance is in the slot and all agree; the others have not moved."""
+    """Wait until another instance has the index and all agree; check that the others have not moved."""
     await_true(
         lambda: Faults.here().slots(STACK).get(slot) not in (None, before.slots[slot]), f"another in slot {slot}"
     )
@@ -71,7 +70,7 @@ def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subproce
 def test_a_crashed_worker_is_replaced_in_its_slot(cluster: Cluster, observer: Observer, before: Observation) -> None:
     Faults.here().kill("worker2")
     replaced(observer, before, 2)
-    # The ssh configuration is the one that was written after the deploy.
+    # The ssh configuration still is the one written after the deploy.
     assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
 
 
@@ -82,7 +81,7 @@ def test_a_crashed_master_is_replaced_behind_the_same_address(
     Faults.here().kill("master")
     after = replaced(observer, before, 1)
     assert public_address(after.slots[1]) == address
-    # No alarm over the host key, and the new master's own key opens the workers: nobody's agent is needed.
+    # The host key raises no alarm, and the new master's own key opens the workers without an agent.
     hop = "ssh -o BatchMode=yes deeplearning-worker3 hostname"
     done = log_in(cluster, "deeplearning-master", hop, "-a")
     assert (done.returncode, done.stderr) == (0, "")
@@ -97,9 +96,9 @@ def authorized_key(instance_id: str) -> str:
 def test_a_node_that_has_notice_leaves_the_lists_before_it_ends(
     observer: Observer, before: Observation, slot: int
 ) -> None:
-    """Told that an interruption is likely, it asks for its replacement, and its group waits for it to leave."""
+    """A node with a rebalance recommendation asks for its replacement, and its group waits for it to leave."""
     preempted_host, witness = before.slots[slot], before.slots[2]
-    boto3.client("ec2")  # the control plane answers before the clock starts
+    boto3.client("ec2")  # The control plane must have answered once before the clock starts.
     Faults.here().rebalance_recommendation(preempted_host)
     await_true(lambda: f"deeplearning-worker{slot}\n" not in workers_file(witness), "the leaver to be in no list")
     assert state(preempted_host) == "running"
@@ -118,7 +117,7 @@ def state(instance_id: str) -> str:
 
 @contextmanager
 def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
-    """A job whose ranks run on all nodes."""
+    """Run a job whose ranks save a checkpoint at the end, on all nodes."""
     with subprocess.Popen(
         cluster.user.ssh_command("deeplearning-master", shlex.join(["launch", SAVING])),
         env=dict(cluster.user.environment),
@@ -138,9 +137,9 @@ def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
 def test_scaled_in_survivors_close_the_gap_in_one_generation(
     cluster: Cluster, observer: Observer, before: Observation
 ) -> None:
-    """A worker of a low slot goes for good: the highest survivor takes its place, nobody else moves.
+    """When a worker with a low index goes for good, the highest survivor takes its place and nobody else moves.
 
-    A job has its time to save before, on all nodes.
+    Before that, a job has time to save on all nodes.
     """
     workers = stack_outputs()["WorkerAutoScalingGroup"]
     autoscaling = boto3.client("autoscaling")
@@ -151,7 +150,7 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
         )
         stdout, stderr = job.communicate(timeout=HEALED_S)
     assert sorted(stdout.splitlines()) == [f"{alias} [0] saved" for alias in aliases()]
-    # Before that line bash says which of its children TERM has ended too.
+    # Before that line bash reports which of its children TERM has ended too.
     assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
     expected = {1: before.slots[1], 2: before.slots[3]}
     await_true(lambda: Faults.here().slots(STACK) == expected, "the survivor in the free slot")
@@ -171,7 +170,7 @@ def test_a_job_without_a_person_runs_on_the_healed_cluster(cluster: Cluster) -> 
 
 
 def test_logs_of_nodes_that_are_gone_stay(before: Observation) -> None:
-    """What the agents of replaced nodes said is in the log group, a stream each."""
+    """The logs of replaced nodes' agents are in the log group, a stream each."""
     group = stack_outputs()["ClusterLogGroup"]
     streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
     assert {stream["logStreamName"] for stream in streams} > set(before.slots.values())

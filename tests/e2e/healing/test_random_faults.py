@@ -1,4 +1,4 @@
-"""Ten faults drawn from a seed, master included; `make soak` runs many more (benchmarks and docs/local-aws.md)."""
+"""The cluster survives ten random faults, on the master too; `make soak` runs many more (docs/local-aws.md)."""
 
 from local.chaos.cluster import run_chaos
 from tests.e2e.conftest import STACK, Cluster

@@ -1,4 +1,4 @@
-"""Faults do to real nodes what they say, to nobody else, and can be undone. On instances that belong to no cluster."""
+"""Faults have their documented effect on real nodes, affect no others, and can be undone. No cluster is needed."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ NODES = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bare:
-    """A running instance with its node."""
+    """Hold a running instance with its node."""
 
     handle: NodeHandle
     address: str
@@ -46,14 +46,14 @@ class Bare:
         return done.returncode == 0
 
     def greets(self, other: "Bare") -> bool:
-        """Whether the other's sshd says who it is: that takes a process, a ping does not."""
+        """Return whether the other's sshd sends its banner: that takes a process, a ping does not."""
         return in_namespace(self.name, lambda: banner(other.address))
 
     def metadata_answers(self) -> bool:
         return in_namespace(self.name, metadata_token)
 
     def writes(self) -> int:
-        """0, or the errno with which the node cannot write a page to its disk."""
+        """Write a page to the node's disk; return 0 or the errno."""
         program = (
             "import os, sys\n"
             "try:\n"
@@ -87,7 +87,7 @@ def metadata_token() -> bool:
 
 
 def boot_id_of(node: Bare) -> str | None:
-    """Read from outside; None while it is down."""
+    """Read a node's boot id from outside; None while it is down."""
     try:
         return node.handle.path("/proc/sys/kernel/random/boot_id").read_text()
     except (LocalError, OSError):
@@ -113,7 +113,7 @@ def faults() -> Faults:
 
 @pytest.fixture(scope="module")
 def nodes(faults: Faults) -> Iterator[list[Bare]]:
-    """Instances of the default VPC that have booted."""
+    """Start instances in the default VPC and wait until they have booted."""
     ec2: Any = boto3.client("ec2")
     subnet = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"][0]["SubnetId"]
     image = ec2.describe_images()["Images"][0]["ImageId"]
@@ -140,7 +140,7 @@ def nodes(faults: Faults) -> Iterator[list[Bare]]:
 
 @pytest.fixture
 def trio(nodes: list[Bare], faults: Faults) -> Iterator[list[Bare]]:
-    """Three nodes that are well before a test and healed after it."""
+    """Return three nodes that are well before the test, and heal them after it."""
     assert all(one.greets(other) for one in nodes[:3] for other in nodes[:3])
     yield nodes[:3]
     faults.heal()
@@ -287,7 +287,7 @@ def test_a_spot_instance_is_told_its_end_and_then_ends(nodes: list[Bare], faults
     notice = spot.handle.directory.parents[1] / "notices" / spot.name / INTERRUPTION
     assert '"action": "terminate"' in notice.read_text()
     assert state(spot) == "running"
-    faults.freeze(spot.name)  # a node that hangs ends all the same
+    faults.freeze(spot.name)  # A hanging node ends, too.
     await_true(lambda: state(spot) == "terminated", "the instance to end")
     assert time.monotonic() - started > 2.5, "it ended before the time that it was told"
     await_true(lambda: not notice.exists(), "the notice to go with the instance")

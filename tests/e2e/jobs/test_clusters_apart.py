@@ -1,4 +1,4 @@
-"""Two clusters in one account, with the same addresses: neither notices the other, whose end included."""
+"""Two clusters in one account with the same addresses do not affect each other, not even by their end."""
 
 import os
 import re
@@ -24,7 +24,7 @@ CONTEXT = ("-c", f"cluster_name={OTHER}")
 STOP = "/tmp/no-more-trainings"
 TRAINING = "python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 8"
 TRAININGS = f"cd && until [ -e {STOP} ]; do launch {TRAINING} 2>&1 || exit; done"
-"""One after the other, so that one is under way whenever the other cluster goes, and goes on to its end after that."""
+"""Runs one training after the other, so that one is in progress when the other cluster goes, and continues after it."""
 
 
 def addresses(instances: list[dict[str, Any]]) -> dict[str, str]:
@@ -33,12 +33,12 @@ def addresses(instances: list[dict[str, Any]]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def other(cluster: Cluster) -> Iterator[list[dict[str, Any]]]:
-    """The second cluster's instances; its settings differ from the first one's in nothing but the name."""
+    """Deploy a second cluster, whose settings differ only in the name; return its instances."""
     cluster.user.cdk(*deploy_arguments(nodes=NODES), *CONTEXT)
     stack = client("cloudformation").describe_stacks(StackName=OTHER)["Stacks"][0]
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
     yield [i for kind in ("Master", "Worker") for i in group_instances(outputs[f"{kind}AutoScalingGroup"])]
-    cluster.user.cdk("destroy", "--force", *CONTEXT)  # again, where the test of that has not come to it
+    cluster.user.cdk("destroy", "--force", *CONTEXT)  # Destroy it again if the test of that did not get there.
 
 
 def test_each_knows_its_own_nodes_at_the_same_addresses(cluster: Cluster, other: list[dict[str, Any]]) -> None:
@@ -50,7 +50,7 @@ def test_each_knows_its_own_nodes_at_the_same_addresses(cluster: Cluster, other:
 
 
 def accepting(instance_id: str, targets: Sequence[Address]) -> int:
-    """How many of the addresses and ports take a connection from a node."""
+    """Count the addresses and ports that accept a connection from a node."""
 
     def accepts(target: Address) -> bool:
         try:
@@ -70,7 +70,7 @@ def test_no_node_reaches_one_of_the_other_cluster(cluster: Cluster, other: list[
         for instance_id in there.values():
             assert accepting(instance_id, [(address, port) for address in there]) == len(there)
         for instance_id in here.values():
-            # Nobody listens there in its own VPC.
+            # Nothing listens there in its own VPC.
             assert accepting(instance_id, [(address, port) for address in there]) == 0
         public = str(other[0]["PublicIpAddress"])
         for instance_id in here.values():

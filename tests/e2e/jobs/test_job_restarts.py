@@ -1,5 +1,7 @@
-"""Jobs on nodes that go: a training goes on from its checkpoint, and ten jobs under faults drawn from a seed do as they
-were asked to, the launcher's own node included. `make soak` has fifty. In a local AWS of its own (see the Makefile)."""
+"""Jobs survive nodes that go: a training resumes from its checkpoint, and ten jobs under random faults end or restart.
+
+The faults hit the launcher's own node, too. `make soak` runs fifty. The local AWS is their own (see the Makefile).
+"""
 
 import json
 import re
@@ -16,7 +18,7 @@ from local.faults import Faults
 from tests.e2e.conftest import NODES, STACK, Cluster
 
 SEED, ROUNDS = 434, 10
-"""Drawn from it: the launcher's node restarts; a worker is cut off, one freezes, one crashes."""
+"""Seed that draws: the launcher's node restarts; a worker is cut off, one freezes, one crashes."""
 TIMEOUT_S = 900
 """A round takes about a minute, and more on a busy machine."""
 TRAINING = (
@@ -24,18 +26,18 @@ TRAINING = (
     " python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 10000 2>&1"
 )
 SILENT = "launch --detach -n 2 'sleep 60; echo spoke'"
-"""On nodes that nobody takes away meanwhile."""
+"""Run the test on nodes that nothing replaces meanwhile."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def silent(cluster: Cluster) -> str:
-    """A job that says nothing for a minute, beside the first test; returns its id."""
+    """Start a job that prints nothing for a minute, beside the first test; return its id."""
     return cluster.on("deeplearning-master", SILENT)
 
 
 @contextmanager
 def session(cluster: Cluster, command: str) -> Iterator[Iterator[str]]:
-    """The lines of a command on the master; it ends with the block."""
+    """Yield the lines of a command on the master; it ends with the block."""
     words = cluster.user.ssh_command("deeplearning-master", command)
     with subprocess.Popen(
         words, env=dict(cluster.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
@@ -48,7 +50,7 @@ def session(cluster: Cluster, command: str) -> Iterator[Iterator[str]]:
 
 
 def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
-    """The lines up to the first in which the pattern is."""
+    """Return the lines up to the first that matches the pattern."""
     seen: list[str] = []
     for line in lines:
         seen.append(line)

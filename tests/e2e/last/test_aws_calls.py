@@ -1,9 +1,9 @@
-"""No node asked for more than its role allows, and everything that a role allows was called.
+"""No node asked for more than its role allows, and every permission of a role was used.
 
-The local AWS refuses what a role does not allow, and records what each call needed. Named to run after the tests that
-make nodes call AWS, and before the cluster's end; alone it looks at the calls of a deploy, and finds that no node has
-left (test_zw_healing.py makes both types leave). What tests ask for in a node's name to see it refused has an
-application id and does not count. What a role that was taken over could do: tests/security.
+The local AWS refuses what a role does not allow, and records what each call needed. These tests run after those that
+make nodes call AWS, and before the cluster's end. On a fresh cluster some permissions are unused, because no node has
+left yet (healing/test_healing.py makes both types leave). Calls that tests make in a node's name to see them refused
+have an application id and do not count. tests/security checks what an attacker could do with a role.
 """
 
 import json
@@ -24,11 +24,11 @@ from tests.e2e.template_references import References
 TYPES = ("Master", "Worker")
 REGION = "AWS_DEFAULT_REGION=us-east-1"
 NODE_SESSION = re.compile(r"[^:]+:i-[0-9a-f]+")
-"""EC2 names an instance's session by its id."""
+"""Pattern of a node's session: EC2 names it by the instance's id."""
 
 
 class PolicyReferences(References):
-    """Also the attributes that policies refer to."""
+    """Resolve also the attributes that policies refer to."""
 
     def attribute(self, name: str, attribute: str) -> str:
         physical = self.ref(name)
@@ -43,7 +43,7 @@ class PolicyReferences(References):
         return boto3.client("dynamodb").describe_table(TableName=physical)["Table"]["TableArn"]
 
     def resolve_all(self, value: Any) -> Any:
-        """A document with its references filled in."""
+        """Return a document with its references resolved."""
         if isinstance(value, list):
             return [self.resolve_all(each) for each in value]
         if isinstance(value, dict) and not any(key == "Ref" or key.startswith("Fn::") for key in value):
@@ -53,7 +53,7 @@ class PolicyReferences(References):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
-    """A role of the deployed template."""
+    """Hold a role of the deployed template."""
 
     arn: str
     role_id: str
@@ -66,7 +66,7 @@ class Role:
 
 @pytest.fixture(scope="module")
 def roles(cluster: Cluster) -> dict[str, Role]:
-    """By type of node. Whatever else a role could get its permissions from must not be there."""
+    """Return the roles by node type; nothing else may grant them permissions."""
     body = boto3.client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
     template = body if isinstance(body, dict) else json.loads(body)
     references, found = PolicyReferences(), {}
@@ -101,7 +101,7 @@ aws s3 rm --quiet "$object"
 
 @pytest.fixture(scope="module")
 def calls(cluster: Cluster, roles: dict[str, Role]) -> list[dict[str, Any]]:
-    """Those of nodes, of earlier clusters too. The bucket is there for jobs; the agent does not touch it."""
+    """Use the bucket as jobs do, then return all calls of nodes, earlier clusters' included."""
     for alias in (aliases()[0], aliases()[-1]):
         assert cluster.on(alias, USE_THE_BUCKET).splitlines()[-1] == "contents"
     log = Path(os.environ["LOCAL_AWS_DIR"], "log", "requests.jsonl")
@@ -109,8 +109,10 @@ def calls(cluster: Cluster, roles: dict[str, Role]) -> list[dict[str, Any]]:
 
 
 def _counts(line: Mapping[str, Any]) -> bool:
-    """Whether a node called by itself. A role without policies is being taken down; its nodes have been terminated, and
-    only the local AWS gives them another moment.
+    """Return whether a node made the call itself.
+
+    A role without policies is being deleted; its nodes have been terminated, and only the local AWS still runs them for
+    a moment.
     """
     caller = line.get("caller", {"user_id": "", "policies": 0})
     return bool(NODE_SESSION.fullmatch(caller["user_id"]) and caller["policies"]) and "application" not in line

@@ -1,4 +1,4 @@
-"""The end of a cluster. Runs after all that use it."""
+"""Destroying a cluster removes everything it should; runs after all tests that use the cluster."""
 
 import boto3
 

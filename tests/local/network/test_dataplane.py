@@ -1,4 +1,4 @@
-"""Passes of the data plane over inventories that a test makes up."""
+"""Passes of the data plane make its nodes match an inventory."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ from local.node import reboots
 from local.node import spot_notices as notices
 from local.node.inventory import Inventory
 from local.run import status
-from tests.local.plane import ONE, TWO, World
+from tests.local.fake_cloud import ONE, TWO, World
 
 
 def test_nodes_follow_the_control_plane(world: World) -> None:

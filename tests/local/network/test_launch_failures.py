@@ -1,4 +1,4 @@
-"""An instance that cannot boot is reported and, after a while, ended."""
+"""An instance that cannot boot is reported and, after a while, terminated."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from local.network.launch_failures import BOOT_S, RETRY_S, START_S, reported
 from local.run import status
-from tests.local.plane import ONE, TWO, World
+from tests.local.fake_cloud import ONE, TWO, World
 
 
 def test_fails_when_a_node_cannot_be_switched_on_for_a_minute(world: World, tmp_path: Path) -> None:

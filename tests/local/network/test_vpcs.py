@@ -1,4 +1,4 @@
-"""Each VPC has a router of its own while it has instances, and the internet leads to it."""
+"""Each VPC with instances has a router, and the internet has a route to it."""
 
 import dataclasses
 from typing import Any
@@ -18,7 +18,7 @@ LONELY = dataclasses.replace(ONE, vpc_id="vpc-3", internet_address=None)
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is done to the network, in order."""
+    """Record of changes to the network, in order."""
     done: list[str] = []
 
     def serve(vpc_id: str, _find: Any) -> Any:

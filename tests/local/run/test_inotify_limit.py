@@ -15,7 +15,7 @@ def limit() -> int:
 
 @pytest.fixture
 def nearly_used_up() -> Iterator[None]:
-    """All inotify instances but two taken."""
+    """Use up all inotify instances except two."""
     libc, taken = ctypes.CDLL(None), list[int]()
     while (handle := libc.inotify_init1(os.O_CLOEXEC)) >= 0:
         taken.append(handle)

@@ -10,7 +10,7 @@ from local.run.runs import runs_dir
 from tests.machine import REPOSITORY, Look
 
 DEADLINE_S = 120.0
-# An instance of its own, so that there is a node, and then the line by which the test knows that it runs.
+# Launch an instance, so that there is a node, then print the line that tells the test it runs.
 ONE_NODE = """
 import boto3, os, pathlib, sys, time
 ec2 = boto3.client("ec2")

@@ -1,4 +1,4 @@
-"""After all jobs of the other tests, and before the next: hence the name."""
+"""Nothing of any earlier job is left on the nodes; runs after all other tests."""
 
 import time
 from collections import Counter
@@ -10,7 +10,7 @@ from tests.engines.conftest import WORKERS, Cluster
 
 @pytest.mark.parametrize("alias", WORKERS)
 def test_nothing_of_any_job_is_left(cluster: Cluster, alias: str) -> None:
-    # What waits for the next launch.
+    # End the processes that wait for the next launch.
     cluster.on_master("launch close")
     until = time.monotonic() + 30
     # The last session's sshd ends a little later than its launch.

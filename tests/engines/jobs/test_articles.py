@@ -1,6 +1,6 @@
-"""The lines of the articles, and the examples, with the real engines on real nodes.
+"""The articles' lines and the examples run with the real frameworks on real nodes.
 
-Only the path of the launcher and the name of the script are others than in the articles.
+Only the launcher's path and the script's name differ from the articles.
 """
 
 import re
@@ -17,12 +17,12 @@ LEARNED = 0.9
 SECOND = "second0"
 ALL = "00:00:00:00:00:00"
 BOUND = r"Bind to .*?role=(\w+).*?ip=([0-9.]+)"
-"""What every process of ps-lite says once with PS_VERBOSE=1."""
+"""Line that every ps-lite process prints once with PS_VERBOSE=1."""
 OPEN_MPI_OPTIONS = "-bind-to none -map-by slot -mca pml ob1 -mca btl ^openib"
 
 
 def assert_learned(output: str, *, workers: int) -> None:
-    """Every worker knows the digits, and equally well, as all have the same weights."""
+    """Every worker recognizes the digits, and all equally well because they have the same weights."""
     found = dict(re.findall(rf"worker (\d)/{workers} accuracy=(\S+)", output))
     assert set(found) == {str(rank) for rank in range(workers)}, output
     assert len(set(found.values())) == 1, output
@@ -56,7 +56,7 @@ def test_gluon_with_parameter_servers_runs_as_in_the_second_article(cluster: Clu
 
 @pytest.fixture
 def second_interface(cluster: Cluster) -> Iterator[dict[str, str]]:
-    """One of the user's own on every node, beside that of the route: a VXLAN; returns each node's address on it."""
+    """Create a VXLAN between the nodes, beside the interface of the default route; return each node's address on it."""
     own = "own=$(ip -4 -brief address show ens5 | grep -o '[0-9.]*/' | tr -d /)"
     routes = {alias: cluster.on(alias, f"{own}; echo $own") for alias in WORKERS}
     found = {alias: f"10.99.0.{slot}" for slot, alias in enumerate(WORKERS, 1)}
@@ -76,7 +76,7 @@ def second_interface(cluster: Cluster) -> Iterator[dict[str, str]]:
 def test_the_interface_is_the_users(cluster: Cluster, second_interface: dict[str, str]) -> None:
     export = f"export DMLC_INTERFACE={SECOND}; export PS_VERBOSE=1"
     output = cluster.on_master(f"cd examples; {export}; launch -s 3 python gluon_parameter_server.py --epochs 1")
-    # Servers and workers; the scheduler is where the others were told.
+    # Servers and workers report; the scheduler listens where the others were told.
     bound = re.findall(BOUND, output)
     assert {ip for role, ip in bound if role in ("server", "worker")} == set(second_interface.values()), output
 
@@ -96,7 +96,7 @@ def test_fails_when_the_users_interface_is_not_there(cluster: Cluster) -> None:
     said = [line for line in said if not line.startswith("launch: all that it said: ")]
     refused = r" DMLC_INTERFACE must name an interface of .*\bens5\b.*, got 'nowhere0'$"
     assert said, output
-    # Nothing of the script or of ps-lite: no process has started.
+    # No output of the script or of ps-lite: no process has started.
     assert all(re.search(refused, line) for line in said), output
     assert re.fullmatch(r"launch: \S+: (scheduler|server 0|worker \d) ended with exit code 1", reason), output
     assert code == "code 1", output
@@ -104,7 +104,7 @@ def test_fails_when_the_users_interface_is_not_there(cluster: Cluster) -> None:
 
 def test_horovod_runs_as_in_the_fifth_article(cluster: Cluster) -> None:
     hosts = ",".join(WORKERS)
-    # With its own DistributedOptimizer; Horovod's later DistributedTrainer is in the next two.
+    # It uses its own DistributedOptimizer; the next two use Horovod's later DistributedTrainer.
     command = f"mpirun -np 3 -H {hosts} {OPEN_MPI_OPTIONS} python horovod_gluon.py --distributed-optimizer"
     output = cluster.on_master(f"cd examples; {command}")
     assert_learned(output, workers=NODES)
@@ -114,7 +114,7 @@ LOOK = (
     "grep -alFf <(printenv SECRET) /proc/[0-9]*/cmdline 2>/dev/null | sed 's/^/told in /';"
     " echo looked for ${#SECRET}; exec python horovod_gluon.py"
 )
-"""On every node while mpirun and its daemons run; the secret is on no command line of this either."""
+"""Check every node while mpirun and its daemons run; the secret must be on no command line."""
 
 
 def test_horovod_runs_by_the_launchers_mpirun_which_tells_nobody_a_secret(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""A network of the user's own for MXNet: ``--network module:function``."""
+"""A user's own network trains with MXNet: ``--network module:function``."""
 
 import pytest
 

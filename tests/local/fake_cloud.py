@@ -1,4 +1,4 @@
-"""A data plane over inventories that a test makes up; nodes are names only."""
+"""Run a data plane over inventories that a test makes up; its nodes do not exist."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,7 +22,7 @@ TWO = instance(5, groups=("sg-1",), public=None, internet=None)
 
 
 class Refusing:
-    """A control plane that knows nothing any more, but the user data of some instances."""
+    """Stand in for EC2, STS and IAM; unknown instances are gone when asked for details."""
 
     def __init__(self, unknown: set[str]) -> None:
         self.unknown = unknown
@@ -35,7 +35,7 @@ class Refusing:
     def describe_instance_attribute(self, InstanceId: str, Attribute: str) -> dict[str, Any]:  # noqa: N803  (AWS's name)
         if InstanceId in self.unknown:
             error = {"Error": {"Code": "InvalidInstanceID.NotFound", "Message": "gone"}}
-            raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]  # its type wants all fields
+            raise ClientError(error, "DescribeInstanceAttribute")  # type: ignore[arg-type]  # the type requires all fields
         return {Attribute: {}, "UserData": {}}
 
     def get_instance_profile(self, InstanceProfileName: str) -> dict[str, Any]:  # noqa: N803  (AWS's name)
@@ -52,7 +52,7 @@ class Refusing:
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class World:
-    """What the control plane says, and which nodes run."""
+    """Hold the inventory and record what the data plane does."""
 
     plane: dataplane.DataPlane
     ec2: Refusing
@@ -63,7 +63,7 @@ class World:
     cannot_start: str = ""
     exit_code: int | None = None
     asks: bool = True
-    """Whether nodes come so far as to ask for their metadata."""
+    """Whether nodes get as far as asking for their metadata."""
     now: float = 1000.0
 
     def note(self, what: str) -> bool:
@@ -77,7 +77,7 @@ class World:
 
 @pytest.fixture
 def unknown() -> set[str]:
-    """Instances that EC2 knows no more when it is asked for details."""
+    """Instances that are gone when EC2 is asked for details."""
     return set()
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from local.errors import LocalError, UsageError
-from local.faults.slots import aliases, newest, resolve, slot_of_alias
+from local.faults.node_indexes import aliases, newest, resolve, slot_of_alias
 
 CLUSTERS = {"one": {1: "i-1", 2: "i-2"}, "two": {1: "i-5"}}
 

@@ -1,4 +1,4 @@
-"""Every engine learns the digits with every kv-store that it has, and reads what another has learned."""
+"""Every framework learns the digits with each of its kv-stores, and reads checkpoints of the others."""
 
 import re
 
@@ -33,15 +33,15 @@ def test_horovod_learns_the_same_under_mpirun(cluster: Cluster, horovod: Trainin
 def test_the_other_kv_stores_with_servers_learn_the_digits(cluster: Cluster, kv_store: str, options: str) -> None:
     found = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store {kv_store} --model-prefix {kv_store} {options}")
     assert found.accuracy >= KNOWN, found.output
-    # Who runs it should know, before a spot instance goes.
+    # The user should know this before a spot instance is interrupted.
     assert ("none when it is told to stop (SIGTERM)" in found.output) == (kv_store == "dist_async"), found.output
-    # Those of dist_async meet at an epoch's end.
+    # Workers of dist_async synchronize at an epoch's end.
     assert all(len(set(of_ranks.values())) == 1 for of_ranks in found.digests.values()), found.output
 
 
 @pytest.mark.parametrize("alone", [f"python {TRAINER}", f"WORLD_SIZE=1 {PYTHON} {TRAINER} --engine mxnet {SHORT}"])
 def test_every_kv_store_of_one_worker_learns_the_digits(cluster: Cluster, alone: str) -> None:
-    # One on each of two nodes, which do not know of each other.
+    # One worker on each of two nodes, which do not know of each other.
     output = cluster.on_master(
         "export OMP_NUM_THREADS=1; launch -n 2"
         f" 'set -- local device; shift $RANK; {alone} --kv-store $1 --model-prefix trainer/$1'"

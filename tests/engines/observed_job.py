@@ -1,6 +1,4 @@
-"""A job whose processes are looked for, and struck, from outside of the nodes: they cannot say themselves that nothing
-of them is left.
-"""
+"""Observe and kill a job's processes from outside the nodes: the nodes cannot prove that nothing of it is left."""
 
 import os
 import re
@@ -21,7 +19,7 @@ PAUSE_S = 0.1
 
 
 class OutsideJob:
-    """One job, started on the master in a session of its own."""
+    """Run one job on the master in a session of its own."""
 
     def __init__(self, cluster: Cluster, launch: str, *command: str, log: Path) -> None:
         self._log, self._token = log, secrets.token_hex(8)
@@ -40,7 +38,7 @@ class OutsideJob:
         return self._log.read_text(errors="replace")
 
     def wait_for(self, pattern: str, *, times: int) -> None:
-        """Return when it has said something so many times."""
+        """Wait until its output matches a pattern so many times."""
         until = time.monotonic() + DEADLINE_S
         while len(re.findall(pattern, self.said)) < times:
             assert self._process.poll() is None, self.said
@@ -48,17 +46,17 @@ class OutsideJob:
             time.sleep(PAUSE_S)
 
     def code(self) -> int:
-        """Its exit code, when it has ended."""
+        """Wait for the end and return the exit code."""
         return self._process.wait(DEADLINE_S)
 
     def launcher(self) -> int:
-        """Process id of the launcher."""
+        """Return the launcher's process id."""
         own = f"{TOKEN}:{self._token}"
         [pid] = [pid for pid in _pids() if (words := _words(pid)) and "python3" in words[0] and own in words]
         return pid
 
     def processes(self, program: str = "", *, below: str = "") -> list[int]:
-        """Those that have the job's variables, and in their command and in their parent's these words."""
+        """List the job's processes with these words in their own and in their parent's command line."""
         return [
             pid
             for pid in marked(f"{TOKEN}={self._token}")
@@ -66,7 +64,7 @@ class OutsideJob:
         ]
 
     def is_gone(self) -> bool:
-        """Whether nothing of it is left on any node."""
+        """Return whether nothing of it is left on any node."""
         return self._process.poll() is not None and not self.processes()
 
     def wait_until_gone(self, *, seconds: float) -> None:
@@ -77,7 +75,7 @@ class OutsideJob:
             time.sleep(PAUSE_S)
 
     def leave(self) -> None:
-        """Take away what a failed test has left."""
+        """Kill what a failed test has left."""
         self._process.kill()
         self._process.wait(DEADLINE_S)
         for pid in self.processes():
@@ -86,7 +84,7 @@ class OutsideJob:
 
 @contextmanager
 def outside_job(cluster: Cluster, launch: str, *command: str, log: Path) -> Iterator[OutsideJob]:
-    """Start one; nothing of it outlives its test."""
+    """Start a job; nothing of it outlives its test."""
     job = OutsideJob(cluster, launch, *command, log=log)
     try:
         yield job
@@ -95,13 +93,13 @@ def outside_job(cluster: Cluster, launch: str, *command: str, log: Path) -> Iter
 
 
 def marked(*variables: str) -> list[int]:
-    """Process ids, on any node, of those in whose environment all of these are, each NAME=VALUE."""
+    """List the processes, on any node, that have all of these variables (each NAME=VALUE) in their environment."""
     wanted = {variable.encode() for variable in variables}
     return [pid for pid in _pids() if wanted <= set(_read(pid, "environ").split(b"\0"))]
 
 
 def kill(*variables: str) -> None:
-    """End the processes in whose environment all of these are, as soon as there are any."""
+    """Wait for processes with all of these variables in their environment, and kill them."""
     until = time.monotonic() + DEADLINE_S
     while not (pids := marked(*variables)):
         assert time.monotonic() < until, variables
@@ -117,7 +115,7 @@ def _pids() -> list[int]:
 def _read(pid: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:  # it has ended
+    except OSError:  # It has ended.
         return b""
 
 
@@ -126,7 +124,7 @@ def _words(pid: int) -> list[str]:
 
 
 def _parent(pid: int) -> int:
-    # See proc(5); the name before it may have blanks and brackets.
+    # See proc(5); the process name before it may contain blanks and brackets.
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     return int(fields[1]) if fields else 0
 

@@ -3,7 +3,7 @@ from typing import Any, cast
 import pytest
 
 from local.chaos.plan import KINDS, Plan, PlannedFault, Target, make_plan, slot
-from local.chaos.player import play
+from local.chaos.plan_runner import play
 from local.errors import LocalError
 from local.faults import Faults
 
@@ -11,7 +11,7 @@ SLOTS = {1: "i-1", 2: "i-2", 3: "i-3"}
 
 
 class Recorder:
-    """Notes what is done to it, and when, by a clock of its own."""
+    """Record the faults and their times, with a clock of its own."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""What a lost or failing rank costs, and what is refused."""
+"""A lost or failing rank ends or restarts the job, and unusable settings are refused."""
 
 import re
 import secrets
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.engines.conftest import WORKERS, Cluster
-from tests.engines.outside import TOKEN, kill
+from tests.engines.observed_job import TOKEN, kill
 from tests.engines.training import (
     DEADLINE_S,
     PYTHON,
@@ -25,7 +25,7 @@ STARTED, TRAINS, GOES_ON = (
     r"Epoch\[1\] Batch \[2\]",
     r"rank 0/2 going on at epoch [12345] sample \d+, from the checkpoint",
 )
-"""What the job's log says in the moment of a kill; at once, and the processes may not have met."""
+"""Pattern of the log at which a process is killed; any earlier, the processes may not have connected."""
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_killed_processes_cost_nothing_but_time(
     token = secrets.token_hex(8)
     job = cluster.on_master(
         "mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1;"
-        # Who waits for a lost one inside MXNet does not heed TERM.
+        # A process that waits inside MXNet for a lost one does not react to TERM.
         f" launch --detach --grace 2 --max-restarts {len(kills)} --env {TOKEN}:{token}"
         f" {launch} python {TRAINER} --engine {engine} {options} --model-prefix killed-{engine}"
         " --checkpoint-seconds 0.5 --disp-batches 1 2>/dev/null"
@@ -75,7 +75,7 @@ def test_killed_processes_cost_nothing_but_time(
 )
 def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, launch: str, engine: str) -> None:
     prefix = f"over-{engine.split()[0]}"
-    # The last rank fails once the trainer is done: as if it had been killed on its way out.
+    # The last rank fails after the trainer has finished, as if it had been killed while exiting.
     script = f"{PYTHON} {TRAINER} --engine {engine} --num-epochs 1 --model-prefix {prefix} && [ $0 != $(hostname) -o"
     script = f'{script} "$TORCHELASTIC_RESTART_COUNT" != 0 ]'
     last = cluster.on(WORKERS[1], "hostname")
@@ -89,7 +89,7 @@ def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, lau
 
 
 def test_horovods_ranks_meet_when_one_comes_a_minute_late(cluster: Cluster) -> None:
-    # As one that fetches its data; Gloo's own patience are 30 s.
+    # It waits as if it fetched its data; Gloo's own timeout is 30 s.
     script = f"[ $HOROVOD_RANK = 0 ] || sleep 45; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
     output = cluster.on_master(
         f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --engine horovod -n 2"
@@ -102,7 +102,7 @@ def test_horovods_ranks_meet_when_one_comes_a_minute_late(cluster: Cluster) -> N
     ("launch", "engine"), [("--engine mxnet -s 1", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")]
 )
 def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -> None:
-    # A file where the directory should be: MXNet would wait for the others before it ends this process.
+    # A file stands where the directory should be: MXNet would wait for the others before it ends this process.
     cluster.on(WORKERS[2], "touch blocked")
     prefix = "--model-prefix /home/ubuntu/blocked/net"
     started = time.monotonic()

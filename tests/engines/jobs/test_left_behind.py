@@ -1,4 +1,4 @@
-"""What is left on the nodes when a part of a job is killed, frozen or cut off: nothing, as seen from outside."""
+"""Nothing is left on the nodes, seen from outside, when a part of a job is killed, frozen or cut off."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ import pytest
 
 from local.faults import Faults
 from tests.engines.conftest import WORKERS, Cluster
-from tests.engines.outside import OutsideJob, outside_job
+from tests.engines.observed_job import OutsideJob, outside_job
 
 PROMISED_S = 60
-"""Issue: the job ends within so many seconds, and no process of it is left."""
+"""Seconds within which the job must end and none of its processes be left."""
 SSHS = 255
-"""ssh's exit code where the command has ended by a signal."""
+"""Exit code of ssh when the command was ended by a signal."""
 BY_MPI = "--launcher mpi -n 2"
 ALL_REDUCE = (
     "import horovod.mxnet as hvd, mxnet as mx, itertools; hvd.init()\n"
@@ -30,18 +30,18 @@ SERVED = (
     "print('meets', flush=True); time.sleep(1000)"
 )
 STUBBORN = "trap '' TERM; setsid sleep 1000 & echo meets; while :; do sleep 1000; done"
-"""A rank that heeds no TERM, and a part of it that has left its session."""
+"""Rank that ignores TERM, with a child that has left its session."""
 
 
 class Struck:
-    """Jobs that hear of nobody any more."""
+    """Watch jobs that are cut off from everything."""
 
     def __init__(self, jobs: dict[str, OutsideJob], frozen: int) -> None:
         self.jobs = jobs
         self._frozen = frozen
         self._began = time.monotonic()
         self.gone: dict[str, float] = {}
-        """For each when nothing of it was left on any node, in seconds."""
+        """Time at which nothing of each job was left on any node, in seconds."""
         os.kill(frozen, signal.SIGSTOP)
         Faults.here().partition(WORKERS[2])
         self._watching = threading.Thread(target=self._watch)
@@ -51,7 +51,7 @@ class Struck:
         try:
             while len(self.gone) < len(self.jobs) and time.monotonic() < self._began + PROMISED_S:
                 for name, job in self.jobs.items():
-                    # The frozen launcher is no rank, and can do nothing about itself.
+                    # The frozen launcher is no rank, and cannot act.
                     if name not in self.gone and not job.processes():
                         self.gone[name] = time.monotonic() - self._began
                 time.sleep(0.5)
@@ -65,7 +65,7 @@ class Struck:
 
 @pytest.fixture(scope="module")
 def struck(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
-    """A node that is cut off under two jobs, and a launcher that is frozen."""
+    """Cut off a node under two jobs, and freeze a launcher."""
     logs = tmp_path_factory.mktemp("logs")
     cluster.on_master(f"printf '{WORKERS[0]}\\n{WORKERS[2]}\\n' > first-and-last")
     with ExitStack() as stack:
@@ -85,7 +85,7 @@ def struck(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         struck.wait()
 
 
-# Those that are killed run on the other nodes, while the deadlines of the others pass.
+# The killed ones run on the other nodes while the deadlines of these pass.
 
 
 @pytest.mark.usefixtures("struck")
@@ -105,7 +105,7 @@ def test_nothing_is_left_when_a_part_of_mpiruns_job_is_killed(
 ) -> None:
     with outside_job(cluster, BY_MPI, STUBBORN, log=tmp_path / "log") as job:
         job.wait_for("meets", times=2)
-        # On each node a rank, what has left its session, and what it waits for.
+        # On each node: a rank, its child outside the session, and what the child waits for.
         assert len(job.processes("sleep 1000")) >= 2 * 3
         pid = job.launcher() if victim == "launcher" else job.processes(f"/bin/{victim}")[-1]
         os.kill(pid, signal.SIGKILL)

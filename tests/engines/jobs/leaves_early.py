@@ -1,12 +1,12 @@
-"""Module API as in MXNet's examples: the kvstore is a local variable, nothing is closed, one worker leaves first.
+"""Train with the Module API as MXNet's examples do: a local kvstore, nothing is closed, one worker exits first.
 
-What it computes is made so that its last gradients are still to be sent when it leaves.
+The computation is arranged so that its last gradients are not sent yet when it exits.
 """
 
 import os
 import time
 
-# Else the loss, which fit waits for, is not read before all of the backward pass has run.
+# Otherwise the loss, which fit waits for, would be read only after the whole backward pass.
 os.environ["MXNET_CPU_WORKER_NTHREADS"] = "2"
 
 import mxnet as mx
@@ -15,7 +15,7 @@ BATCH = 2048
 
 
 def fit() -> None:
-    """Train for two steps; rank 0 takes its time afterwards, as one that saves a checkpoint does."""
+    """Train for two steps; rank 0 then takes its time, as if it saved a checkpoint."""
     kv = mx.kvstore.create("dist_sync")
     network = mx.sym.Variable("data")
     for _ in range(6):
@@ -30,7 +30,7 @@ def fit() -> None:
         optimizer="sgd",
         optimizer_params={"learning_rate": 0.1, "momentum": 0.9},
         initializer=mx.init.Xavier(),
-        # With two of these fit leaves a cycle of references, which keeps the kvstore until the exit.
+        # With two of these fit leaves a cycle of references, which keeps the kvstore alive until the exit.
         batch_end_callback=mx.callback.Speedometer(BATCH, 1),
         epoch_end_callback=lambda *_: time.sleep(5 if kv.rank == 0 else 0),
     )

@@ -1,4 +1,4 @@
-"""What equals what: n workers and one, our networks and the literature's, MXNet's momentum and torch's."""
+"""Compare n workers with one, our networks with the literature's, MXNet's momentum with torch's."""
 
 import pytest
 
@@ -6,14 +6,14 @@ from tests.engines.conftest import NODES, Cluster
 from tests.engines.training import ALONE, PYTHON, TWO_SERVERS, train
 
 TOLERANCE = 1e-5
-# 2,000 made-up images: the last of 19 steps has 2, and the first of three ranks none of them. A low rate, as
-# max-pooling takes one of two nearly equal values: with larger steps rounding alone may lead two correct runs apart.
+# 2,000 made-up images: the last of 19 steps has 2, and the first of three ranks gets none. The rate is low because
+# max-pooling picks one of two nearly equal values: with larger steps rounding alone may separate two correct runs.
 EQUAL = "--benchmark 1 --num-epochs 2 --lr 0.001"
 
 
 @pytest.fixture(scope="module")
 def one_worker(cluster: Cluster) -> str:
-    """The checkpoint of one that has the batches of three."""
+    """Train one worker with the batches of three; return the checkpoint."""
     train(cluster, ALONE, f"--engine mxnet {EQUAL} --batch-size 111 --model-prefix one")
     return "one-0002.npz"
 
@@ -43,11 +43,11 @@ print(len(one), numpy.linalg.norm(one - three) / numpy.linalg.norm(one))
 
 
 def test_batch_norms_statistics_are_the_same_on_all_ranks_and_with_both_engines(cluster: Cluster) -> None:
-    # Of 100 made-up images the last step has four.
+    # The last step of 100 made-up images has four.
     options = "--network resnet20 --benchmark 1 --num-examples 100 --num-epochs 1 --batch-size 16 --lr 0.001"
     servers = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store dist_sync {options} --model-prefix bn-mxnet")
     servers.assert_equal_weights(ranks=2, epochs=1)
-    # A sum of two is the same in either order: so are the bits, and the digest has the statistics in it.
+    # A sum of two is the same in either order, and so are the bits; the digest includes the statistics.
     horovod = train(cluster, "--engine horovod -n 2", f"--engine horovod {options} --model-prefix bn-horovod")
     assert horovod.digests == servers.digests, horovod.output
 

@@ -1,4 +1,4 @@
-"""What counts as left behind by a job, and what only waits for the next one."""
+"""Processes of a job count as leftovers; processes that wait for the next job do not."""
 
 import secrets
 import subprocess
@@ -19,7 +19,7 @@ NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); 
 
 @contextmanager
 def running(*words: str, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that says a line when it runs, and ends with its input."""
+    """Run a program that prints a line when it runs, and ends with its input."""
     program = [*words]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None

@@ -36,7 +36,7 @@ def ranks(world: int, *, done: int) -> list[str]:
 
 
 BEFORE = [(-2.0, line) for line in ranks(3, done=0)]
-"""What a job said whose ranks ran when the fault came."""
+"""Output of a job whose ranks ran when the fault came."""
 
 
 def told(
@@ -48,7 +48,7 @@ def told(
     recorded: int | None = -1,
     before: list[tuple[float, str]] = BEFORE,
 ) -> Told:
-    """A job that said its parts after the fault; its record says what its session does, but where another is given."""
+    """Build the outcome of a job with this output after the fault; by default its record agrees with its session."""
     state = ("FAILED" if code else "SUCCEEDED") if state == "" else state
     ending = None if state is None else Ending(state=state, exit_code=code if recorded == -1 else recorded)
     lines = [*before, *((at, line) for part in parts for line in part)]
@@ -97,7 +97,7 @@ def test_whatever_else_a_job_does_is_wrong(said: Told, wish: str, wrong: str) ->
 @pytest.mark.parametrize("moment", ["meeting", "stepping"])
 @pytest.mark.parametrize("wish", ["end", "fewer", "all"])
 def test_no_job_goes_on_when_a_rank_of_it_was_struck(kind: str, moment: str, wish: str) -> None:
-    # As it would without a deadline for silence: the fault is over, and the ranks take their steps again.
+    # Without a heartbeat timeout the ranks would continue as soon as the fault is over.
     unmoved = told([f"w{rank} [0] done" for rank in range(3)])
     assert "it went on as if nothing had happened to its ranks" in verdict(unmoved, wish, kind=kind, moment=moment)
 
@@ -122,7 +122,7 @@ def test_a_lost_session_excuses_no_job_that_had_begun() -> None:
     lost = told(code=255, state="FAILED", recorded=1)
     assert verdict(lost, "fewer", slot=1, kind="partition") != []
     assert verdict(lost, "fewer", slot=1, kind="partition", moment="connecting") == []
-    # A detached job needs none: its record says it all.
+    # A detached job needs no session: its record is complete.
     assert verdict(lost, "end", slot=1, kind="partition", moment="meeting") == []
     assert verdict(told(code=0, state="FAILED", recorded=137), "end", moment="meeting") != []
 

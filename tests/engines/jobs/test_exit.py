@@ -1,4 +1,4 @@
-"""Scripts of MXNet's that end by themselves, though they close nothing."""
+"""MXNet scripts end by themselves, even if they close nothing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the user of a local AWS is told while a deploy waits."""
+"""The user of a local AWS is told of failures while a deploy waits."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from local.network.launch_failures import report
 from local.run import status
-from local.run.watchman import Watchman
+from local.run.monitor import Watchman
 
 
 @pytest.fixture
