@@ -27,8 +27,8 @@ from local.errors import LocalError, UsageError
 from local.faults import Faults, command_line
 from local.node.image import image_layers
 from local.run import by_hand
-from local.run.inotify_limit import lack_of_watchers
-from local.run.runs import INSIDE, all_runs, end_run, pick_run, run_inside
+from local.run.inotify_limit import inotify_shortage
+from local.run.runs import RUN_DIR_VARIABLE, all_runs, end_run, pick_run, run_inside
 from local.run.sandbox import run_cgroup, run_directory, run_in_sandbox
 from local.run.status import print_status
 
@@ -103,7 +103,7 @@ def _run(command: list[str], *, engines: bool = False) -> int:
 
 
 def _demo(nodes: int, *, keep: bool) -> int:
-    if lack := lack_of_watchers(nodes):
+    if lack := inotify_shortage(nodes):
         raise LocalError(lack)
     image_layers()
     demo = [sys.executable, "-m", "local.demo", str(nodes)]
@@ -148,7 +148,7 @@ def _act(options: argparse.Namespace) -> int:
         case "demo":
             return _demo(parse_nodes(options.nodes), keep=options.keep)
         case "enter":
-            return by_hand.enter_again(pick_run(options.run), options.command)
+            return by_hand.enter_running(pick_run(options.run), options.command)
         case "end":
             return _end(options.run)
     return _status(options.run)
@@ -164,8 +164,8 @@ def main() -> int:
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _stop)
     try:
-        options = _parse(sys.argv[1:], inside=os.environ.get(INSIDE))
-        if INSIDE in os.environ:
+        options = _parse(sys.argv[1:], inside=os.environ.get(RUN_DIR_VARIABLE))
+        if RUN_DIR_VARIABLE in os.environ:
             return print_status() if options.verb == "status" else command_line.act(Faults.here(), options)
         if os.geteuid() != 0:
             raise LocalError("the local AWS makes network namespaces and containers: run as root")

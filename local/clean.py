@@ -11,7 +11,7 @@ from pathlib import Path
 
 from local.errors import LocalError
 from local.run.cache import cache_dir, locked
-from local.run.runs import INSIDE, live_names
+from local.run.runs import RUN_DIR_VARIABLE, live_names
 
 REPOSITORY = Path(__file__).parents[1]
 LOCK_TIMEOUT_S = 60.0
@@ -19,8 +19,8 @@ LOCK_TIMEOUT_S = 60.0
 
 def clean(directories: Iterable[Path]) -> None:
     """Remove directories. Raises LocalError if a local AWS is running or starting."""
-    if INSIDE in os.environ:
-        raise LocalError(f"make clean works outside of a local AWS only, this is inside {os.environ[INSIDE]}")
+    if RUN_DIR_VARIABLE in os.environ:
+        raise LocalError(f"make clean works outside of a local AWS only, this is inside {os.environ[RUN_DIR_VARIABLE]}")
     with locked("run", timeout_s=LOCK_TIMEOUT_S):  # No run can start while this lock is held.
         if names := live_names():
             raise LocalError(f"a local AWS is up, end it first (make end RUN=...): {', '.join(names)}")

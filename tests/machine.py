@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from local.run.cache import cache_dir
-from local.run.runs import MARK, runs_dir
+from local.run.runs import MARK_VARIABLE, runs_dir
 from local.run.sandbox import cgroup_root
 from tests.launcher.sshd import make_privilege_separation_directory
 
@@ -39,12 +39,12 @@ LINKS = re.compile(r"internet|user|igw|ens5|[0-9a-f]{15}")
 TABLES = re.compile(r"table inet (?:vpc|faults)")
 WHERE_NODES_WRITE = ("/etc", "/etc/profile.d", "/etc/systemd/system", "/opt", "/run", "/run/systemd/system", "/var/lib")
 NODES_FILES = re.compile(r"deeplearning|user-of-the-demo")
-Look = Mapping[str, frozenset[str]]
+Snapshot = Mapping[str, frozenset[str]]
 
 
-def look() -> Look:
+def take_snapshot() -> Snapshot:
     """Record everything that a command with this process's mark could leave behind."""
-    mark = os.environ[MARK]
+    mark = os.environ[MARK_VARIABLE]
     return {
         "process": _processes(mark),
         "mount": frozenset(line for line in Path("/proc/self/mounts").read_text().splitlines() if _is_run(line, mark))
@@ -64,7 +64,7 @@ def look() -> Look:
     }  # fmt: skip
 
 
-def difference(before: Look, after: Look) -> list[str]:
+def difference(before: Snapshot, after: Snapshot) -> list[str]:
     """Return one line for each thing that came or went."""
     return [
         f"{kind} {change}: {thing}"
@@ -74,10 +74,10 @@ def difference(before: Look, after: Look) -> list[str]:
     ]
 
 
-def settled_difference(before: Look) -> list[str]:
+def settled_difference(before: Snapshot) -> list[str]:
     """Wait up to half a minute for the difference to disappear, and return what is left of it."""
     deadline = time.monotonic() + SETTLE_S
-    while (found := difference(before, look())) and time.monotonic() < deadline:
+    while (found := difference(before, take_snapshot())) and time.monotonic() < deadline:
         time.sleep(0.2)
     return found
 
@@ -85,12 +85,12 @@ def settled_difference(before: Look) -> list[str]:
 @contextlib.contextmanager
 def marked() -> Iterator[None]:
     """Give the processes that this one starts a new mark and a directory of their own for temporary files."""
-    before = {name: os.environ.get(name) for name in (MARK, TEMPORARY)}
+    before = {name: os.environ.get(name) for name in (MARK_VARIABLE, TEMPORARY)}
     own = secrets.token_hex(2)
     # Keep it short, because sockets lie below it and Linux limits their paths to 107 bytes; not below pytest's own.
     directory = Path("/tmp", f"dlc-{own}-{os.getpid()}")
     directory.mkdir(mode=0o700)
-    os.environ.update({MARK: own, TEMPORARY: str(directory)})
+    os.environ.update({MARK_VARIABLE: own, TEMPORARY: str(directory)})
     try:
         yield
     finally:
@@ -128,7 +128,9 @@ def _processes(mark: str) -> frozenset[str]:
             words = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
             names[pid], parents[pid] = words or "(its program is not there any more)", int(parent)
             variables = (process / "environ").read_bytes().split(b"\0")
-            if f"{MARK}={mark}".encode() in variables or _is_run(f"{words} {(process / 'cgroup').read_text()}", mark):
+            if f"{MARK_VARIABLE}={mark}".encode() in variables or _is_run(
+                f"{words} {(process / 'cgroup').read_text()}", mark
+            ):
                 own.add(pid)
     while more := {pid for pid, parent in parents.items() if parent in own} - own:
         own |= more
@@ -186,7 +188,7 @@ def main() -> int:
     adopt_orphans()
     prepare()
     with marked():
-        before = look()
+        before = take_snapshot()
         code = _run(sys.argv[1:])
         found = settled_difference(before)
     for line in found:

@@ -52,7 +52,7 @@ LEAK = f"""
     touch /run/deeplearning "{LEFT_IN_THE_CHECKOUT}" "$TMPDIR/jsii-kernel-left"
     sleep 0.3
 """
-FOREIGN = f"""
+USER_PREFIXES = f"""
     run=$XDG_CACHE_HOME/deeplearning-cdk/run/zzzz{OWN}
     mkdir "$run"
     truncate --size 1M "$run/disk.img"
@@ -113,24 +113,24 @@ def test_fails_when_a_command_leaves_a_thing_of_each_kind(told: list[str], kind:
 
 def test_every_kind_is_tried() -> None:
     with machine.marked():
-        assert machine.look().keys() <= LEAKS.keys()
+        assert machine.take_snapshot().keys() <= LEAKS.keys()
 
 
 def test_what_others_make_meanwhile_is_passed_over(cache: Path) -> None:
     with subprocess.Popen(["sleep", "30"]) as process:
-        done = compare("sh", "-ec", FOREIGN, cache=cache)
+        done = compare("sh", "-ec", USER_PREFIXES, cache=cache)
         process.kill()
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_process_of_somebody_else_is_passed_over() -> None:
     with machine.marked():
-        before = machine.look()
+        before = machine.take_snapshot()
         # An orphan does not descend from this process, and this one has variables of its own.
         script = "setsid env -i sleep 60 < /dev/null > /dev/null 2>&1 & echo $!"
         pid = int(subprocess.check_output(["env", "-i", "sh", "-c", script]))
         try:
-            assert machine.difference(before, machine.look()) == []
+            assert machine.difference(before, machine.take_snapshot()) == []
         finally:
             os.kill(pid, 9)
 

@@ -28,8 +28,8 @@ from bootstrap.contract import (
 )
 from local.chaos.membership_check import (
     Instance,
+    NodeView,
     Observation,
-    Seen,
     differences,
     hosts_of,
     known_hosts_of,
@@ -42,7 +42,7 @@ from local.faults.nodes import NodeHandle, node_of
 LOGIN_USER = "ubuntu"
 """Login user of the local image."""
 CONNECT_TIMEOUT_S = 5
-AT_ONCE = 8
+LOGINS_AT_ONCE = 8
 """Number of connections tried at once."""
 INSTANCE_ID = "cat /var/lib/cloud/data/instance-id"
 POLL_S = 0.5
@@ -50,12 +50,12 @@ FILES = (HOSTS_FILE, WORKERS_FILE, KNOWN_HOSTS_FILE, ENVIRONMENT_FILE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class Snapshot:
     """Hold what one look at a cluster found."""
 
     desired: int
     instances: tuple[Instance, ...]
-    seen: Mapping[str, Seen | str]
+    views: Mapping[str, NodeView | str]
 
 
 class Observer:
@@ -85,25 +85,29 @@ class Observer:
 
     def differences(self, *, previous: Observation | None = None) -> list[str]:
         """List all errors, a line each; connections are tried only if everything else is right."""
-        look = self.look()
-        found = differences(desired=look.desired, instances=look.instances, seen=look.seen, previous=previous)
-        return found or self.unreachable(look)
+        snapshot = self.snapshot()
+        found = differences(
+            desired=snapshot.desired, instances=snapshot.instances, views=snapshot.views, previous=previous
+        )
+        return found or self.login_failures(snapshot)
 
     def observe(self) -> Observation:
         """Return the membership as the nodes know it, once they agree. Raises LocalError."""
         states = {
-            (s.generation, tuple(sorted(s.slots.items()))) for s in self.look().seen.values() if isinstance(s, Seen)
+            (s.generation, tuple(sorted(s.slots.items())))
+            for s in self.snapshot().views.values()
+            if isinstance(s, NodeView)
         }
         if len(states) != 1:
             raise LocalError(f"the nodes of {self._cluster} know {len(states)} memberships")
         ((generation, slots),) = states
         return Observation(generation=generation, slots=dict(slots))
 
-    def look(self) -> Look:
+    def snapshot(self) -> Snapshot:
         """Read what AWS and the nodes say."""
         groups = self._groups()
         members = {i["InstanceId"]: group for group in groups for i in group["Instances"] if _in_service(i)}
-        instances, seen = [], {}
+        instances, views = [], {}
         for item in _running(sorted(members)):
             instance_id = item["InstanceId"]
             node = node_of(self._run_dir, instance_id)
@@ -116,23 +120,23 @@ class Observer:
                     host_key=_host_key(node),
                 )
             )
-            seen[instance_id] = read_node(node)
+            views[instance_id] = read_node(node)
         desired = sum(group["DesiredCapacity"] for group in groups)
-        return Look(desired=desired, instances=tuple(instances), seen=seen)
+        return Snapshot(desired=desired, instances=tuple(instances), views=views)
 
-    def unreachable(self, look: Look) -> list[str]:
+    def login_failures(self, snapshot: Snapshot) -> list[str]:
         """Return a line for each pair of nodes in which one cannot log in to the other."""
-        told = {name: said for name, said in look.seen.items() if isinstance(said, Seen)}
-        pairs = [(source, said, slot) for source, said in told.items() for slot in said.slots if said.slot != slot]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = pool.map(lambda pair: self._try(*pair), pairs)
+        readable = {name: view for name, view in snapshot.views.items() if isinstance(view, NodeView)}
+        pairs = [(source, view, slot) for source, view in readable.items() for slot in view.slots if view.slot != slot]
+        with ThreadPoolExecutor(LOGINS_AT_ONCE) as pool:
+            answers = pool.map(lambda pair: self._try_login(*pair), pairs)
             return [answer for answer in answers if answer]
 
-    def _try(self, source: str, said: Seen, slot: int) -> str | None:
+    def _try_login(self, source: str, view: NodeView, slot: int) -> str | None:
         """Log in from a node to another with the host key checked; return why that failed, or None."""
         alias = worker_host(slot)
         try:
-            command = self._ssh(node_of(self._run_dir, source), alias, said.hosts[alias])
+            command = self._ssh(node_of(self._run_dir, source), alias, view.hosts[alias])
         except LocalError as error:
             return str(error)
         try:
@@ -150,7 +154,7 @@ class Observer:
         if done.returncode != 0:
             why = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             return f"{source}: cannot log in to {alias}: {why[-1]}"
-        right = said.slots[slot]
+        right = view.slots[slot]
         return None if done.stdout.strip() == right else f"{source}: {alias} is {done.stdout.strip()}, must be {right}"
 
     def _ssh(self, node: NodeHandle, alias: str, address: str) -> Sequence[str]:
@@ -174,7 +178,7 @@ class Observer:
         return [group for group in groups if _tag(group, CLUSTER_TAG) == self._cluster]
 
 
-def read_node(node: NodeHandle) -> Seen | str:
+def read_node(node: NodeHandle) -> NodeView | str:
     """Read a node's files; return what it knows of the membership, or why it says nothing."""
     state = node.state()
     if state is None:
@@ -183,7 +187,7 @@ def read_node(node: NodeHandle) -> Seen | str:
         hosts, workers, known, variables = (node.path(file).read_text() for file in FILES)
     except (OSError, LocalError) as error:
         return f"has not all files: {error}"
-    return Seen(
+    return NodeView(
         slot=int(state["slot"]),
         generation=int(state["generation"]),
         members=tuple((int(member["slot"]), str(member["instance_id"])) for member in state["members"]),

@@ -18,7 +18,7 @@ API_SHARE = 0.5
 """Share of the nodes' requests that fail while AWS's API throttles or returns errors."""
 
 
-def play(
+def run_plan(
     plan: Plan,
     faults: Faults,
     *,
@@ -39,9 +39,9 @@ def play(
         fault = plan.faults[number]
         try:
             if what == "begins":
-                names = chosen(fault, slots())
+                names = targeted_instances(fault, slots())
                 _begin(faults, fault, names, seed=plan.seed + number)
-                if fault.lasts_s and fault.kind != "spot-notice":
+                if fault.duration_s and fault.kind != "spot-notice":
                     heapq.heappush(events, (fault.ends_s, number, "ends", names))
             else:
                 _end(faults, fault, names)
@@ -50,11 +50,11 @@ def play(
         say(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(names)} {what}")
 
 
-def chosen(fault: PlannedFault, slots: Mapping[int, str]) -> tuple[str, ...]:
+def targeted_instances(fault: PlannedFault, slots: Mapping[int, str]) -> tuple[str, ...]:
     """Return the instances that the fault's targets mean now, each at most once. Raises LocalError."""
     left, names = dict(slots), []
     for target in fault.targets:
-        slot = target.among(left)
+        slot = target.pick_from(left)
         if slot is None:
             raise LocalError(f"nobody is {target}")
         names.append(left.pop(slot))
@@ -76,7 +76,7 @@ def _begin(faults: Faults, fault: PlannedFault, names: Sequence[str], *, seed: i
         case "partition" | "partition-pair":
             faults.partition(*names)
         case "spot-notice":
-            faults.spot_notice(*names, seconds=fault.lasts_s)
+            faults.spot_notice(*names, seconds=fault.duration_s)
         case "fill-disk":
             faults.fill_disk(*names)
         case "metadata-outage":

@@ -12,7 +12,7 @@ import boto3
 from local.aws.failures import ApiFault, Kind
 from local.errors import LocalError
 from local.faults import api, disk, network, power
-from local.faults.node_indexes import resolve, slots_by_cluster
+from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.targets import Target, find_target
 from local.network.addresses import API_PORT
@@ -35,7 +35,7 @@ class Faults:
 
     def node(self, name: str) -> NodeHandle:
         """Return the node that a name means now; one named by its id may have ended."""
-        clusters = {} if name.startswith("i-") else slots_by_cluster(self._run_dir)
+        clusters = {} if name.startswith("i-") else members_by_cluster(self._run_dir)
         return node_of(self._run_dir, resolve(name, clusters))
 
     def target(self, name: str) -> Target:
@@ -44,7 +44,7 @@ class Faults:
 
     def slots(self, cluster: str) -> dict[int, str]:
         """Return a cluster's instances by node index, as its nodes report them; empty before any has joined."""
-        return slots_by_cluster(self._run_dir).get(cluster, {})
+        return members_by_cluster(self._run_dir).get(cluster, {})
 
     # ---- the machine ----
 
@@ -64,11 +64,11 @@ class Faults:
         """Hang the host: nothing runs, nothing answers, not even a ping."""
         node = self.node(name)
         power.freeze(node)
-        network.strike(network.HUNG, network.link(node.link))
+        network.add_elements(network.HUNG, network.link(node.link))
 
     def thaw(self, name: str) -> None:
         node = self.node(name)
-        network.spare(network.HUNG, network.link(node.link))
+        network.remove_elements(network.HUNG, network.link(node.link))
         power.thaw(node)
 
     def kill_agent(self, name: str) -> None:
@@ -100,10 +100,10 @@ class Faults:
 
     def partition(self, name: str, other: str | None = None) -> None:
         """Cut a node off from everything, metadata and AWS's API included, or two nodes from each other."""
-        network.strike(*self._cut(name, other))
+        network.add_elements(*self._cut(name, other))
 
     def reconnect(self, name: str, other: str | None = None) -> None:
-        network.spare(*self._cut(name, other))
+        network.remove_elements(*self._cut(name, other))
 
     def _cut(self, name: str, other: str | None) -> tuple[str, ...]:
         link = self.node(name).link
@@ -112,32 +112,32 @@ class Faults:
         other_link = self.node(other).link
         if other_link == link:
             raise LocalError(f"{name} and {other} are the same node")
-        return network.PAIRS, *network.both_ways(link, other_link)
+        return network.PAIRS, *network.pair_elements(link, other_link)
 
     def metadata_outage(self, name: str) -> None:
         """Stop the node's metadata service from answering."""
-        network.strike(network.NO_METADATA, network.link(self.node(name).link))
+        network.add_elements(network.NO_METADATA, network.link(self.node(name).link))
 
     def metadata_back(self, name: str) -> None:
-        network.spare(network.NO_METADATA, network.link(self.node(name).link))
+        network.remove_elements(network.NO_METADATA, network.link(self.node(name).link))
 
     # ---- control plane ----
 
     def api_outage(self, name: str | None = None, *, refuse: bool = False) -> None:
         """Cut all nodes, or one, off from AWS's API: connections time out or, for all nodes, are refused."""
         if name is None:
-            network.spare(network.API_SILENT if refuse else network.API_REFUSED, str(API_PORT))
-            network.strike(network.API_REFUSED if refuse else network.API_SILENT, str(API_PORT))
+            network.remove_elements(network.API_SILENT if refuse else network.API_REFUSED, str(API_PORT))
+            network.add_elements(network.API_REFUSED if refuse else network.API_SILENT, str(API_PORT))
         else:
-            network.strike(network.NO_API, network.link(self.node(name).link))
+            network.add_elements(network.NO_API, network.link(self.node(name).link))
 
     def api_back(self, name: str | None = None) -> None:
         """End an outage of all nodes, or of one."""
         if name is None:
             for ports in (network.API_SILENT, network.API_REFUSED):
-                network.spare(ports, str(API_PORT))
+                network.remove_elements(ports, str(API_PORT))
         else:
-            network.spare(network.NO_API, network.link(self.node(name).link))
+            network.remove_elements(network.NO_API, network.link(self.node(name).link))
 
     def throttle(
         self, service: str | None = None, *, share: float = 1.0, name: str | None = None, seed: int = 0

@@ -24,14 +24,14 @@ _SETS: Final = {
     API_REFUSED: "inet_service",
 }
 """Sets of affected links on a VPC's router, and of ports at which AWS's API is out for all nodes."""
-_TO_API: Final = f"ip daddr {API_ADDRESS} tcp dport"
+_API_TRAFFIC: Final = f"ip daddr {API_ADDRESS} tcp dport"
 _CHAINS: Final = {
     "forward": (
         *(f"{way} @{name} drop" for name in (CUT, HUNG) for way in ("iifname", "oifname")),
         f"iifname . oifname @{PAIRS} drop",
-        f"iifname @{NO_API} {_TO_API} {API_PORT} drop",
-        f"{_TO_API} @{API_SILENT} drop",
-        f"{_TO_API} @{API_REFUSED} reject with tcp reset",
+        f"iifname @{NO_API} {_API_TRAFFIC} {API_PORT} drop",
+        f"{_API_TRAFFIC} @{API_SILENT} drop",
+        f"{_API_TRAFFIC} @{API_REFUSED} reject with tcp reset",
     ),
     # The metadata service and the gateway's address are on the router itself.
     "input": (
@@ -66,12 +66,12 @@ def _load(lines: Sequence[str]) -> None:
                 raise
 
 
-def strike(name: str, *elements: str) -> None:
+def add_elements(name: str, *elements: str) -> None:
     """Add links, pairs of links or ports to a set."""
     _load([*_layout(), *(f"add element {TABLE} {name} {{ {element} }}" for element in elements)])
 
 
-def spare(name: str, *elements: str) -> None:
+def remove_elements(name: str, *elements: str) -> None:
     """Remove elements from a set, if it has them."""
     # Add first, because nft fails to delete what is not there.
     both = [f"{verb} element {TABLE} {name} {{ {element} }}" for element in elements for verb in ("add", "delete")]
@@ -88,6 +88,6 @@ def link(name: str) -> str:
     return f'"{name}"'
 
 
-def both_ways(one: str, other: str) -> tuple[str, str]:
+def pair_elements(one: str, other: str) -> tuple[str, str]:
     """Format two links as elements of PAIRS."""
     return f'"{one}" . "{other}"', f'"{other}" . "{one}"'

@@ -15,7 +15,7 @@ _INSTANCE: Final = re.compile(r"i-[0-9a-f]+")
 _ALIAS: Final = re.compile(rf"(?:{WORKER_HOST_PREFIX}|worker)([1-9][0-9]*)")
 
 
-def slot_of_alias(name: str) -> int:
+def index_of_alias(name: str) -> int:
     """Return the node index that a host name, or its end, means. Raises UsageError."""
     if name in (MASTER_HOST, "master"):
         return 1
@@ -24,14 +24,18 @@ def slot_of_alias(name: str) -> int:
     raise UsageError(f"a node is named {worker_host(2)}, worker2, master or i-..., got {name!r}")
 
 
-def alias_of_slot(slot: int) -> str:
+def alias_of_index(node_index: int) -> str:
     """Return the short name of a node index."""
-    return "master" if slot == 1 else f"worker{slot}"
+    return "master" if node_index == 1 else f"worker{node_index}"
 
 
 def aliases(clusters: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
     """Return the short name of each instance that has a node index."""
-    return {instance_id: alias_of_slot(slot) for slots in clusters.values() for slot, instance_id in slots.items()}
+    return {
+        instance_id: alias_of_index(node_index)
+        for members in clusters.values()
+        for node_index, instance_id in members.items()
+    }
 
 
 def newest(states: Iterable[State]) -> State | None:
@@ -39,7 +43,7 @@ def newest(states: Iterable[State]) -> State | None:
     return max(states, key=lambda state: int(state["generation"]), default=None)
 
 
-def slots_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
+def members_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
     """Return each cluster's instances by node index, as the node with the latest membership knows them."""
     clusters = _clusters()
     states: dict[str, list[State]] = {}
@@ -72,10 +76,12 @@ def resolve(name: str, clusters: Mapping[str, Mapping[int, str]]) -> str:
     """Return the instance that a name means. Raises LocalError."""
     if _INSTANCE.fullmatch(name):
         return name
-    slot = slot_of_alias(name)
-    found = [slots[slot] for slots in clusters.values() if slot in slots]
+    node_index = index_of_alias(name)
+    found = [members[node_index] for members in clusters.values() if node_index in members]
     if not found:
-        there = ", ".join(map(alias_of_slot, sorted({slot for slots in clusters.values() for slot in slots})))
+        there = ", ".join(
+            map(alias_of_index, sorted({node_index for members in clusters.values() for node_index in members}))
+        )
         raise LocalError(f"no node is {name}, there is: {there or 'none'}")
     if len(found) > 1:
         raise LocalError(f"several clusters have a {name}, give the instance id: {', '.join(sorted(found))}")

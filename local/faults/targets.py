@@ -7,7 +7,7 @@ from pathlib import Path
 import boto3
 
 from local.errors import LocalError
-from local.faults.node_indexes import aliases, resolve, slots_by_cluster
+from local.faults.node_indexes import aliases, members_by_cluster, resolve
 
 GONE = ("shutting-down", "terminated")
 
@@ -29,7 +29,7 @@ class Target:
 
 def find_target(run_dir: Path, name: str) -> Target:
     """Describe the instance that a name means now. Raises LocalError, also when it has ended."""
-    return target_of(name, slots_by_cluster(run_dir))
+    return target_of(name, members_by_cluster(run_dir))
 
 
 def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> Target:

@@ -12,46 +12,46 @@ from typing import Final
 FILE: Final = "changes"
 AT_LEAST_EVERY_S: Final = 10.0
 """Longest time between two looks without a signal, because a change may go unnoticed."""
-_ELSEWHERE: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "sts"})
+_UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "sts"})
 """Services that never change an instance, route or security group."""
 _READS: Final = re.compile(rb"(?:^|&)Action=(?:Describe|Get|List)")
 
 
 def may_change(service: str, body: bytes) -> bool:
     """Return whether a request may change what the data plane maintains; if in doubt, it may."""
-    return service not in _ELSEWHERE and not _READS.search(body)
+    return service not in _UNRELATED_SERVICES and not _READS.search(body)
 
 
-class Teller:
+class ChangeWriter:
     """Write the signal, for the control plane. Raises OSError if the file cannot be written."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         file.touch()
 
-    def tell(self) -> None:
+    def signal(self) -> None:
         with self._file.open("ab") as file:
             file.write(b".")
 
 
-class Listener:
+class ChangeReader:
     """Read the signal, for the data plane."""
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file
         self._clock = clock
-        self._heard = -1
-        self._next = 0.0
+        self._seen_size = -1
+        self._next_look = 0.0
 
-    def is_time(self) -> bool:
+    def is_due(self) -> bool:
         """Return whether to look: after a change, and now and then. Ask before looking, so that no change is missed."""
-        told, now = self._told(), self._clock()
-        if told == self._heard and now < self._next:
+        size, now = self._size(), self._clock()
+        if size == self._seen_size and now < self._next_look:
             return False
-        self._heard, self._next = told, now + AT_LEAST_EVERY_S
+        self._seen_size, self._next_look = size, now + AT_LEAST_EVERY_S
         return True
 
-    def _told(self) -> int:
+    def _size(self) -> int:
         try:
             return self._file.stat().st_size
         except FileNotFoundError:

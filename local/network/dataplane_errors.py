@@ -13,13 +13,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local.errors import LocalError
 
 log = logging.getLogger(__name__)
-FILE: Final = "troubles.json"
-NOT_NOW = (ClientError, BotoCoreError, LookupError, LocalError, OSError, subprocess.SubprocessError)
+FILE: Final = "dataplane-errors.json"
+RETRIED_ERRORS = (ClientError, BotoCoreError, LookupError, LocalError, OSError, subprocess.SubprocessError)
 """Errors to retry in the next pass: a read between two writes of the control plane (a subnet just deleted), or
 something that this machine refuses. One instance must not stop the others."""
 
 
-class Troubles:
+class DataplaneErrors:
     """Hold the errors of this pass and of the last one, by what they left unchanged."""
 
     def __init__(self, run_dir: Path) -> None:
@@ -28,14 +28,14 @@ class Troubles:
         self._now: dict[str, str] = {}
 
     @contextlib.contextmanager
-    def left(self, name: str) -> Iterator[None]:
+    def recorded(self, name: str) -> Iterator[None]:
         """Swallow a temporary error; the next pass tries again."""
         try:
             yield
-        except NOT_NOW as error:
+        except RETRIED_ERRORS as error:
             self._now[name] = str(error) if isinstance(error, LocalError) else repr(error)
             if self._last.get(name) != self._now[name]:
-                log.warning("%s is left as it is: %s", name, self._now[name])
+                log.warning("cannot update %s, will retry: %s", name, self._now[name])
 
     def end_pass(self) -> None:
         """Publish the errors of this pass, and forget those that did not recur."""
@@ -46,7 +46,7 @@ class Troubles:
         self._last, self._now = self._now, {}
 
 
-def read_troubles(run_dir: Path) -> Mapping[str, str]:
+def read_errors(run_dir: Path) -> Mapping[str, str]:
     """Return the errors of the last pass."""
     try:
         found: dict[str, Any] = json.loads((run_dir / FILE).read_text())

@@ -13,14 +13,14 @@ from typing import Final
 from local.errors import LocalError
 
 DIRECTORY: Final = "launch-failures"
-START_S: Final = 60.0
+START_TIMEOUT_S: Final = 60.0
 """How long to retry a node that cannot be switched on, before its group launches another."""
 RETRY_S: Final = 5.0
-BOOT_S: Final = 300.0
+BOOT_TIMEOUT_S: Final = 300.0
 """How long a node may take to ask for its metadata; with eight at a time on two busy cores it takes a minute."""
 
 
-class Launches:
+class LaunchAttempts:
     """Track each instance that has not booted yet: since when, what prevents it, and when to try again."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +40,7 @@ class Launches:
         """Record a failed attempt."""
         self._failed[instance_id] = self._monotonic(), reason
 
-    def takes_longer(self, instance_id: str, seconds: float) -> bool:
+    def exceeds(self, instance_id: str, seconds: float) -> bool:
         """Return whether the first attempt was more than ``seconds`` ago."""
         return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
 

@@ -7,26 +7,25 @@ import functools
 import logging
 from collections.abc import Callable, Collection
 
-from local.network import firewall
-from local.network import vpc_network as fabric
+from local.network import firewall, vpc_network
 from local.node import metadata
 from local.node.inventory import Inventory
 
 log = logging.getLogger(__name__)
-Find = Callable[[str, str], metadata.Metadata | None]
+FindMetadata = Callable[[str, str], metadata.Metadata | None]
 """Function that returns the metadata of the instance with a private address in a VPC."""
 
 
 class Vpcs:
     """Keep routers by VPC equal to an inventory."""
 
-    def __init__(self, find: Find) -> None:
+    def __init__(self, find: FindMetadata) -> None:
         self._find = find
         self._end_metadata: dict[str, Callable[[], None]] = {}
         self._rules: dict[str, str] = {}
         self._routes: dict[str, str] = {}
 
-    def follow(self, inventory: Inventory, *, kept: Collection[str]) -> None:
+    def reconcile(self, inventory: Inventory, *, kept: Collection[str]) -> None:
         """Make missing routers, load what has changed, remove the others except those of the ``kept`` VPCs."""
         wanted = {instance.vpc_id for instance in inventory.instances}
         for vpc_id in sorted(wanted - self._end_metadata.keys()):
@@ -39,27 +38,27 @@ class Vpcs:
 
     def _create(self, vpc_id: str) -> None:
         try:
-            fabric.create_router(vpc_id)
+            vpc_network.create_router(vpc_id)
             self._end_metadata[vpc_id] = metadata.start_server(vpc_id, functools.partial(self._find, vpc_id))
         except BaseException:
-            fabric.delete_router(vpc_id)
+            vpc_network.delete_router(vpc_id)
             raise
         log.info("%s has a router", vpc_id)
 
     def _delete(self, vpc_id: str) -> None:
         self._end_metadata.pop(vpc_id)()
         self._rules.pop(vpc_id, None)
-        fabric.delete_router(vpc_id)
+        vpc_network.delete_router(vpc_id)
         log.info("%s has no instance any more", vpc_id)
 
     def _load_rules(self, vpc_id: str, rules: str) -> None:
         if self._rules.get(vpc_id) != rules:
-            fabric.load_rules(vpc_id, rules)
+            vpc_network.load_rules(vpc_id, rules)
             self._rules[vpc_id] = rules
 
     def _load_routes(self, routes: dict[str, str]) -> None:
         if self._routes != routes:
-            fabric.load_routes(routes, previous=self._routes)
+            vpc_network.load_routes(routes, previous=self._routes)
             self._routes = routes
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.network import vpc_network as fabric
+from local.network import vpc_network
 from local.node import nvidia_smi
 from local.node.disks import create_disk, unmount_disk
 from local.node.inventory import Instance
@@ -47,11 +47,11 @@ class Node:
         """Return the directory with everything the node wrote, as seen from outside."""
         return self.directory / "disk/upper"
 
-    def has_asked_who_it_is(self) -> bool:
+    def has_found_metadata(self) -> bool:
         """Return whether its cloud-init has found the instance metadata: from then on the node reports for itself."""
         return (self.disk / "var/lib/cloud/instances" / self.instance.instance_id).exists()
 
-    def last_words(self) -> str:
+    def last_console_line(self) -> str:
         """Return the last line on its console."""
         try:
             lines = (self.directory / "console.log").read_text(errors="replace").strip().splitlines()
@@ -59,7 +59,7 @@ class Node:
             lines = []
         return lines[-1] if lines else "nothing on its console"
 
-    def has_ended(self) -> int | None:
+    def exit_code(self) -> int | None:
         """Return the exit code of the node's container, or None while it runs."""
         return self.process.poll()
 
@@ -104,7 +104,7 @@ def start_node(
         disk = create_disk(directory)
         if gpu_models:
             install_gpus(disk, instance_id=instance.instance_id, models=gpu_models)
-        fabric.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
+        vpc_network.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
         node_cgroup = cgroup / instance.instance_id
         process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)
     except BaseException:
@@ -160,7 +160,7 @@ def _remove_cgroup(cgroup: Path) -> None:
             time.sleep(0.02)
 
 
-def keep_logs(directory: Path, kept: Path) -> None:
+def save_start_logs(directory: Path, kept: Path) -> None:
     """Copy the logs that tell why a node did not start, for use after it is gone."""
     for name in KEPT_LOGS:
         with contextlib.suppress(OSError):
@@ -174,7 +174,7 @@ def destroy_node(node: Node) -> None:
 
 
 def _throw_away(instance_id: str, directory: Path) -> None:
-    fabric.delete_node(instance_id)
-    keep_logs(directory, directory.parents[1] / "log")
+    vpc_network.delete_node(instance_id)
+    save_start_logs(directory, directory.parents[1] / "log")
     unmount_disk(directory)
     shutil.rmtree(directory)

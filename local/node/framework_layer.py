@@ -27,7 +27,7 @@ LIBRARIES: Final = ("libgomp1", "libquadmath0")
 LISTS: Final = tuple(BUILD_TOOLS.with_name(f"{engine}.txt") for engine in CONTENTS)
 
 
-def engines_layer() -> Path:
+def framework_layer() -> Path:
     """Build the layer unless it exists; this takes some minutes, once."""
     compiled = repr(sorted(HOROVOD_OPTIONS.items()))
     recipe = [*LISTS, HOROVOD_SOURCE, BUILD_TOOLS, Path(__file__)]

@@ -41,7 +41,7 @@ class Metadata:
     role_name: str | None
     credentials: Callable[[], Mapping[str, Any]]
     """Function that returns fresh temporary credentials of the instance's role, as STS returns them."""
-    notices: Path
+    spot_notices: Path
     """Directory of the instance's notices from EC2; a file is served from the moment it appears."""
 
 
@@ -85,7 +85,7 @@ def _identity_document(metadata: Metadata) -> str:
 
 def _notice(metadata: Metadata, name: str) -> str:
     try:
-        return (metadata.notices / name).read_text()
+        return (metadata.spot_notices / name).read_text()
     except FileNotFoundError:
         return ""
 

@@ -28,13 +28,13 @@ KILLED = 128 + 9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Started:
+class OwnedRun:
     """Pair a run that this process has started with the process that owns it."""
 
     run: Run
     owner: subprocess.Popen[bytes]
 
-    def let_go(self) -> None:
+    def end(self) -> None:
         """End a run that lasts as long as its starter, and wait until nothing is left."""
         if self.owner.stdin:
             self.owner.stdin.close()
@@ -54,7 +54,7 @@ def _name_of(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
     raise LocalError(f"the local AWS did not start: {said[-1].removeprefix('error: ')}")
 
 
-def start_run(*, forever: bool) -> Started:
+def start_run(*, forever: bool) -> OwnedRun:
     """Start a run that can be entered. It ends with this process or, if ``forever``, when it is ended explicitly."""
     with tempfile.TemporaryFile() as errors:
         owner = subprocess.Popen(
@@ -73,7 +73,7 @@ def start_run(*, forever: bool) -> Started:
             owner.terminate()
             owner.wait(timeout=END_TIMEOUT_S)
             raise
-    return Started(run=run, owner=owner)
+    return OwnedRun(run=run, owner=owner)
 
 
 @contextmanager
@@ -83,10 +83,10 @@ def started_run() -> Iterator[Run]:
     try:
         yield started.run
     finally:
-        started.let_go()
+        started.end()
 
 
-def greeting(run: Run) -> str:
+def first_steps(run: Run) -> str:
     """List the commands to try first."""
     settings = " ".join(f"{name}={value}" for name, value in USER_SETTINGS.items())
     return f"""\
@@ -117,14 +117,14 @@ def enter(run: Run, command: Sequence[str]) -> int:
 def shell() -> int:
     """Open a shell inside a fresh local AWS, which ends with the shell."""
     with started_run() as run:
-        print(f"{greeting(run)}Leaving this shell (exit, Ctrl-D) ends it all.\n", flush=True)
+        print(f"{first_steps(run)}Leaving this shell (exit, Ctrl-D) ends it all.\n", flush=True)
         return enter(run, ())
 
 
-def enter_again(run: Run, command: Sequence[str]) -> int:
+def enter_running(run: Run, command: Sequence[str]) -> int:
     """Enter a local AWS that is already running, and leave it running."""
     if not command:
-        print(f"{greeting(run)}Leaving this shell leaves it up; make end RUN={run.name} ends it.\n", flush=True)
+        print(f"{first_steps(run)}Leaving this shell leaves it up; make end RUN={run.name} ends it.\n", flush=True)
     return enter(run, command)
 
 

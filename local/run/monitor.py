@@ -10,10 +10,10 @@ from pathlib import Path
 
 from local.network.launch_failures import reported
 
-EVERY_S = 1.0
+INTERVAL_S = 1.0
 
 
-class Watchman:
+class Monitor:
     """Report each event once, in one line."""
 
     def __init__(
@@ -22,17 +22,17 @@ class Watchman:
         self._run_dir = run_dir
         self._programs = dict(programs)
         self._say = say
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def look(self) -> None:
+    def check(self) -> None:
         for name, program in list(self._programs.items()):
             if (code := program.poll()) is not None:
                 del self._programs[name]
                 what = f"error: the local AWS's {name} has ended ({code}), no node starts or ends any more"
                 self._say(f"{what}: {self._last_line(name)}")
         for instance_id, reason in reported(self._run_dir).items():
-            if instance_id not in self._told:
-                self._told.add(instance_id)
+            if instance_id not in self._reported:
+                self._reported.add(instance_id)
                 self._say(f"warning: {instance_id} does not boot in the local AWS and is terminated: {reason}")
 
     def _last_line(self, name: str) -> str:
@@ -44,10 +44,10 @@ class Watchman:
         ended = threading.Event()
 
         def watch() -> None:
-            while not ended.wait(EVERY_S):
-                self.look()
+            while not ended.wait(INTERVAL_S):
+                self.check()
 
-        thread = threading.Thread(target=watch, name="watchman", daemon=True)
+        thread = threading.Thread(target=watch, name="monitor", daemon=True)
         thread.start()
 
         def end() -> None:

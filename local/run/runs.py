@@ -20,14 +20,14 @@ from local.errors import LocalError, UsageError
 from local.run.cache import cache_dir
 from local.run.processes import process_of
 
-INSIDE = "LOCAL_AWS_DIR"
+RUN_DIR_VARIABLE = "LOCAL_AWS_DIR"
 """Variable that is set inside a local AWS."""
-MARK = "LOCAL_AWS_MARK"
+MARK_VARIABLE = "LOCAL_AWS_MARK"
 """Variable with four hexadecimal digits that begin the names of all runs which a process starts: the starter finds
 leftovers by them."""
 NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
 """Namespaces of a sandbox by nsenter's option; unshare itself is in all of them except the process namespace."""
-FOREIGN = ("AWS_", "CDK_", "SSH_")
+USER_PREFIXES = ("AWS_", "CDK_", "SSH_")
 """Prefixes of variables that select the user's own accounts and agents, which must not reach the local AWS."""
 END_TIMEOUT_S = 60.0
 IN_CHECKOUT = ("sh", "-c", 'cd "$0" && exec "$@"')
@@ -57,11 +57,11 @@ class Run:
 
     def environment(self, own: Mapping[str, str]) -> dict[str, str]:
         """Return the caller's variables without those of their accounts and agents, plus the run's."""
-        return {**without_foreign(own), **self.variables}
+        return {**without_user_variables(own), **self.variables}
 
 
-def without_foreign(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if not name.startswith(FOREIGN)}
+def without_user_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if not name.startswith(USER_PREFIXES)}
 
 
 def runs_dir() -> Path:
@@ -70,7 +70,7 @@ def runs_dir() -> Path:
 
 def new_name() -> str:
     """Return a name of eight hexadecimal digits."""
-    return os.environ.get(MARK, secrets.token_hex(2)) + secrets.token_hex(2)
+    return os.environ.get(MARK_VARIABLE, secrets.token_hex(2)) + secrets.token_hex(2)
 
 
 def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> None:

@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local.aws import failures
-from local.network import changes
-from local.network import vpc_network as fabric
+from local.network import changes, vpc_network
 from local.network.addresses import API_PORT, USER_ENDPOINT
-from local.node.container import keep_logs
+from local.node.container import save_start_logs
 from local.run.cache import cache_dir, locked
-from local.run.monitor import Watchman
-from local.run.runs import announce, without_foreign
+from local.run.monitor import Monitor
+from local.run.runs import announce, without_user_variables
 
 log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).parents[2]
@@ -103,37 +102,37 @@ def _await_control_plane(process: subprocess.Popen[bytes], log_file: Path) -> No
     raise TimeoutError(f"waited {START_TIMEOUT_S:.0f} s for the control plane at {USER_ENDPOINT}:\n{tail}")
 
 
-def _keep_logs(run_dir: Path) -> None:
+def _save_logs(run_dir: Path) -> None:
     """Copy the last run's logs to the cache, so that a failure can be examined afterwards."""
     kept = cache_dir() / "last-log"
     with locked("last-log"):
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(run_dir / "log", kept)
         for directory in (run_dir / "nodes").iterdir():
-            keep_logs(directory, kept)
+            save_start_logs(directory, kept)
 
 
 def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:
     """Bring up the local AWS, run the command, return its exit code. The sandbox's end removes everything."""
     _prepare_files(run_dir)
     variables = session_variables(run_dir)
-    environment = without_foreign(os.environ) | variables
+    environment = without_user_variables(os.environ) | variables
     requests = run_dir / "log" / "requests.jsonl"
     # Listen on every address of the sandbox's own network namespace: users come by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--failures", str(run_dir / failures.FILE), "--changes", str(run_dir / changes.FILE)]
-    fabric.create_internet()
+    vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")
     data = _start("local.network.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
     programs = {"local.aws": control, "local.network.dataplane": data}
-    end_watching = Watchman(run_dir, programs=programs, say=lambda line: print(line, file=sys.stderr)).start()
+    end_watching = Monitor(run_dir, programs=programs, say=lambda line: print(line, file=sys.stderr)).start()
     announce(run_dir, checkout=REPOSITORY, variables=variables)
     try:
         return subprocess.run(command, env=environment, check=False).returncode
     finally:
         end_watching()
-        _keep_logs(run_dir)
+        _save_logs(run_dir)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ from typing import Any
 
 import boto3
 
-from local.faults.node_indexes import aliases, slots_by_cluster
+from local.faults.node_indexes import aliases, members_by_cluster
 from local.faults.nodes import NodeHandle, node_of
 from local.faults.targets import GONE
-from local.network.dataplane_errors import read_troubles
+from local.network.dataplane_errors import read_errors
 from local.network.launch_failures import reported
 from local.node.container import is_frozen
-from local.run.inotify_limit import lack_of_watchers
+from local.run.inotify_limit import inotify_shortage
 
 COLUMNS = ("INSTANCE", "NAME", "SLOT", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
 SHOWN_AFTER_END = timedelta(minutes=5)
@@ -77,12 +77,12 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
     return "".join("  ".join(map(str.ljust, line, widths)).rstrip() + "\n" for line in lines)
 
 
-def trouble_lines(run_dir: Path) -> str:
+def error_lines(run_dir: Path) -> str:
     """List what the data plane cannot do now, and why, so that nobody waits for a node without an explanation."""
-    return "".join(f"{name} is left as it is: {why}\n" for name, why in sorted(read_troubles(run_dir).items()))
+    return "".join(f"cannot update {name}, will retry: {why}\n" for name, why in sorted(read_errors(run_dir).items()))
 
 
-def failure_lines(run_dir: Path) -> str:
+def launch_failure_lines(run_dir: Path) -> str:
     """List the instances that recently could not boot: they are gone, and their groups launch others."""
     newest = list(reported(run_dir).items())[-FAILURES_SHOWN:]
     return "".join(f"{name} did not boot and was terminated: {why}\n" for name, why in newest)
@@ -92,14 +92,16 @@ def status_text(run_dir: Path, now: datetime) -> str:
     """Describe the local AWS that this process is in."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
     instances = [i for r in reservations for i in r["Instances"] if is_shown(i, now)]
-    slots = aliases(slots_by_cluster(run_dir))
+    slots = aliases(members_by_cluster(run_dir))
     rows = [
         row(i, node=node_of(run_dir, i["InstanceId"]), slot=slots.get(i["InstanceId"], "-"), now=now)
         for i in sorted(instances, key=lambda i: i["LaunchTime"])
     ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)
-    lack = lack_of_watchers(waiting) if waiting else None
-    return table(rows) + (f"nodes wait: {lack}\n" if lack else "") + trouble_lines(run_dir) + failure_lines(run_dir)
+    lack = inotify_shortage(waiting) if waiting else None
+    return (
+        table(rows) + (f"nodes wait: {lack}\n" if lack else "") + error_lines(run_dir) + launch_failure_lines(run_dir)
+    )
 
 
 def print_status() -> int:

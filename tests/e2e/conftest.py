@@ -17,7 +17,7 @@ from local.run.user import User, deploy_arguments, new_user
 from tests.e2e.port_scan import listening, outside_machine
 
 NODES = 3
-SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
+SHARED_CONNECTION = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
 """SSH options that share one connection per node between these tests; test_login.py logs in without them."""
 STACK = "deeplearning"
 ACCOUNT = "123456789012"
@@ -50,7 +50,7 @@ class Cluster:
 
     def on(self, alias: str, command: str) -> str:
         """Return a command's output on a node, logged in through the master as the README says."""
-        return self.user.output(*self.user.ssh_command(alias, command, options=SHARED)).strip()
+        return self.user.output(*self.user.ssh_command(alias, command, options=SHARED_CONNECTION)).strip()
 
 
 def stack_outputs() -> dict[str, str]:
@@ -96,7 +96,7 @@ def cluster(user: User) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def listened(cluster: Cluster) -> Iterator[Cluster]:
+def listening_cluster(cluster: Cluster) -> Iterator[Cluster]:
     """Return the cluster with a program listening on every tried port of every node."""
     with ExitStack() as nodes:
         for instance_id in cluster.addresses:
@@ -105,7 +105,7 @@ def listened(cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def outsider() -> Iterator[str]:
+def outside_address() -> Iterator[str]:
     """Return an internet address that is not in ``ssh_location``."""
     with outside_machine() as address:
         yield address

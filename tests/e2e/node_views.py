@@ -11,7 +11,7 @@ from local.faults.clients import client
 from tests.e2e.conftest import Cluster, node_disk
 
 MASTER = "deeplearning-master"
-AGREE_S = 90.0
+AGREE_TIMEOUT_S = 90.0
 """How long all nodes may take to show a change of the cluster; an agent looks every few seconds."""
 LOOK = """
 cat /var/lib/cloud/data/instance-id /proc/sys/kernel/random/boot_id
@@ -38,7 +38,7 @@ Slots = Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Life:
+class NodeIdentity:
     """Identify what changes when a node is replaced or rebooted, or its agent restarts."""
 
     instance_id: str
@@ -48,7 +48,7 @@ class Life:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lists:
+class ClusterView:
     """Hold what a node tells its programs about the cluster."""
 
     workers: list[str]
@@ -58,10 +58,10 @@ class Lists:
     host_keys: dict[str, str]
 
 
-def look(cluster: Cluster, alias: str) -> tuple[Life, Lists]:
+def look(cluster: Cluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
     life, workers, counts, hosts, keys = (part.splitlines() for part in cluster.on(alias, LOOK).split("--\n"))
     instance_id, boot_id, agent_started, release = life
-    lists = Lists(
+    lists = ClusterView(
         workers=workers,
         counts=counts,
         addresses={name: line.split()[0] for line in hosts for name in line.split()[1:]},
@@ -72,21 +72,21 @@ def look(cluster: Cluster, alias: str) -> tuple[Life, Lists]:
             if name.startswith("deeplearning-")
         },
     )
-    return Life(instance_id=instance_id, boot_id=boot_id, agent_started=agent_started, release=release), lists
+    return NodeIdentity(instance_id=instance_id, boot_id=boot_id, agent_started=agent_started, release=release), lists
 
 
-def lives(cluster: Cluster, slots: Slots) -> dict[str, Life]:
+def identities(cluster: Cluster, slots: Slots) -> dict[str, NodeIdentity]:
     return {alias: look(cluster, alias)[0] for alias in slots}
 
 
-def right_lists(slots: Slots) -> Lists:
+def expected_view(slots: Slots) -> ClusterView:
     """Return what every node of a cluster with these members should show."""
     reservations = client("ec2").describe_instances(InstanceIds=[*slots.values()])["Reservations"]
     addresses = {i["InstanceId"]: i.get("PrivateIpAddress", "") for r in reservations for i in r["Instances"]}
     ended = [instance_id for instance_id, address in addresses.items() if not address]
     assert not ended, f"{', '.join(ended)} should be running, and have been ended"
     names = {MASTER: next(iter(slots.values())), **slots}
-    return Lists(
+    return ClusterView(
         workers=[*slots],
         counts=[str(len(slots))] * 2,
         addresses={name: addresses[instance_id] for name, instance_id in names.items()},
@@ -102,10 +102,12 @@ def _host_key(instance_id: str) -> str:
 
 def await_agreement(cluster: Cluster, slots: Slots) -> None:
     """Wait until every node shows these members; the user's ssh configuration is updated on the way."""
-    deadline = time.monotonic() + AGREE_S
+    deadline = time.monotonic() + AGREE_TIMEOUT_S
     for alias in (MASTER, *slots):
-        while (seen := look(cluster, alias)[1]) != (right := right_lists(slots)):
-            assert time.monotonic() < deadline, f"waited {AGREE_S:.0f} s for {alias}, which shows\n{seen}\nnot\n{right}"
+        while (seen := look(cluster, alias)[1]) != (right := expected_view(slots)):
+            assert time.monotonic() < deadline, (
+                f"waited {AGREE_TIMEOUT_S:.0f} s for {alias}, which shows\n{seen}\nnot\n{right}"
+            )
             time.sleep(0.5)
         if alias == MASTER:
             cluster.user.write_ssh_config()

@@ -59,7 +59,7 @@ def open_ports(source: str, address: str) -> set[int]:
         return {port for port, answered in zip(EVERY_PORT, answers, strict=True) if answered}
 
 
-def from_member(instance_id: str, source: str, address: str) -> set[int]:
+def open_ports_from_node(instance_id: str, source: str, address: str) -> set[int]:
     """Return the same, scanned by a node."""
     return in_namespace(instance_id, lambda: open_ports(source, address))
 

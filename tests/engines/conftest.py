@@ -14,7 +14,7 @@ NODES = 3
 MASTER = "deeplearning-master"
 WORKERS = tuple(f"deeplearning-worker{slot}" for slot in range(1, NODES + 1))
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
+SHARED_CONNECTION = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +33,7 @@ class Cluster:
         """Return a command's output, both streams, in a login shell like a person's."""
         login = f"timeout 120 bash -l <<'END' 2>&1\n{command}\nEND"
         try:
-            return self.user.output(*self.user.ssh_command(alias, login, options=SHARED)).strip()
+            return self.user.output(*self.user.ssh_command(alias, login, options=SHARED_CONNECTION)).strip()
         except subprocess.CalledProcessError as error:
             raise AssertionError(f"exit code {error.returncode} of {command}\n{error.stdout}") from error
 
@@ -50,7 +50,7 @@ def cluster() -> Iterator[Cluster]:
         user.write_ssh_config()
         cluster = Cluster(user=user)
         for alias in WORKERS:
-            copy = ["rsync", "-a", "-e", " ".join(user.ssh_command("", options=SHARED)[:-1]), f"{EXAMPLES}/"]
+            copy = ["rsync", "-a", "-e", " ".join(user.ssh_command("", options=SHARED_CONNECTION)[:-1]), f"{EXAMPLES}/"]
             user.run(*copy, f"{alias}:examples/")
         # Wait until all connections are open: the workers' lead through the master.
         for alias in WORKERS:

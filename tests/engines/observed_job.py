@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.engines.conftest import MASTER, SHARED, Cluster
+from tests.engines.conftest import MASTER, SHARED_CONNECTION, Cluster
 from tests.engines.training import DEADLINE_S
 
 TOKEN = "OUTSIDE_TOKEN"
 PAUSE_S = 0.1
 
 
-class OutsideJob:
+class ObservedJob:
     """Run one job on the master in a session of its own."""
 
     def __init__(self, cluster: Cluster, launch: str, *command: str, log: Path) -> None:
@@ -26,7 +26,7 @@ class OutsideJob:
         line = f"exec launch --env {TOKEN}:{self._token} {launch} {shlex.join(command)} 2>&1"
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                cluster.user.ssh_command(MASTER, line, options=SHARED),
+                cluster.user.ssh_command(MASTER, line, options=SHARED_CONNECTION),
                 env=dict(cluster.user.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -34,15 +34,15 @@ class OutsideJob:
             )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
     def wait_for(self, pattern: str, *, times: int) -> None:
         """Wait until its output matches a pattern so many times."""
         until = time.monotonic() + DEADLINE_S
-        while len(re.findall(pattern, self.said)) < times:
-            assert self._process.poll() is None, self.said
-            assert time.monotonic() < until, self.said
+        while len(re.findall(pattern, self.output)) < times:
+            assert self._process.poll() is None, self.output
+            assert time.monotonic() < until, self.output
             time.sleep(PAUSE_S)
 
     def code(self) -> int:
@@ -59,7 +59,7 @@ class OutsideJob:
         """List the job's processes with these words in their own and in their parent's command line."""
         return [
             pid
-            for pid in marked(f"{TOKEN}={self._token}")
+            for pid in pids_with(f"{TOKEN}={self._token}")
             if program in " ".join(_words(pid)) and below in " ".join(_words(_parent(pid)) if below else [])
         ]
 
@@ -71,10 +71,10 @@ class OutsideJob:
         until = time.monotonic() + seconds
         while not self.is_gone():
             left = [" ".join(_words(pid)) for pid in self.processes()]
-            assert time.monotonic() < until, (left, self.said)
+            assert time.monotonic() < until, (left, self.output)
             time.sleep(PAUSE_S)
 
-    def leave(self) -> None:
+    def kill_leftovers(self) -> None:
         """Kill what a failed test has left."""
         self._process.kill()
         self._process.wait(DEADLINE_S)
@@ -83,16 +83,16 @@ class OutsideJob:
 
 
 @contextmanager
-def outside_job(cluster: Cluster, launch: str, *command: str, log: Path) -> Iterator[OutsideJob]:
+def observed_job(cluster: Cluster, launch: str, *command: str, log: Path) -> Iterator[ObservedJob]:
     """Start a job; nothing of it outlives its test."""
-    job = OutsideJob(cluster, launch, *command, log=log)
+    job = ObservedJob(cluster, launch, *command, log=log)
     try:
         yield job
     finally:
-        job.leave()
+        job.kill_leftovers()
 
 
-def marked(*variables: str) -> list[int]:
+def pids_with(*variables: str) -> list[int]:
     """List the processes, on any node, that have all of these variables (each NAME=VALUE) in their environment."""
     wanted = {variable.encode() for variable in variables}
     return [pid for pid in _pids() if wanted <= set(_read(pid, "environ").split(b"\0"))]
@@ -101,7 +101,7 @@ def marked(*variables: str) -> list[int]:
 def kill(*variables: str) -> None:
     """Wait for processes with all of these variables in their environment, and kill them."""
     until = time.monotonic() + DEADLINE_S
-    while not (pids := marked(*variables)):
+    while not (pids := pids_with(*variables)):
         assert time.monotonic() < until, variables
         time.sleep(PAUSE_S)
     for pid in pids:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 TRAINER = "/opt/deeplearning/trainer"
 PYTHON = "/opt/deeplearning/engines/current/bin/python"
 PYTORCH = "/opt/pytorch/bin/python"
-KNOWN = 0.98
+MIN_ACCURACY = 0.98
 DEADLINE_S = 120
 SHORT = "--num-epochs 6"
 TWO_SERVERS = "--engine mxnet -n 2 -s 2"
-ALONE = f"-n 1 {PYTHON}"
+ONE_WORKER = f"-n 1 {PYTHON}"
 """Options for one worker, which needs no servers and so no MXNet processes."""
 
 
@@ -48,7 +48,7 @@ class Training:
 
 
 def train(cluster: "Cluster", launch: str, options: str) -> Training:
-    python = "" if launch == ALONE else "python"
+    python = "" if launch == ONE_WORKER else "python"
     command = f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch {launch} {python} {TRAINER} {options}"
     return Training(output=cluster.on_master(command))
 

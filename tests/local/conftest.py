@@ -8,9 +8,9 @@ import pytest
 
 from local.run.cache import cache_dir
 from tests import machine
-from tests.local.fake_cloud import unknown, world
+from tests.local.fake_cloud import cloud, unknown
 
-__all__ = ["clean_machine", "own_runs", "unknown", "world"]
+__all__ = ["clean_machine", "cloud", "own_runs", "unknown"]
 
 OF_ITS_OWN = ("run", "run.lock", "last-log", "last-log.lock", "tmp")
 """Entries of the cache that a test does not share."""
@@ -30,11 +30,11 @@ def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def clean_machine(own_runs: None) -> Iterator[machine.Look]:
+def clean_machine(own_runs: None) -> Iterator[machine.Snapshot]:
     """Check that the test leaves nothing on the machine."""
     assert own_runs is None
     machine.prepare()
     with machine.marked():
-        before = machine.look()
+        before = machine.take_snapshot()
         yield before
         assert machine.settled_difference(before) == []

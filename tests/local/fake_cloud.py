@@ -10,9 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.errors import LocalError
-from local.network import dataplane
-from local.network import vpc_network as fabric
-from local.network.launch_failures import Launches
+from local.network import dataplane, vpc_network
+from local.network.launch_failures import LaunchAttempts
 from local.node import metadata
 from local.node.inventory import Instance, Inventory
 from tests.local.network.test_firewall import instance
@@ -21,7 +20,7 @@ ONE = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
 TWO = instance(5, groups=("sg-1",), public=None, internet=None)
 
 
-class Refusing:
+class FakeEc2:
     """Stand in for EC2, STS and IAM; unknown instances are gone when asked for details."""
 
     def __init__(self, unknown: set[str]) -> None:
@@ -51,26 +50,26 @@ class Refusing:
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
-class World:
+class FakeCloud:
     """Hold the inventory and record what the data plane does."""
 
     plane: dataplane.DataPlane
-    ec2: Refusing
+    ec2: FakeEc2
     inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
     running: list[str] = dataclasses.field(default_factory=list)
-    done: list[str] = dataclasses.field(default_factory=list)
+    actions: list[str] = dataclasses.field(default_factory=list)
     gpus: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     cannot_start: str = ""
     exit_code: int | None = None
-    asks: bool = True
+    finds_metadata: bool = True
     """Whether nodes get as far as asking for their metadata."""
     now: float = 1000.0
 
     def note(self, what: str) -> bool:
-        self.done.append(what)
+        self.actions.append(what)
         return True
 
-    def see(self, *instances: Instance, unreadable: frozenset[str] = frozenset()) -> None:
+    def show(self, *instances: Instance, unreadable: frozenset[str] = frozenset()) -> None:
         self.inventory = Inventory(instances=instances, groups=(), unreadable=unreadable)
         self.plane.reconcile()
 
@@ -82,37 +81,37 @@ def unknown() -> set[str]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) -> World:
-    ec2 = Refusing(unknown)
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) -> FakeCloud:
+    ec2 = FakeEc2(unknown)
     session: Any = SimpleNamespace(client=lambda _service: ec2)
     plane = dataplane.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
-    world = World(plane=plane, ec2=ec2)
-    monkeypatch.setattr(plane, "_launches", Launches(lambda: world.now))
+    cloud = FakeCloud(plane=plane, ec2=ec2)
+    monkeypatch.setattr(plane, "_launch_attempts", LaunchAttempts(lambda: cloud.now))
 
     def start(instance: Instance, *, gpu_models: tuple[str, ...], **_places: Any) -> Any:
-        if world.cannot_start:
-            raise LocalError(world.cannot_start)
-        world.running.append(instance.instance_id)
-        world.gpus[instance.instance_id] = gpu_models
+        if cloud.cannot_start:
+            raise LocalError(cloud.cannot_start)
+        cloud.running.append(instance.instance_id)
+        cloud.gpus[instance.instance_id] = gpu_models
         return SimpleNamespace(
             instance=instance,
             disk=tmp_path / "disk",
             cgroup=tmp_path / "cgroup",
-            has_ended=lambda: world.exit_code,
-            has_asked_who_it_is=lambda: world.asks,
-            last_words=lambda: "Failed to mount",
+            exit_code=lambda: cloud.exit_code,
+            has_found_metadata=lambda: cloud.finds_metadata,
+            last_console_line=lambda: "Failed to mount",
         )
 
     replacements: dict[str, Callable[..., Any]] = {
-        "read_inventory": lambda *_clients: world.inventory,
+        "read_inventory": lambda *_clients: cloud.inventory,
         "start_node": start,
-        "ask_to_reboot": lambda node: world.note(f"ask {node.instance.instance_id}"),
-        "restart_node": lambda node, **_places: world.note(f"restart {node.instance.instance_id}"),
-        "destroy_node": lambda node: world.running.remove(node.instance.instance_id),
+        "ask_to_reboot": lambda node: cloud.note(f"ask {node.instance.instance_id}"),
+        "restart_node": lambda node, **_places: cloud.note(f"restart {node.instance.instance_id}"),
+        "destroy_node": lambda node: cloud.running.remove(node.instance.instance_id),
     }
     for name, replacement in replacements.items():
         monkeypatch.setattr(dataplane, name, replacement)
     for name in ("create_router", "delete_router", "load_rules", "load_routes"):
-        monkeypatch.setattr(fabric, name, lambda *_arguments, **_named: None)
+        monkeypatch.setattr(vpc_network, name, lambda *_arguments, **_named: None)
     monkeypatch.setattr(metadata, "start_server", lambda _vpc_id, _find: lambda: None)
-    return world
+    return cloud

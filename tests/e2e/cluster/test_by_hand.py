@@ -9,15 +9,15 @@ from local.run.by_hand import REPOSITORY, SHELL
 from tests.e2e.conftest import Cluster
 from tests.local.terminal import CTRL_C, Terminal
 
-HERE = r"\[local-aws \w+\] \S+ # $"
-ON_A_NODE = r"ubuntu@[\w-]+:\S*\$ $"
+LOCAL_PROMPT = r"\[local-aws \w+\] \S+ # $"
+NODE_PROMPT = r"ubuntu@[\w-]+:\S*\$ $"
 
 
 @pytest.fixture
 def terminal(cluster: Cluster) -> Iterator[Terminal]:
     """Open a shell on a terminal as `make local-aws` does."""
     terminal = Terminal(SHELL, directory=REPOSITORY, environment=cluster.user.environment)
-    terminal.expect(HERE)
+    terminal.expect(LOCAL_PROMPT)
     yield terminal
     terminal.type("exit\n")
     terminal.await_end()
@@ -28,19 +28,19 @@ def terminal(cluster: Cluster) -> Iterator[Terminal]:
 @pytest.mark.parametrize("login", ["dlcluster ssh", "ssh -A deeplearning-master"])
 def test_logging_in_and_interrupting_a_command_there(cluster: Cluster, terminal: Terminal, login: str) -> None:
     terminal.type("dlcluster ssh-config >> ~/.ssh/config\n")
-    terminal.expect(HERE)
+    terminal.expect(LOCAL_PROMPT)
     terminal.type(f"{login}\n")
-    terminal.expect(ON_A_NODE)
+    terminal.expect(NODE_PROMPT)
     terminal.type("ssh -o BatchMode=yes deeplearning-worker2 hostname\n")
     terminal.expect(cluster.on("deeplearning-worker2", "hostname"))
-    terminal.expect(ON_A_NODE)
+    terminal.expect(NODE_PROMPT)
     terminal.type("sh -c 'echo begun; exec sleep 300'\n")
     terminal.expect("begun\n")
     terminal.type(CTRL_C)
-    terminal.expect(ON_A_NODE)
+    terminal.expect(NODE_PROMPT)
     terminal.type("echo code $?; exit\n")
     terminal.expect("code 130")
-    terminal.expect(HERE)
+    terminal.expect(LOCAL_PROMPT)
 
 
 def test_the_status_shows_what_ec2_says_of_each_instance(cluster: Cluster) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from bootstrap.contract import AGENT_SERVICE, LOG_FILE
 from local.chaos.observer import Observer
-from local.chaos.plan import Kind, make_plan, slot
-from local.chaos.plan_runner import play
+from local.chaos.plan import FaultKind, make_plan, slot
+from local.chaos.plan_runner import run_plan
 from local.faults import Faults
 from local.network.addresses import API_ADDRESS, API_PORT
 from local.network.vpc_network import in_namespace
@@ -153,15 +153,15 @@ def test_one_node_loses_the_api_alone(cluster: Cluster, faults: Faults) -> None:
     assert reaches_api(struck) == "it"
 
 
-HARMLESS: tuple[Kind, ...] = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
+HARMLESS: tuple[FaultKind, ...] = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
 """Kinds of faults that leave every node in place."""
 
 
 def test_a_plan_is_played_and_the_cluster_is_whole_again(faults: Faults, observer: Observer) -> None:
     before, said = observer.await_agreement(DEADLINE_S), list[str]()
     targets = [slot(number) for number in before.slots]
-    plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, lasting_s=(1, 3))
-    play(plan, faults, slots=lambda: faults.slots(STACK), say=said.append)
+    plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, durations_s=(1, 3))
+    run_plan(plan, faults, slots=lambda: faults.slots(STACK), say=said.append)
     assert sum(line.endswith("begins") for line in said) == len(plan.faults)
     observer.await_agreement(DEADLINE_S, previous=before)
 

@@ -25,9 +25,7 @@ def reachable(address: str, port: int) -> bool:
 
 def test_from_the_master_to_a_worker_by_name_with_the_clusters_own_key(cluster: Cluster) -> None:
     """This also holds where a person's agent is available."""
-    said = attempt(
-        cluster, "deeplearning-master", f"test -S $SSH_AUTH_SOCK && {WORKER_HOP.replace('ssh', 'ssh -v', 1)}"
-    )
+    said = log_in(cluster, "deeplearning-master", f"test -S $SSH_AUTH_SOCK && {WORKER_HOP.replace('ssh', 'ssh -v', 1)}")
     address = cluster.on("deeplearning-master", "getent ahostsv4 deeplearning-worker2").split()[0]
     assert said.stdout.strip() == "ip-" + address.replace(".", "-"), said.stderr
     assert "Server accepts key: /etc/deeplearning/cluster-key/id_ed25519 " in said.stderr
@@ -43,12 +41,12 @@ def test_the_agent_goes_to_the_master_and_no_further(cluster: Cluster, options: 
 
 def test_from_the_master_without_a_person_with_the_clusters_own_key(cluster: Cluster) -> None:
     # -a follows ssh_command's -A, and the last of the two wins.
-    assert attempt(cluster, "deeplearning-master", f"test -z $SSH_AUTH_SOCK && {WORKER_HOP}", "-a").returncode == 0
+    assert log_in(cluster, "deeplearning-master", f"test -z $SSH_AUTH_SOCK && {WORKER_HOP}", "-a").returncode == 0
 
 
 def test_fails_when_a_login_has_no_key(cluster: Cluster) -> None:
     """The login fails at once without trying another method: no password is asked for."""
-    refused = attempt(cluster, "deeplearning-master", "true", "-o", "PubkeyAuthentication=no")
+    refused = log_in(cluster, "deeplearning-master", "true", "-o", "PubkeyAuthentication=no")
     assert refused.returncode == 255
     assert "Permission denied (publickey)." in refused.stderr
 
@@ -56,7 +54,7 @@ def test_fails_when_a_login_has_no_key(cluster: Cluster) -> None:
 @pytest.mark.parametrize("host", ["deeplearning-worker3", "deeplearning-master"])
 @pytest.mark.parametrize("option", ["-A", "-a"])
 def test_fails_when_a_worker_wants_on(cluster: Cluster, host: str, option: str) -> None:
-    refused = attempt(cluster, "deeplearning-worker2", f"ssh -o BatchMode=yes {host} hostname", option)
+    refused = log_in(cluster, "deeplearning-worker2", f"ssh -o BatchMode=yes {host} hostname", option)
     assert refused.returncode == 255
     assert "Permission denied" in refused.stderr
 
@@ -66,7 +64,7 @@ def test_fails_when_the_clusters_key_is_used_from_elsewhere(cluster: Cluster) ->
     key = "/etc/deeplearning/cluster-key/id_ed25519"
     copied = cluster.on("deeplearning-master", f"cat {key}")
     copy = "umask 077; cat > copy; ssh -o BatchMode=yes -o IdentitiesOnly=yes -i copy deeplearning-worker3 true; "
-    refused = attempt(cluster, "deeplearning-worker2", f"{copy} code=$?; rm copy; exit $code", "-a", text=f"{copied}\n")
+    refused = log_in(cluster, "deeplearning-worker2", f"{copy} code=$?; rm copy; exit $code", "-a", text=f"{copied}\n")
     assert refused.returncode == 255
     assert "Permission denied" in refused.stderr
 
@@ -99,15 +97,15 @@ def test_fails_when_a_nodes_key_is_not_the_one_that_it_published(cluster: Cluste
     cluster.on(alias, change)
     try:
         hop = (start, f"ssh -o BatchMode=yes {alias} true") if start == "deeplearning-master" else (alias, "true")
-        refused = attempt(cluster, *hop)
+        refused = log_in(cluster, *hop)
     finally:
         cluster.on(alias, f"sudo sh -c '{restore}'")
     assert refused.returncode == 255
     assert "Host key verification failed" in refused.stderr
-    assert attempt(cluster, *hop).returncode == 0
+    assert log_in(cluster, *hop).returncode == 0
 
 
-def attempt(
+def log_in(
     cluster: Cluster, host: str, command: str, *options: str, text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Log in without the shared connection; return the result, failed or not."""

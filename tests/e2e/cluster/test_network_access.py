@@ -18,7 +18,7 @@ import pytest
 from local.network.addresses import USER_ADDRESS
 from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import Cluster, stack_outputs
-from tests.e2e.port_scan import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports, from_member, open_ports
+from tests.e2e.port_scan import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports, open_ports, open_ports_from_node
 
 
 def other_addresses(cluster: Cluster) -> list[str]:
@@ -32,8 +32,8 @@ def other_addresses(cluster: Cluster) -> list[str]:
     return [*(worker["PrivateIpAddress"] for worker in cluster.instances[1:]), *nat]
 
 
-def test_from_inside_ssh_location_only_the_masters_ssh_port(listened: Cluster) -> None:
-    assert open_ports(USER_ADDRESS, listened.public_address) == {SSH}
+def test_from_inside_ssh_location_only_the_masters_ssh_port(listening_cluster: Cluster) -> None:
+    assert open_ports(USER_ADDRESS, listening_cluster.public_address) == {SSH}
 
 
 def test_the_masters_ssh_port_is_answered_by_sshd(cluster: Cluster) -> None:
@@ -42,13 +42,13 @@ def test_the_masters_ssh_port_is_answered_by_sshd(cluster: Cluster) -> None:
         assert connection.recv(8) == b"SSH-2.0-"
 
 
-def test_from_elsewhere_nothing(listened: Cluster, outsider: str) -> None:
-    assert open_ports(outsider, listened.public_address) == set()
+def test_from_elsewhere_nothing(listening_cluster: Cluster, outside_address: str) -> None:
+    assert open_ports(outside_address, listening_cluster.public_address) == set()
 
 
-def test_no_node_is_reached_at_another_address(listened: Cluster, outsider: str) -> None:
-    for address in other_addresses(listened):
-        for source in (USER_ADDRESS, outsider):
+def test_no_node_is_reached_at_another_address(listening_cluster: Cluster, outside_address: str) -> None:
+    for address in other_addresses(listening_cluster):
+        for source in (USER_ADDRESS, outside_address):
             assert (address, source, open_ports(source, address)) == (address, source, set())
 
 
@@ -88,9 +88,9 @@ def test_other_protocols_come_from_members_only(cluster: Cluster) -> None:
     assert not pings(public)
 
 
-def test_between_members_every_port(listened: Cluster) -> None:
-    for (sender, source), (_, address) in permutations(listened.addresses.items(), 2):
-        assert from_member(sender, source, address) == set(EVERY_PORT)
+def test_between_members_every_port(listening_cluster: Cluster) -> None:
+    for (sender, source), (_, address) in permutations(listening_cluster.addresses.items(), 2):
+        assert open_ports_from_node(sender, source, address) == set(EVERY_PORT)
 
 
 # ---- each check can fail ----
@@ -121,13 +121,13 @@ def permissions(group_id: str) -> list[dict[str, Any]]:
     return [dict(permission) for permission in found["IpPermissions"]]
 
 
-def test_fails_when_the_administrators_rule_is_revoked(listened: Cluster) -> None:
+def test_fails_when_the_administrators_rule_is_revoked(listening_cluster: Cluster) -> None:
     group_id = stack_outputs()["AdminSSHSecurityGroup"]
     (permission,) = permissions(group_id)
     rule = Rule(group_id=group_id, permission=permission)
 
     def scan() -> set[int]:
-        return open_ports(USER_ADDRESS, listened.public_address)
+        return open_ports(USER_ADDRESS, listening_cluster.public_address)
 
     rule.remove()
     try:
@@ -137,15 +137,15 @@ def test_fails_when_the_administrators_rule_is_revoked(listened: Cluster) -> Non
     await_ports(scan, {SSH})
 
 
-def test_fails_when_members_may_not_reach_each_other(listened: Cluster) -> None:
-    master, worker = listened.master, listened.instances[1]
+def test_fails_when_members_may_not_reach_each_other(listening_cluster: Cluster) -> None:
+    master, worker = listening_cluster.master, listening_cluster.instances[1]
     (group_id,) = group_ids(worker)
     pairs = [pair for permission in permissions(group_id) for pair in permission["UserIdGroupPairs"]]
     (pair,) = [pair for pair in pairs if pair["GroupId"] in group_ids(master)]
     rule = Rule(group_id=group_id, permission={"IpProtocol": "-1", "UserIdGroupPairs": [pair]})
 
     def scan() -> set[int]:
-        return from_member(master["InstanceId"], master["PrivateIpAddress"], worker["PrivateIpAddress"])
+        return open_ports_from_node(master["InstanceId"], master["PrivateIpAddress"], worker["PrivateIpAddress"])
 
     rule.remove()
     try:
@@ -156,15 +156,17 @@ def test_fails_when_members_may_not_reach_each_other(listened: Cluster) -> None:
 
 
 @pytest.mark.parametrize("position", [0, 1], ids=["master", "worker"])
-def test_fails_when_a_port_is_opened_to_elsewhere(listened: Cluster, outsider: str, position: int) -> None:
-    node = listened.instances[position]
+def test_fails_when_a_port_is_opened_to_elsewhere(
+    listening_cluster: Cluster, outside_address: str, position: int
+) -> None:
+    node = listening_cluster.instances[position]
     address = node.get("PublicIpAddress") or node["PrivateIpAddress"]
-    ranges = [{"CidrIp": f"{outsider}/32"}]
+    ranges = [{"CidrIp": f"{outside_address}/32"}]
     permission = {"IpProtocol": "tcp", "FromPort": 8080, "ToPort": 8080, "IpRanges": ranges}
     rule = Rule(group_id=group_ids(node)[0], permission=permission)
     rule.add()
     try:
-        await_ports(lambda: open_ports(outsider, address), {8080})
+        await_ports(lambda: open_ports(outside_address, address), {8080})
     finally:
         rule.remove()
-    await_ports(lambda: open_ports(outsider, address), set())
+    await_ports(lambda: open_ports(outside_address, address), set())

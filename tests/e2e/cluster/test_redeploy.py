@@ -18,7 +18,16 @@ from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
 from tests.e2e.checkouts import Edit, copy_checkout, deploy, try_deploy
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
-from tests.e2e.node_views import AGREE_S, MASTER, Life, Slots, await_agreement, lives, logins_from, look
+from tests.e2e.node_views import (
+    AGREE_TIMEOUT_S,
+    MASTER,
+    NodeIdentity,
+    Slots,
+    await_agreement,
+    identities,
+    logins_from,
+    look,
+)
 
 FIRST = aliases()[0]
 """Name of the master as a worker."""
@@ -53,7 +62,7 @@ class State:
     """Hold the cluster between two deploys."""
 
     slots: Slots
-    lives: dict[str, Life]
+    identities: dict[str, NodeIdentity]
     versions: list[int]
     """Versions of the launch templates that the two groups use."""
     members: dict[str, dict[str, Any]]
@@ -83,7 +92,7 @@ def records() -> dict[str, dict[str, Any]]:
 def state(cluster: Cluster, slots: Slots) -> State:
     return State(
         slots=slots,
-        lives=lives(cluster, slots),
+        identities=identities(cluster, slots),
         versions=[int(group["LaunchTemplate"]["Version"]) for group in groups()],
         members=members(),
         records=records(),
@@ -103,13 +112,13 @@ def with_newcomer(slots: Slots) -> Slots:
 
 def await_only(instance_ids: Set[str]) -> None:
     """Wait until leaving nodes have ended: they are in no list, but they run until the others have looked."""
-    deadline = time.monotonic() + AGREE_S
+    deadline = time.monotonic() + AGREE_TIMEOUT_S
     while True:
         rows = json.loads(records()["membership"]["members"])
         here = members().keys() | {row["instance_id"] for row in rows}
         if here == instance_ids:
             return
-        assert time.monotonic() < deadline, f"waited {AGREE_S:.0f} s for {here - instance_ids} to end"
+        assert time.monotonic() < deadline, f"waited {AGREE_TIMEOUT_S:.0f} s for {here - instance_ids} to end"
         time.sleep(0.5)
 
 
@@ -126,7 +135,7 @@ def install(cluster: Cluster, release: str) -> None:
 def start(cluster: Cluster) -> Iterator[State]:
     deployed, before = template(), state(cluster, {alias: look(cluster, alias)[0].instance_id for alias in aliases()})
     yield before
-    install(cluster, before.lives[aliases()[0]].release)
+    install(cluster, before.identities[aliases()[0]].release)
     if template() != deployed:  # The last test's fixture restores it, if that test runs.
         deploy(cluster)
     await_agreement(cluster, before.slots)
@@ -161,7 +170,7 @@ def mixed(cluster: Cluster, grown: State, tmp_path_factory: pytest.TempPathFacto
 def led_by_newer(cluster: Cluster, mixed: State) -> State:
     """Install the newer release on the master too, as if the master had been replaced."""
     *_, newest = mixed.slots
-    release = mixed.lives[newest].release
+    release = mixed.identities[newest].release
     cluster.user.ssh(MASTER, f"rsync -a {newest}:{release} /tmp/ && sudo cp -r /tmp/{Path(release).name} {release}")
     install(cluster, release)
     return state(cluster, mixed.slots)
@@ -191,7 +200,7 @@ def test_fails_when_the_change_would_replace_the_network(
 
 
 def test_changed_tags_type_and_image_touch_no_node(start: State, remodelled: State) -> None:
-    assert (remodelled.lives, remodelled.members) == (start.lives, start.members)
+    assert (remodelled.identities, remodelled.members) == (start.identities, start.members)
     assert remodelled.versions == [version + 1 for version in start.versions]
 
 
@@ -205,7 +214,7 @@ def test_changed_tags_reach_the_network_and_the_groups(cluster: Cluster) -> None
 
 
 def test_one_more_worker_joins_and_the_others_stay(cluster: Cluster, remodelled: State, grown: State) -> None:
-    assert remodelled.lives.items() < grown.lives.items()
+    assert remodelled.identities.items() < grown.identities.items()
     assert remodelled.members.items() < grown.members.items()
     expected = [f"{instance_id} {len(grown.slots)}" for instance_id in grown.slots.values()]
     assert logins_from(cluster, MASTER) == expected
@@ -219,10 +228,10 @@ def test_the_next_node_has_the_changed_type_image_and_tags(remodelled: State, gr
 
 
 def test_changed_code_is_the_next_nodes_alone(cluster: Cluster, grown: State, mixed: State) -> None:
-    assert grown.lives.items() < mixed.lives.items()
+    assert grown.identities.items() < mixed.identities.items()
     assert grown.members.items() < mixed.members.items()
     *_, newest = mixed.slots
-    releases = {alias: life.release for alias, life in mixed.lives.items()}
+    releases = {alias: identity.release for alias, identity in mixed.identities.items()}
     assert [alias for alias in releases if releases[alias] != releases[FIRST]] == [newest]
     assert f"{SIGN} of a worker" in cluster.on(newest, AGENT_LOG)
 
@@ -239,7 +248,7 @@ def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, mixed: State) -> N
 
 
 def test_fewer_workers_end_the_newest_and_leave_the_others(start: State, led_by_newer: State, shrunk: State) -> None:
-    assert {alias: led_by_newer.lives[alias] for alias in start.slots} == shrunk.lives
+    assert {alias: led_by_newer.identities[alias] for alias in start.slots} == shrunk.identities
     assert shrunk.members == start.members
     gone = [*led_by_newer.members.keys() - start.members.keys()]
     reservations = boto3.client("ec2").describe_instances(InstanceIds=gone)["Reservations"]
@@ -252,12 +261,14 @@ def test_older_agents_follow_a_newer_coordinator(start: State, shrunk: State) ->
     rows = json.loads(membership["members"])
     assert [row["made_by"] for row in rows] == [SIGN] * NODES
     workers = [alias for alias in start.slots if alias != FIRST]
-    assert {shrunk.lives[alias].release for alias in workers} == {start.lives[alias].release for alias in workers}
+    assert {shrunk.identities[alias].release for alias in workers} == {
+        start.identities[alias].release for alias in workers
+    }
 
 
 def test_older_coordinator_takes_over_from_a_newer_one(cluster: Cluster, start: State, shrunk: State) -> None:
     before, deadline = len(cluster.on(MASTER, AGENT_LOG)), time.monotonic() + TAKE_OVER_S
-    install(cluster, start.lives[FIRST].release)
+    install(cluster, start.identities[FIRST].release)
     while "phase files" not in (log := cluster.on(MASTER, AGENT_LOG)[before:]):
         assert time.monotonic() < deadline, f"waited {TAKE_OVER_S} s for the older agent, which logged\n{log}"
         time.sleep(0.5)

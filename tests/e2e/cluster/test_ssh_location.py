@@ -59,19 +59,19 @@ def deploy(cluster: Cluster, ssh_location: str) -> None:
     cluster.user.cdk(*deploy_arguments(nodes=NODES), "-c", f"ssh_location={ssh_location}")
 
 
-def test_ssh_location_changes_in_place(listened: Cluster, outsider: str) -> None:
-    before, ids, events = starts(listened), instance_ids(), event_ids()
-    public, template = listened.public_address, properties()
-    deploy(listened, f"{outsider}/32")
+def test_ssh_location_changes_in_place(listening_cluster: Cluster, outside_address: str) -> None:
+    before, ids, events = starts(listening_cluster), instance_ids(), event_ids()
+    public, template = listening_cluster.public_address, properties()
+    deploy(listening_cluster, f"{outside_address}/32")
     try:
-        await_ports(lambda: open_ports(outsider, public), {SSH})
+        await_ports(lambda: open_ports(outside_address, public), {SSH})
         await_ports(lambda: open_ports(USER_ADDRESS, public), set())
         assert instance_ids() == ids
         assert updated_resources(events) == ["AWS::EC2::SecurityGroup"]
         assert changed(template, properties()) == {"SecurityGroupIngress"}
     finally:
-        deploy(listened, f"{USER_ADDRESS}/32")
+        deploy(listening_cluster, f"{USER_ADDRESS}/32")
     await_ports(lambda: open_ports(USER_ADDRESS, public), {SSH})
-    await_ports(lambda: open_ports(outsider, public), set())
+    await_ports(lambda: open_ports(outside_address, public), set())
     assert instance_ids() == ids
-    assert starts(listened) == before
+    assert starts(listening_cluster) == before

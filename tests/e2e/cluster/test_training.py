@@ -10,7 +10,7 @@ import boto3
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import NODES, SHARED, Cluster, aliases, stack_outputs
+from tests.e2e.conftest import NODES, SHARED_CONNECTION, Cluster, aliases, stack_outputs
 from trainer.data.digits import load_digits
 from trainer.data.samples import Samples
 
@@ -72,7 +72,7 @@ def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> 
     ],
 )
 def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster, line: str, ranks: int, told: str) -> None:
-    copy = ["rsync", "-a", "-e", " ".join(cluster.user.ssh_command("", options=SHARED)[:-1]), f"{EXAMPLES}/"]
+    copy = ["rsync", "-a", "-e", " ".join(cluster.user.ssh_command("", options=SHARED_CONNECTION)[:-1]), f"{EXAMPLES}/"]
     cluster.user.run(*copy, f"{MASTER}:examples/")
     said = cluster.on(MASTER, f"cd examples && launch --sync-dst-dir ddp {line} 2>&1")
     assert told in said

@@ -25,21 +25,21 @@ DEPLOY_S = 300
 INSTANCE_ID = re.compile(r"\bi-[0-9a-f]{17}\b")
 
 
-def in_time(file: str, constant: str, *, old: str, new: str) -> Edit:
+def shorten(file: str, constant: str, *, old: str, new: str) -> Edit:
     return Edit(file=file, old=f"{constant}: Final = {old}\n", new=f"{constant}: Final = {new}\n")
 
 
-SOON = in_time("stacks/cluster.py", "BOOTSTRAP_TIMEOUT_S", old="1200", new="1")
-NO_LONG_WAIT = in_time(
+SHORT_BOOTSTRAP_TIMEOUT = shorten("stacks/cluster.py", "BOOTSTRAP_TIMEOUT_S", old="1200", new="1")
+SHORT_CREATION_TIMEOUT = shorten(
     "stacks/node_group.py", "CREATION_TIMEOUT", old="cdk.Duration.minutes(30)", new="cdk.Duration.seconds(10)"
 )
 
 
-NO_LONG_FAREWELL = in_time("bootstrap/contract.py", "LEAVING_TIMEOUT_S", old="30", new="2")
+SHORT_LEAVING_TIMEOUT = shorten("bootstrap/contract.py", "LEAVING_TIMEOUT_S", old="30", new="2")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
+class FailedDeploy:
     """Hold a failed deploy, and what AWS has left of it."""
 
     reasons: tuple[str, ...]
@@ -65,10 +65,10 @@ def _cleared_away(user: User) -> Iterator[None]:
     user.cdk("destroy", "--force")
 
 
-def deploy_broken(user: User, checkout: Path, *edits: Edit) -> Failure:
+def deploy_broken(user: User, checkout: Path, *edits: Edit) -> FailedDeploy:
     """Deploy a single node with faults, which must fail and leave nothing but its log group and its bucket."""
     buckets, before = stack_buckets(), _stack_id()
-    for edit in (*edits, NO_LONG_FAREWELL):
+    for edit in (*edits, SHORT_LEAVING_TIMEOUT):
         edit.make(checkout)
     deploy = subprocess.run(
         ["cdk", *deploy_arguments(nodes=1)],
@@ -85,7 +85,7 @@ def deploy_broken(user: User, checkout: Path, *edits: Edit) -> Failure:
     assert {*stack_buckets()} == {*buckets, _physical_id(events, "AWS::S3::Bucket")}
     assert events[-1]["ResourceStatus"] == "ROLLBACK_COMPLETE"
     launched = _launched(events)
-    return Failure(
+    return FailedDeploy(
         reasons=tuple(e["ResourceStatusReason"] for e in events if e["ResourceStatus"] == "CREATE_FAILED"),
         launched=launched,
         log=_log(_physical_id(events, "AWS::Logs::LogGroup"), launched),
@@ -126,7 +126,7 @@ def _log(group: str, stream: str) -> str:
     return "\n".join(event["message"] for event in events)
 
 
-def says(failure: Failure, reason: str) -> None:
+def assert_reason(failure: FailedDeploy, reason: str) -> None:
     """The stack and ``dlcluster why`` name the node and its reason."""
     told = f"Received FAILURE signal with UniqueId {failure.launched} {reason}"
     assert failure.reasons == (told,)
@@ -140,27 +140,30 @@ def test_node_without_its_bundle_says_so(user: User, checkout: Path) -> None:
     failure = deploy_broken(
         user,
         checkout,
-        in_time("stacks/user_data.py", "FETCH_TIMEOUT_S", old="420", new="1"),
+        shorten("stacks/user_data.py", "FETCH_TIMEOUT_S", old="420", new="1"),
         Edit(
             file="stacks/bundle_asset.py", old="url=location.s3_object_url", new='url=f"{location.s3_object_url}.gone"'
         ),
     )
-    says(failure, "user data: fetch the node bundle")
+    assert_reason(failure, "user data: fetch the node bundle")
     assert (failure.log, SILENT in failure.why) == ("", True)
 
 
 def test_agent_that_cannot_be_installed_is_reported(user: User, checkout: Path) -> None:
     (checkout / "bootstrap/__main__.py").write_text("raise SystemExit('broken on purpose')\n")
     failure = deploy_broken(user, checkout)
-    says(failure, "user data: install the agent")
+    assert_reason(failure, "user data: install the agent")
     assert (failure.log, SILENT in failure.why) == ("", True)
 
 
 def test_node_without_its_table_says_so(user: User, checkout: Path) -> None:
     failure = deploy_broken(
-        user, checkout, SOON, Edit(file="stacks/cluster.py", old="table=self.table.table_name", new='table="no-table"')
+        user,
+        checkout,
+        SHORT_BOOTSTRAP_TIMEOUT,
+        Edit(file="stacks/cluster.py", old="table=self.table.table_name", new='table="no-table"'),
     )
-    says(failure, "PutItem-ResourceNotFoundException")
+    assert_reason(failure, "PutItem-ResourceNotFoundException")
     assert "PutItem-ResourceNotFoundException: An error occurred" in failure.log
     assert "PutItem-ResourceNotFoundException: An error occurred" in failure.why
 
@@ -175,7 +178,7 @@ def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout:
             new="raise ZeroDivisionError('broken on purpose')",
         ),
     )
-    says(failure, "agent-crashed ZeroDivisionError")
+    assert_reason(failure, "agent-crashed ZeroDivisionError")
     for told in (failure.log, failure.why):
         assert "ZeroDivisionError: broken on purpose" in told
         assert "in _look" in told
@@ -191,9 +194,12 @@ head -c 4096 /dev/zero > /etc/profile.d/full
 def test_node_with_a_full_disk_says_so(user: User, checkout: Path) -> None:
     start = "step='install the agent'\n"
     failure = deploy_broken(
-        user, checkout, SOON, Edit(file="stacks/user_data.py", old=start, new=f"{FULL_DISK}\n{start}")
+        user,
+        checkout,
+        SHORT_BOOTSTRAP_TIMEOUT,
+        Edit(file="stacks/user_data.py", old=start, new=f"{FULL_DISK}\n{start}"),
     )
-    says(failure, "disk-full")
+    assert_reason(failure, "disk-full")
     assert "disk-full: [Errno 28] No space left on device" in failure.log
     assert "disk-full: [Errno 28] No space left on device" in failure.why
 
@@ -215,7 +221,7 @@ NO_CREDENTIALS = Edit(
     "fault", [pytest.param(NEVER_ANSWERS, id="never answers"), pytest.param(NO_CREDENTIALS, id="no credentials")]
 )
 def test_node_that_cannot_speak_is_waited_for_in_vain_and_named(user: User, checkout: Path, fault: Edit) -> None:
-    failure = deploy_broken(user, checkout, NO_LONG_WAIT, fault)
+    failure = deploy_broken(user, checkout, SHORT_CREATION_TIMEOUT, fault)
     told = "Failed to receive 1 resource signal(s) within the specified duration"
     assert failure.reasons == (told,)
     assert told in failure.why

@@ -20,7 +20,7 @@ from local.faults import Faults
 from tests.e2e.conftest import STACK, Cluster, node_disk
 
 ATTACK_S = 60
-HEALED_S = 120.0
+HEAL_TIMEOUT_S = 120.0
 TIMEOUT_S = 600
 ATTACK = Path(__file__).with_name("forge_records.py")
 FILES = (
@@ -44,7 +44,7 @@ VERBS = {
     "why": ("why",),
 }
 
-Said = Mapping[str, "subprocess.CompletedProcess[str]"]
+VerbResults = Mapping[str, "subprocess.CompletedProcess[str]"]
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def attacker(cluster: Cluster, alias: str, *arguments: str) -> Iterator["subproc
             process.kill()
 
 
-def ask(cluster: Cluster) -> Said:
+def ask(cluster: Cluster) -> VerbResults:
     def run(words: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             ["dlcluster", *words],
@@ -81,7 +81,7 @@ def text_of(verb: str, done: "subprocess.CompletedProcess[str]") -> str:
     return done.stdout.partition("\n")[2] if verb == "status" else done.stdout
 
 
-def check(said: Said, right: Said) -> set[str]:
+def check(said: VerbResults, right: VerbResults) -> set[str]:
     """Return the verbs that were refused; check that the others answered correctly."""
     refused = set()
     for verb, done in said.items():
@@ -110,7 +110,7 @@ def files(cluster: Cluster) -> dict[tuple[str, str], str]:
 def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Cluster) -> None:
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = Observer.here(STACK, environment=cluster.user.environment)
-    before = observer.await_agreement(HEALED_S)
+    before = observer.await_agreement(HEAL_TIMEOUT_S)
     right, right_files = ask(cluster), files(cluster)
     assert all(done.returncode == 0 for done in right.values()), right
     assert right["ssh"].stdout.strip() == before.slots[2]
@@ -140,7 +140,7 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Clu
             assert written >= ATTACK_S * kinds / 4, "on a busy machine not all kinds are written every second"
     assert refused, "no forged record was ever seen"
 
-    after = observer.await_agreement(HEALED_S)
+    after = observer.await_agreement(HEAL_TIMEOUT_S)
     assert after.slots == before.slots
     assert check(ask(cluster), right) == set()
     assert files(cluster) == right_files

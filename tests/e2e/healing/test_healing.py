@@ -15,7 +15,7 @@ from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.conftest import STACK, Cluster, aliases, node_disk, stack_outputs
 
-HEALED_S = 120.0
+HEAL_TIMEOUT_S = 120.0
 SAVING = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
 """Command of a rank that needs a moment for its checkpoint."""
 AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
@@ -28,22 +28,22 @@ def observer(cluster: Cluster) -> Observer:
 
 @pytest.fixture
 def before(observer: Observer) -> Observation:
-    return observer.await_agreement(HEALED_S)
+    return observer.await_agreement(HEAL_TIMEOUT_S)
 
 
-def await_true(condition: Callable[[], object], what: str, limit_s: float = HEALED_S) -> None:
+def await_true(condition: Callable[[], object], what: str, limit_s: float = HEAL_TIMEOUT_S) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
         time.sleep(0.25)
 
 
-def replaced(observer: Observer, before: Observation, slot: int) -> Observation:
+def await_replacement(observer: Observer, before: Observation, slot: int) -> Observation:
     """Wait until another instance has the index and all agree; check that the others have not moved."""
     await_true(
         lambda: Faults.here().slots(STACK).get(slot) not in (None, before.slots[slot]), f"another in slot {slot}"
     )
-    after = observer.await_agreement(HEALED_S, previous=before)
+    after = observer.await_agreement(HEAL_TIMEOUT_S, previous=before)
     assert after.slots.keys() == before.slots.keys()
     assert {s for s in before.slots if before.slots[s] != after.slots[s]} == {slot}
     assert after.generation > before.generation
@@ -69,7 +69,7 @@ def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subproce
 
 def test_a_crashed_worker_is_replaced_in_its_slot(cluster: Cluster, observer: Observer, before: Observation) -> None:
     Faults.here().kill("worker2")
-    replaced(observer, before, 2)
+    await_replacement(observer, before, 2)
     # The ssh configuration still is the one written after the deploy.
     assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
 
@@ -79,7 +79,7 @@ def test_a_crashed_master_is_replaced_behind_the_same_address(
 ) -> None:
     address, key = public_address(before.slots[1]), authorized_key(before.slots[2])
     Faults.here().kill("master")
-    after = replaced(observer, before, 1)
+    after = await_replacement(observer, before, 1)
     assert public_address(after.slots[1]) == address
     # The host key raises no alarm, and the new master's own key opens the workers without an agent.
     hop = "ssh -o BatchMode=yes deeplearning-worker3 hostname"
@@ -102,7 +102,7 @@ def test_a_node_that_has_notice_leaves_the_lists_before_it_ends(
     Faults.here().rebalance_recommendation(preempted_host)
     await_true(lambda: f"deeplearning-worker{slot}\n" not in workers_file(witness), "the leaver to be in no list")
     assert state(preempted_host) == "running"
-    replaced(observer, before, slot)
+    await_replacement(observer, before, slot)
     assert state(preempted_host) == "terminated"
 
 
@@ -148,18 +148,18 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
         autoscaling.terminate_instance_in_auto_scaling_group(
             InstanceId=before.slots[2], ShouldDecrementDesiredCapacity=True
         )
-        stdout, stderr = job.communicate(timeout=HEALED_S)
+        stdout, stderr = job.communicate(timeout=HEAL_TIMEOUT_S)
     assert sorted(stdout.splitlines()) == [f"{alias} [0] saved" for alias in aliases()]
     # Before that line bash reports which of its children TERM has ended too.
     assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
     expected = {1: before.slots[1], 2: before.slots[3]}
     await_true(lambda: Faults.here().slots(STACK) == expected, "the survivor in the free slot")
-    assert observer.await_agreement(HEALED_S).slots == expected
+    assert observer.await_agreement(HEAL_TIMEOUT_S).slots == expected
     count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
     assert count == "DEEPLEARNING_WORKERS_COUNT=2"
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
     await_true(lambda: len(Faults.here().slots(STACK)) == 3, "the cluster to be whole again")
-    observer.await_agreement(HEALED_S)
+    observer.await_agreement(HEAL_TIMEOUT_S)
 
 
 def test_a_job_without_a_person_runs_on_the_healed_cluster(cluster: Cluster) -> None:

@@ -30,7 +30,7 @@ NODES = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bare:
+class BareNode:
     """Hold a running instance with its node."""
 
     handle: NodeHandle
@@ -40,12 +40,12 @@ class Bare:
     def name(self) -> str:
         return self.handle.instance_id
 
-    def pings(self, other: "Bare") -> bool:
+    def pings(self, other: "BareNode") -> bool:
         ping = ["ping", "-c", "1", "-W", "1", other.address]
         done = in_namespace(self.name, lambda: subprocess.run(ping, check=False, stdout=subprocess.DEVNULL, timeout=30))
         return done.returncode == 0
 
-    def greets(self, other: "Bare") -> bool:
+    def reaches_sshd(self, other: "BareNode") -> bool:
         """Return whether the other's sshd sends its banner: that takes a process, a ping does not."""
         return in_namespace(self.name, lambda: banner(other.address))
 
@@ -86,7 +86,7 @@ def metadata_token() -> bool:
             return False
 
 
-def boot_id_of(node: Bare) -> str | None:
+def boot_id_of(node: BareNode) -> str | None:
     """Read a node's boot id from outside; None while it is down."""
     try:
         return node.handle.path("/proc/sys/kernel/random/boot_id").read_text()
@@ -101,7 +101,7 @@ def await_true(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def state(node: Bare) -> str:
+def state(node: BareNode) -> str:
     found = client("ec2").describe_instances(InstanceIds=[node.name])["Reservations"][0]["Instances"][0]
     return str(found["State"]["Name"])
 
@@ -112,7 +112,7 @@ def faults() -> Faults:
 
 
 @pytest.fixture(scope="module")
-def nodes(faults: Faults) -> Iterator[list[Bare]]:
+def nodes(faults: Faults) -> Iterator[list[BareNode]]:
     """Start instances in the default VPC and wait until they have booted."""
     ec2: Any = boto3.client("ec2")
     subnet = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"][0]["SubnetId"]
@@ -132,51 +132,51 @@ def nodes(faults: Faults) -> Iterator[list[Bare]]:
     for name in ids:
         finished = node_disk(name) / f"var/lib/cloud/instances/{name}/boot-finished"
         await_true(finished.exists, f"{name} to boot")
-    yield [Bare(handle=faults.node(i["InstanceId"]), address=i["PrivateIpAddress"]) for i in made["Instances"]]
+    yield [BareNode(handle=faults.node(i["InstanceId"]), address=i["PrivateIpAddress"]) for i in made["Instances"]]
     ec2.terminate_instances(InstanceIds=ids)
     await_true(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone")
     ec2.delete_security_group(GroupId=group)
 
 
 @pytest.fixture
-def trio(nodes: list[Bare], faults: Faults) -> Iterator[list[Bare]]:
+def three_nodes(nodes: list[BareNode], faults: Faults) -> Iterator[list[BareNode]]:
     """Return three nodes that are well before the test, and heal them after it."""
-    assert all(one.greets(other) for one in nodes[:3] for other in nodes[:3])
+    assert all(one.reaches_sshd(other) for one in nodes[:3] for other in nodes[:3])
     yield nodes[:3]
     faults.heal()
 
 
-def test_a_frozen_node_answers_nothing_and_thaws(trio: list[Bare], faults: Faults) -> None:
-    frozen, other, _ = trio
+def test_a_frozen_node_answers_nothing_and_thaws(three_nodes: list[BareNode], faults: Faults) -> None:
+    frozen, other, _ = three_nodes
     boot_id = boot_id_of(frozen)
     for _ in range(2):
         faults.freeze(frozen.name)
     assert not other.pings(frozen)
-    assert not other.greets(frozen)
+    assert not other.reaches_sshd(frozen)
     assert state(frozen) == "running"
     faults.thaw(frozen.name)
     assert other.pings(frozen)
-    await_true(lambda: other.greets(frozen), "the thawed node to answer")
+    await_true(lambda: other.reaches_sshd(frozen), "the thawed node to answer")
     assert boot_id_of(frozen) == boot_id
 
 
-def test_a_pair_is_cut_and_nobody_else(trio: list[Bare], faults: Faults) -> None:
-    one, two, three = trio
+def test_a_pair_is_cut_and_nobody_else(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, three = three_nodes
     for _ in range(2):
         faults.partition(one.name, two.name)
-    assert not one.greets(two)
-    assert not two.greets(one)
+    assert not one.reaches_sshd(two)
+    assert not two.reaches_sshd(one)
     assert not one.pings(two)
-    assert one.greets(three)
-    assert three.greets(two)
+    assert one.reaches_sshd(three)
+    assert three.reaches_sshd(two)
     assert one.metadata_answers()
     faults.reconnect(two.name, one.name)
-    assert one.greets(two)
-    assert two.greets(one)
+    assert one.reaches_sshd(two)
+    assert two.reaches_sshd(one)
 
 
-def test_connections_that_are_established_are_cut_too_and_go_on(trio: list[Bare], faults: Faults) -> None:
-    one, two, _ = trio
+def test_connections_that_are_established_are_cut_too_and_go_on(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, _ = three_nodes
     connection = in_namespace(one.name, lambda: socket.create_connection((two.address, SSH), timeout=CONNECT_TIMEOUT_S))
     with closing(connection):
         assert connection.recv(1024).startswith(b"SSH-2.0-")
@@ -189,45 +189,45 @@ def test_connections_that_are_established_are_cut_too_and_go_on(trio: list[Bare]
         assert connection.recv(1024)
 
 
-def rules(node: Bare, table: str) -> str:
+def rules(node: BareNode, table: str) -> str:
     command = ["ip", "netns", "exec", router_of(node.name), "nft", "list", "table", "inet", table]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stdout
 
 
-def test_a_partition_outlives_a_change_of_the_firewall(trio: list[Bare], faults: Faults) -> None:
-    one, two, three = trio
+def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, three = three_nodes
     faults.partition(one.name)
     ec2 = boto3.client("ec2")
     group = ec2.create_security_group(GroupName="new", Description="changes the firewall")["GroupId"]
     await_true(lambda: group.replace("-", "_") in rules(one, "vpc"), "the firewall to be loaded again")
     ec2.delete_security_group(GroupId=group)
-    assert not two.greets(one)
-    assert not one.greets(three)
+    assert not two.reaches_sshd(one)
+    assert not one.reaches_sshd(three)
     assert not one.metadata_answers()
-    assert two.greets(three)
+    assert two.reaches_sshd(three)
     assert two.metadata_answers()
     faults.reconnect(one.name)
-    assert two.greets(one)
+    assert two.reaches_sshd(one)
     assert one.metadata_answers()
 
 
-def test_one_node_loses_its_metadata_alone(trio: list[Bare], faults: Faults) -> None:
-    one, two, _ = trio
+def test_one_node_loses_its_metadata_alone(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, _ = three_nodes
     faults.metadata_outage(one.name)
     assert not one.metadata_answers()
-    assert one.greets(two)
+    assert one.reaches_sshd(two)
     assert two.metadata_answers()
     faults.metadata_back(one.name)
     assert one.metadata_answers()
 
 
-def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(trio: list[Bare], faults: Faults) -> None:
-    rebooted, other, _ = trio
+def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: list[BareNode], faults: Faults) -> None:
+    rebooted, other, _ = three_nodes
     rebooted.handle.run("touch", "/root/kept", "/run/lost")
     boot_id = boot_id_of(rebooted)
     faults.reboot(rebooted.name)
     await_true(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id")
-    await_true(lambda: other.greets(rebooted), "sshd after the reboot")
+    await_true(lambda: other.reaches_sshd(rebooted), "sshd after the reboot")
     assert rebooted.handle.run("ls", "/root/kept").strip() == "/root/kept"
     assert not rebooted.handle.path("/run/lost").exists()
     assert state(rebooted) == "running"
@@ -236,8 +236,8 @@ def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(trio: list[Bar
     assert boot_id_of(rebooted) == again, "it was asked for once"
 
 
-def test_a_full_disk_refuses_writes_until_it_is_freed(trio: list[Bare], faults: Faults) -> None:
-    full, other, _ = trio
+def test_a_full_disk_refuses_writes_until_it_is_freed(three_nodes: list[BareNode], faults: Faults) -> None:
+    full, other, _ = three_nodes
     before = os.statvfs(full.handle.directory)
     for _ in range(2):
         faults.fill_disk(full.name)
@@ -250,8 +250,8 @@ def test_a_full_disk_refuses_writes_until_it_is_freed(trio: list[Bare], faults: 
     assert full.writes() == 0
 
 
-def test_healing_undoes_everything_and_may_be_repeated(trio: list[Bare], faults: Faults) -> None:
-    one, two, three = trio
+def test_healing_undoes_everything_and_may_be_repeated(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, three = three_nodes
     faults.freeze(one.name)
     faults.partition(two.name)
     faults.partition(two.name, three.name)
@@ -262,16 +262,16 @@ def test_healing_undoes_everything_and_may_be_repeated(trio: list[Bare], faults:
     for _ in range(2):
         faults.heal()
     assert rules(one, "faults") == ""
-    assert [three.writes(), three.metadata_answers(), two.greets(three)] == [0, True, True]
-    await_true(lambda: two.greets(one), "the thawed node to answer")
+    assert [three.writes(), three.metadata_answers(), two.reaches_sshd(three)] == [0, True, True]
+    await_true(lambda: two.reaches_sshd(one), "the thawed node to answer")
 
 
-def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[Bare], faults: Faults) -> None:
+def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode], faults: Faults) -> None:
     killed, other = nodes[3], nodes[0]
-    assert other.greets(killed)
+    assert other.reaches_sshd(killed)
     for _ in range(2):
         faults.kill(killed.name)
-    assert not other.greets(killed)
+    assert not other.reaches_sshd(killed)
     await_true(lambda: state(killed) == "terminated", "EC2 to show that it is terminated")
     await_true(lambda: not killed.handle.directory.exists(), "the node to be gone")
     log = killed.handle.directory.parents[1] / "log" / f"{killed.name}.cloud-init.log"
@@ -279,7 +279,7 @@ def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[Bare], fa
     faults.kill(killed.name)
 
 
-def test_a_spot_instance_is_told_its_end_and_then_ends(nodes: list[Bare], faults: Faults) -> None:
+def test_a_spot_instance_is_told_its_end_and_then_ends(nodes: list[BareNode], faults: Faults) -> None:
     spot = nodes[4]
     faults.rebalance_recommendation(spot.name)
     started = time.monotonic()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from local.chaos.job import WHOLE_S, run_rounds
+from local.chaos.job import RECOVERY_TIMEOUT_S, run_rounds
 from local.chaos.observer import Observer
 from local.faults import Faults
 from tests.e2e.conftest import NODES, STACK, Cluster
@@ -61,7 +61,7 @@ def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_a_spot_notice_reaches_every_rank_and_the_training_goes_on_without_the_node(cluster: Cluster) -> None:
-    Observer.here(STACK, environment=cluster.user.environment).await_agreement(WHOLE_S)
+    Observer.here(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
     with session(cluster, TRAINING) as lines:
         lines_until(lines, r"rank 0/3 Epoch\[2\] ")
         Faults.here().spot_notice("worker3", seconds=60)
@@ -86,7 +86,7 @@ def test_a_job_may_be_silent_for_a_minute(cluster: Cluster, silent: str) -> None
 @pytest.mark.timeout(TIMEOUT_S)
 def test_jobs_end_or_start_again_as_asked_whatever_becomes_of_a_node(cluster: Cluster) -> None:
     assert len(cluster.instances) == NODES
-    wrong = run_rounds(
+    errors = run_rounds(
         STACK, user=cluster.user, seed=SEED, rounds=ROUNDS, say=lambda text: print(text, file=sys.stderr)
     )
-    assert wrong == []
+    assert errors == []

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.engines.conftest import NODES, WORKERS, Cluster
-from tests.engines.training import KNOWN, TRAINER
+from tests.engines.training import MIN_ACCURACY, TRAINER
 
 LEARNED = 0.9
 SECOND = "second0"
@@ -42,7 +42,7 @@ def test_the_trainer_runs_as_in_the_first_article(cluster: Cluster) -> None:
         " --gpus $(seq -s , 0 1 $(($DEEPLEARNING_WORKER_GPU_COUNT - 1))) --network lenet --kv-store dist_sync"
     )
     [known] = re.findall(r"Validation-accuracy=(\S+) images/s", output)
-    assert float(known) >= KNOWN, output
+    assert float(known) >= MIN_ACCURACY, output
 
 
 def test_gluon_with_parameter_servers_runs_as_in_the_second_article(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.engines.conftest import NODES, Cluster
-from tests.engines.training import ALONE, PYTHON, TWO_SERVERS, train
+from tests.engines.training import ONE_WORKER, PYTHON, TWO_SERVERS, train
 
 TOLERANCE = 1e-5
 # 2,000 made-up images: the last of 19 steps has 2, and the first of three ranks gets none. The rate is low because
@@ -14,7 +14,7 @@ EQUAL = "--benchmark 1 --num-epochs 2 --lr 0.001"
 @pytest.fixture(scope="module")
 def one_worker(cluster: Cluster) -> str:
     """Train one worker with the batches of three; return the checkpoint."""
-    train(cluster, ALONE, f"--engine mxnet {EQUAL} --batch-size 111 --model-prefix one")
+    train(cluster, ONE_WORKER, f"--engine mxnet {EQUAL} --batch-size 111 --model-prefix one")
     return "one-0002.npz"
 
 

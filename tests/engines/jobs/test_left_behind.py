@@ -12,11 +12,11 @@ import pytest
 
 from local.faults import Faults
 from tests.engines.conftest import WORKERS, Cluster
-from tests.engines.observed_job import OutsideJob, outside_job
+from tests.engines.observed_job import ObservedJob, observed_job
 
-PROMISED_S = 60
+END_LIMIT_S = 60
 """Seconds within which the job must end and none of its processes be left."""
-SSHS = 255
+SSH_FAILED = 255
 """Exit code of ssh when the command was ended by a signal."""
 BY_MPI = "--launcher mpi -n 2"
 ALL_REDUCE = (
@@ -33,10 +33,10 @@ STUBBORN = "trap '' TERM; setsid sleep 1000 & echo meets; while :; do sleep 1000
 """Rank that ignores TERM, with a child that has left its session."""
 
 
-class Struck:
+class CutOffJobs:
     """Watch jobs that are cut off from everything."""
 
-    def __init__(self, jobs: dict[str, OutsideJob], frozen: int) -> None:
+    def __init__(self, jobs: dict[str, ObservedJob], frozen: int) -> None:
         self.jobs = jobs
         self._frozen = frozen
         self._began = time.monotonic()
@@ -49,7 +49,7 @@ class Struck:
 
     def _watch(self) -> None:
         try:
-            while len(self.gone) < len(self.jobs) and time.monotonic() < self._began + PROMISED_S:
+            while len(self.gone) < len(self.jobs) and time.monotonic() < self._began + END_LIMIT_S:
                 for name, job in self.jobs.items():
                     # The frozen launcher is no rank, and cannot act.
                     if name not in self.gone and not job.processes():
@@ -60,18 +60,18 @@ class Struck:
             os.kill(self._frozen, signal.SIGCONT)
 
     def wait(self) -> None:
-        self._watching.join(2 * PROMISED_S)
+        self._watching.join(2 * END_LIMIT_S)
 
 
 @pytest.fixture(scope="module")
-def struck(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
+def cut_off_jobs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffJobs]:
     """Cut off a node under two jobs, and freeze a launcher."""
     logs = tmp_path_factory.mktemp("logs")
     cluster.on_master(f"printf '{WORKERS[0]}\\n{WORKERS[2]}\\n' > first-and-last")
     with ExitStack() as stack:
 
-        def start(name: str, launch: str, *command: str) -> OutsideJob:
-            return stack.enter_context(outside_job(cluster, launch, *command, log=logs / name))
+        def start(name: str, launch: str, *command: str) -> ObservedJob:
+            return stack.enter_context(observed_job(cluster, launch, *command, log=logs / name))
 
         jobs = {
             "mpi": start("mpi", "--launcher mpi -H first-and-last", STUBBORN),
@@ -80,45 +80,47 @@ def struck(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         }
         for job in jobs.values():
             job.wait_for("meets", times=2)
-        struck = Struck(jobs, jobs["frozen"].launcher())
-        yield struck
-        struck.wait()
+        cut_off_jobs = CutOffJobs(jobs, jobs["frozen"].launcher())
+        yield cut_off_jobs
+        cut_off_jobs.wait()
 
 
 # The killed ones run on the other nodes while the deadlines of these pass.
 
 
-@pytest.mark.usefixtures("struck")
+@pytest.mark.usefixtures("cut_off_jobs")
 def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: Cluster, tmp_path: Path) -> None:
-    with outside_job(cluster, BY_MPI, "python", "-c", ALL_REDUCE, log=tmp_path / "log") as job:
+    with observed_job(cluster, BY_MPI, "python", "-c", ALL_REDUCE, log=tmp_path / "log") as job:
         job.wait_for("meets", times=2)
         [victim] = job.processes("hvd.init()", below="orted")
         os.kill(victim, signal.SIGKILL)
-        assert job.code() == 137, job.said
-        job.wait_until_gone(seconds=PROMISED_S / 2)
+        assert job.code() == 137, job.output
+        job.wait_until_gone(seconds=END_LIMIT_S / 2)
 
 
-@pytest.mark.usefixtures("struck")
-@pytest.mark.parametrize(("victim", "code"), [("launcher", SSHS), ("mpiexec", 137), ("orted", None)])
+@pytest.mark.usefixtures("cut_off_jobs")
+@pytest.mark.parametrize(("victim", "code"), [("launcher", SSH_FAILED), ("mpiexec", 137), ("orted", None)])
 def test_nothing_is_left_when_a_part_of_mpiruns_job_is_killed(
     cluster: Cluster, tmp_path: Path, victim: str, code: int | None
 ) -> None:
-    with outside_job(cluster, BY_MPI, STUBBORN, log=tmp_path / "log") as job:
+    with observed_job(cluster, BY_MPI, STUBBORN, log=tmp_path / "log") as job:
         job.wait_for("meets", times=2)
         # On each node: a rank, its child outside the session, and what the child waits for.
         assert len(job.processes("sleep 1000")) >= 2 * 3
         pid = job.launcher() if victim == "launcher" else job.processes(f"/bin/{victim}")[-1]
         os.kill(pid, signal.SIGKILL)
         ended = job.code()
-        assert ended == code if code else ended != 0, job.said
-        job.wait_until_gone(seconds=PROMISED_S / 2)
+        assert ended == code if code else ended != 0, job.output
+        job.wait_until_gone(seconds=END_LIMIT_S / 2)
 
 
 @pytest.mark.parametrize("name", ["mpi", "mxnet", "frozen"])
-def test_nothing_is_left_of_a_job_that_is_cut_off_or_whose_launcher_is_frozen(struck: Struck, name: str) -> None:
-    struck.wait()
-    job = struck.jobs[name]
-    assert name in struck.gone, ([*struck.gone], job.processes(), job.said)
-    assert job.code() == 1, job.said
+def test_nothing_is_left_of_a_job_that_is_cut_off_or_whose_launcher_is_frozen(
+    cut_off_jobs: CutOffJobs, name: str
+) -> None:
+    cut_off_jobs.wait()
+    job = cut_off_jobs.jobs[name]
+    assert name in cut_off_jobs.gone, ([*cut_off_jobs.gone], job.processes(), job.output)
+    assert job.code() == 1, job.output
     if name != "frozen":
-        assert f"{WORKERS[2]}: lost: silent for" in job.said
+        assert f"{WORKERS[2]}: lost: silent for" in job.output

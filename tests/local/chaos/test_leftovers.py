@@ -11,9 +11,18 @@ from pathlib import Path
 import pytest
 
 from local.chaos import leftovers
-from local.chaos.leftovers import KEEPER, PROGRAM, TOKEN, WAITS_S, age_s, kept_connections, left_behind, ranks_of
+from local.chaos.leftovers import (
+    LAUNCHER,
+    MAX_IDLE_S,
+    POOL_DAEMON,
+    TOKEN,
+    age_s,
+    idle_connections,
+    leftover_processes,
+    ranks_of,
+)
 
-RUNNER = f"/opt/{PROGRAM.decode()}/runner/__main__.py"
+RUNNER = f"/opt/{LAUNCHER.decode()}/runner/__main__.py"
 NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); print(flush=True); sys.stdin.read()"
 
 
@@ -31,7 +40,7 @@ def running(*words: str, environment: dict[str, str] | None = None) -> Iterator[
 
 
 def found(process: "subprocess.Popen[bytes]", token: str = "none") -> bool:
-    return any(line.startswith(f"{process.pid} ") for line in left_behind(token))
+    return any(line.startswith(f"{process.pid} ") for line in leftover_processes(token))
 
 
 def named(name: str, *words: str) -> Sequence[str]:
@@ -46,8 +55,8 @@ def test_a_runner_that_waits_is_no_jobs_and_one_that_works_is() -> None:
 
 def test_what_waits_for_too_long_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(*named("launch-idle", RUNNER)) as waits:
-        assert 0 <= age_s(Path("/proc", str(waits.pid))) < WAITS_S
-        monkeypatch.setattr(leftovers, "WAITS_S", 0.0)
+        assert 0 <= age_s(Path("/proc", str(waits.pid))) < MAX_IDLE_S
+        monkeypatch.setattr(leftovers, "MAX_IDLE_S", 0.0)
         assert found(waits)
 
 
@@ -72,7 +81,7 @@ def test_a_connection_counts_unless_a_keeper_holds_it() -> None:
     with running(*ssh) as connection:
         assert found(connection)
         assert connection.stdin is not None
-        keeper = ["bash", "-c", f'exec -a {KEEPER.decode()} bash -c "echo; read -r _"']
+        keeper = ["bash", "-c", f'exec -a {POOL_DAEMON.decode()} bash -c "echo; read -r _"']
         with subprocess.Popen(
             keeper, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[connection.stdin.fileno()]
         ) as holder:
@@ -80,7 +89,7 @@ def test_a_connection_counts_unless_a_keeper_holds_it() -> None:
             holder.stdout.readline()
             assert not found(connection)
             assert not found(holder)
-            assert str(connection.pid) in kept_connections()
+            assert str(connection.pid) in idle_connections()
             holder.kill()
             holder.wait()
             assert found(connection)

@@ -7,8 +7,8 @@ import pytest
 from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
 from local.chaos.membership_check import (
     Instance,
+    NodeView,
     Observation,
-    Seen,
     differences,
     hosts_of,
     known_hosts_of,
@@ -18,7 +18,7 @@ from local.chaos.membership_check import (
 MASTER = Instance(instance_id="i-1", address="10.0.0.1", node_type="master", host_key="key of i-1")
 WORKER = Instance(instance_id="i-2", address="10.0.1.2", node_type="worker", host_key="key of i-2")
 INSTANCES = (MASTER, WORKER)
-RIGHT = Seen(
+RIGHT = NodeView(
     slot=1,
     generation=4,
     members=((1, "i-1"), (2, "i-2")),
@@ -37,12 +37,12 @@ RIGHT = Seen(
     },
     workers_count="2",
 )
-SEEN: Mapping[str, Seen | str] = {"i-1": RIGHT, "i-2": replace(RIGHT, slot=2)}
+VIEWS: Mapping[str, NodeView | str] = {"i-1": RIGHT, "i-2": replace(RIGHT, slot=2)}
 
 
 def test_nothing_differs() -> None:
     previous = Observation(generation=3, slots={1: "i-1", 2: "i-7"})
-    assert differences(desired=2, instances=INSTANCES, seen=SEEN, previous=previous) == []
+    assert differences(desired=2, instances=INSTANCES, views=VIEWS, previous=previous) == []
 
 
 @pytest.mark.parametrize(
@@ -77,21 +77,21 @@ def test_nothing_differs() -> None:
     ],
 )
 def test_fails_when_one_node_has_something_wrong(change: dict[str, Any], line: str) -> None:
-    seen = {**SEEN, "i-2": replace(RIGHT, **({"slot": 2} | change))}
-    assert line in differences(desired=2, instances=INSTANCES, seen=seen)
+    views = {**VIEWS, "i-2": replace(RIGHT, **({"slot": 2} | change))}
+    assert line in differences(desired=2, instances=INSTANCES, views=views)
 
 
 def test_fails_when_a_node_says_nothing_or_is_missing() -> None:
-    assert differences(desired=3, instances=INSTANCES, seen={"i-1": RIGHT, "i-2": "does not run"}) == [
+    assert differences(desired=3, instances=INSTANCES, views={"i-1": RIGHT, "i-2": "does not run"}) == [
         "the groups want 3 nodes, 2 are in service",
         "i-2: does not run",
     ]
-    assert differences(desired=2, instances=INSTANCES, seen={"i-1": RIGHT}) == ["i-2: says nothing"]
+    assert differences(desired=2, instances=INSTANCES, views={"i-1": RIGHT}) == ["i-2: says nothing"]
 
 
 def test_fails_when_a_survivor_moved_or_the_generation_went_back() -> None:
     previous = Observation(generation=9, slots={2: "i-1", 3: "i-8"})
-    assert differences(desired=2, instances=INSTANCES, seen=SEEN, previous=previous) == [
+    assert differences(desired=2, instances=INSTANCES, views=VIEWS, previous=previous) == [
         "i-1 was in slot 2 and is now in 1",
         "generation went back from 9 to 4",
     ]

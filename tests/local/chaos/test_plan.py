@@ -2,12 +2,12 @@ from collections import Counter
 
 import pytest
 
-from local.chaos.plan import ANY_WORKER, KINDS, Plan, PlannedFault, Target, make_plan, slot
+from local.chaos.plan import ANY_WORKER, KINDS, Plan, PlannedFault, PlannedTarget, make_plan, slot
 
 TARGETS = [slot(number) for number in range(1, 5)]
 
 
-def plan_of(seed: int, *, count: int = 40, targets: list[Target] | None = None) -> Plan:
+def plan_of(seed: int, *, count: int = 40, targets: list[PlannedTarget] | None = None) -> Plan:
     return make_plan(seed, count=count, over_s=300, targets=targets or TARGETS, at_least=2)
 
 
@@ -35,7 +35,7 @@ def test_faults_overlap_and_come_in_order(seed: int) -> None:
 
 @pytest.mark.parametrize("targets", [TARGETS, [ANY_WORKER, slot(1)]], ids=["slots", "types"])
 @pytest.mark.parametrize("seed", range(20))
-def test_no_two_of_a_kind_strike_one_node_at_once(seed: int, targets: list[Target]) -> None:
+def test_no_two_of_a_kind_strike_one_node_at_once(seed: int, targets: list[PlannedTarget]) -> None:
     for first, second in plan_of(seed, targets=targets).overlapping():
         if first.kind == second.kind:
             struck = [{target.slot for target in fault.targets} for fault in (first, second)]
@@ -50,19 +50,21 @@ def test_a_pair_is_two_nodes_and_the_api_none() -> None:
 
 def test_a_target_is_a_slot_or_one_of_a_type() -> None:
     held = {1: "i-1", 3: "i-3", 4: "i-4"}
-    assert [slot(number).among(held) for number in (1, 2, 3)] == [1, None, 3]
-    assert [Target(node_type="worker", pick=pick).among(held) for pick in range(3)] == [3, 4, 3]
-    assert Target(node_type="master").among(held) == 1
-    assert Target(node_type="worker").among({1: "i-1"}) is None
+    assert [slot(number).pick_from(held) for number in (1, 2, 3)] == [1, None, 3]
+    assert [PlannedTarget(node_type="worker", pick=pick).pick_from(held) for pick in range(3)] == [3, 4, 3]
+    assert PlannedTarget(node_type="master").pick_from(held) == 1
+    assert PlannedTarget(node_type="worker").pick_from({1: "i-1"}) is None
     with pytest.raises(ValueError, match="a slot or a type of node"):
-        Target()
+        PlannedTarget()
 
 
 def test_a_plan_reads_as_a_log() -> None:
     faults = (
-        PlannedFault(kind="freeze", at_s=3.0, lasts_s=12.5, targets=(slot(1),)),
-        PlannedFault(kind="partition-pair", at_s=10.0, lasts_s=5.0, targets=(slot(2), Target(node_type="worker"))),
-        PlannedFault(kind="throttle", at_s=100.0, lasts_s=5.0),
+        PlannedFault(kind="freeze", at_s=3.0, duration_s=12.5, targets=(slot(1),)),
+        PlannedFault(
+            kind="partition-pair", at_s=10.0, duration_s=5.0, targets=(slot(2), PlannedTarget(node_type="worker"))
+        ),
+        PlannedFault(kind="throttle", at_s=100.0, duration_s=5.0),
     )
     assert str(Plan(seed=7, faults=faults)).splitlines() == [
         "3 faults, seed 7, overlapping pairs: 1",

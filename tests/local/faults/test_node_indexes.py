@@ -1,23 +1,23 @@
 import pytest
 
 from local.errors import LocalError, UsageError
-from local.faults.node_indexes import aliases, newest, resolve, slot_of_alias
+from local.faults.node_indexes import aliases, index_of_alias, newest, resolve
 
 CLUSTERS = {"one": {1: "i-1", 2: "i-2"}, "two": {1: "i-5"}}
 
 
 @pytest.mark.parametrize(
-    ("name", "slot"),
+    ("name", "node_index"),
     [("master", 1), ("deeplearning-master", 1), ("worker1", 1), ("worker12", 12), ("deeplearning-worker3", 3)],
 )
-def test_a_name_means_a_slot(name: str, slot: int) -> None:
-    assert slot_of_alias(name) == slot
+def test_a_name_means_a_node_index(name: str, node_index: int) -> None:
+    assert index_of_alias(name) == node_index
 
 
 @pytest.mark.parametrize("name", ["worker0", "worker", "node2", "worker2x"])
 def test_fails_when_a_name_means_nothing(name: str) -> None:
     with pytest.raises(UsageError, match=f"a node is named .*, got '{name}'"):
-        slot_of_alias(name)
+        index_of_alias(name)
 
 
 def test_an_instance_id_means_itself_and_a_name_who_holds_its_slot() -> None:

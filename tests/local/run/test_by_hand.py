@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from local.run.by_hand import greeting
+from local.run.by_hand import first_steps
 from local.run.runs import Run, all_runs
 from local.run.sandbox import sweep
 from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
-from tests.machine import REPOSITORY, Look
+from tests.machine import REPOSITORY, Snapshot
 
 LOCAL = (sys.executable, "-m", "local")
 PROMPT = r"\[local-aws \w+\] .+ # $"
@@ -41,7 +41,7 @@ def kept(command: Sequence[str] = ("true",)) -> Run:
 
 
 @pytest.fixture
-def run(clean_machine: Look) -> Iterator[Run]:
+def run(clean_machine: Snapshot) -> Iterator[Run]:
     """Keep a local AWS; end it after the test if it still runs."""
     assert clean_machine
     run = kept()
@@ -57,7 +57,7 @@ def await_end(run: Run) -> None:
 
 
 @pytest.fixture
-def shell(clean_machine: Look) -> Iterator[Terminal]:
+def shell(clean_machine: Snapshot) -> Iterator[Terminal]:
     """Run a script that starts `python -m local shell` on its terminal and then reports the terminal's state."""
     assert clean_machine
     script = '"$@"; echo "code $?"; stty -a | grep -o "[-]*echo "; read -r line; echo "read $line"'
@@ -171,7 +171,7 @@ def test_of_several_one_is_named(run: Run) -> None:
 
 def test_the_greeting_says_which_settings_come_first() -> None:
     run = Run(directory=Path("/run/3f2a"), owner=1, sandbox=1, checkout=REPOSITORY, variables={})
-    assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in greeting(run)
+    assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in first_steps(run)
 
 
 @pytest.mark.usefixtures("clean_machine")
