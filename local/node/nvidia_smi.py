@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Simulate nvidia-smi: list the GPUs of the node's instance type, which cannot compute anything.
+"""Run a simulated nvidia-smi: list the GPUs of the node's instance type, which cannot compute anything.
 
 Nodes of the local AWS with such a type have it as /usr/bin/nvidia-smi.
 
