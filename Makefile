@@ -1,16 +1,16 @@
-# make demo       the main job on a local AWS: deploy a cluster, log in, train on all nodes, destroy
-# make demo       NODES=5 takes five nodes; KEEP=1 leaves the cluster up and says how to enter and end it
-# make local-aws  a shell inside a fresh local AWS, to type cdk deploy and the like
-# make enter      a shell inside a local AWS that was kept (RUN=name when there are several)
+# make demo       run the main job on a local AWS: deploy a cluster, log in, train on all nodes, destroy
+# make demo       NODES=5 uses five nodes; KEEP=1 leaves the cluster up and says how to enter and end it
+# make local-aws  open a shell inside a fresh local AWS, for cdk deploy and other commands
+# make enter      open a shell inside a local AWS that was kept (RUN=name if there are several)
 # make end        end a local AWS that was kept
-# make status     the instances of every local AWS that is up
-# make test       everything that must hold before a merge, but for test-engines: lint, types, unit tests, end to end
-# make test-engines   MXNet, Horovod and Open MPI on real nodes: the articles' lines (the first time some 4 minutes more)
-# make test-gpu   the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not part of make test
-# make soak       long runs: faults drawn from SEED on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); 10,000 settings
-# make lint       (unit, e2e) a part of it
-# make clean      remove everything that was set up; refused while a local AWS is up
-# make bench      the side-by-side benchmarks (B=name for one of them)
+# make status     list the instances of every running local AWS
+# make test       run all checks required before a merge, except test-engines: lint, types, unit and end-to-end tests
+# make test-engines   test MXNet, Horovod and Open MPI on real nodes (the first time takes 4 minutes longer)
+# make test-gpu   test the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not in make test
+# make soak       long runs: random faults (SEED) on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); 10,000 settings
+# make lint       run a part of make test; also: unit, e2e
+# make clean      remove everything that was set up; refused while a local AWS is running
+# make bench      run the side-by-side benchmarks (B=name for one of them)
 # The first run sets up what is missing: Debian packages, environments, node image (see local/setup.sh).
 
 SHELL := /bin/bash
@@ -21,31 +21,27 @@ SHELL := /bin/bash
 export NODES ?= 3
 export RUN
 ALONE := $(wildcard tests/local/test_*.py) tests/test_machine.py
-HEALING := tests/e2e/test_hostile_records.py $(wildcard tests/e2e/test_zw_*.py tests/e2e/test_zx_*.py)
-# Those of bare instances need no cluster, and this part is the shortest.
-JOBS := tests/e2e/test_faults.py $(wildcard tests/e2e/test_zv_*.py)
-FAILING := $(wildcard tests/e2e/test_zzz_*.py)
 FAULTS ?= 65
 ROUNDS ?= 50
 SEED ?= 1
 KILLS ?= 20
 PYTHON ?= $(firstword $(wildcard /opt/pytorch/bin/python) python3)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
-# tests/machine.py looks at a directory of its own afterwards.
+# Inside a marked run TMPDIR is the directory that tests/machine.py checks afterwards.
 TMP := $(if $(LOCAL_AWS_MARK),$(TMPDIR),$(CACHE)/tmp)
-# Caches of the tools belong into the cache, not into the checkout.
+# The tools keep their caches outside the checkout.
 export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
-# Some containers forbid it to be written: each of some thousand processes would compile all that it imports.
+# Some containers set it, and then each of a thousand processes compiles everything that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 export JSII_RUNTIME_PACKAGE_CACHE_ROOT := $(CACHE)/jsii
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
-# Enter the environment that local/setup.sh makes; then the commands of the recipe follow.
+# Enters the environment that local/setup.sh makes; the recipe's commands follow.
 ENTER := environment="$$(local/setup.sh)"; export PATH="$$environment/bin:$$PATH";
 
-# Asked before the set-up, which takes minutes.
+# Check for root before the set-up, which takes minutes.
 root:
 	@[ "$$(id -u)" = 0 ] || { echo "error: the local AWS makes network namespaces and containers: run as root, best in a throw-away VM or container (docs/local-aws.md, \"On another machine\")" >&2; exit 1; }
 
@@ -64,11 +60,11 @@ local-aws: root
 enter end status:
 	@$(ENTER) exec python -m local $@ $${RUN:+"$$RUN"}
 
-# Compares the machine before and after, set-up aside: nothing may be left on it.
+# Compare the machine before and after, apart from the set-up: nothing may be left on it.
 test: root setup
 	@$(ENTER) exec python -m tests.machine "$(MAKE)" --no-print-directory gate
 
-# The lint leaves nothing on the machine meanwhile, and those that compare the machine have a core to spare.
+# The lint changes nothing on the machine, and the tests in `alone`, which compare it, leave a core free.
 gate:
 	@$(MAKE) --no-print-directory -j2 lint alone
 	@$(MAKE) --no-print-directory others e2e
@@ -80,39 +76,40 @@ unit:
 	@$(MAKE) --no-print-directory others
 	@$(MAKE) --no-print-directory alone
 
-# Side by side, but for those that compare the machine before and after.
+# All unit tests except those that compare the machine before and after, in parallel.
 others:
 	@mkdir -p "$(TMP)"
 	@$(ENTER) export TMPDIR="$(TMP)"; \
 	python -m pytest -n auto --dist loadfile tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %)
 
-# They call make themselves, which is no part of this one.
+# These tests call make themselves, independently of this one.
 alone:
 	@mkdir -p "$(TMP)"
 	@$(ENTER) export TMPDIR="$(TMP)"; unset MAKEFLAGS MFLAGS MAKELEVEL; python -m pytest $(ALONE)
 
-# Each part in a local AWS of its own, side by side: they mostly wait.
+# Each part has a local AWS of its own; they run in parallel because they mostly wait.
 e2e:
 	@$(MAKE) --no-print-directory -j4 e2e-cluster e2e-healing e2e-jobs e2e-failing
 
-# What only a cluster that heals calls is called in the second part.
+# Only a cluster that heals makes some of the allowed calls, so the test for unused permissions runs in that part.
 e2e-cluster:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e $(HEALING:%=--ignore %) $(JOBS:%=--ignore %) $(FAILING:%=--ignore %) \
-		--deselect tests/e2e/test_zy_calls.py::test_nothing_is_allowed_that_no_node_calls
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/cluster tests/e2e/last \
+		--deselect tests/e2e/last/test_aws_calls.py::test_nothing_is_allowed_that_no_node_calls
 
 e2e-healing:
-	@$(ENTER) python -m local run -- python -m pytest $(HEALING) tests/e2e/test_zy_calls.py tests/e2e/test_zz_destroy.py
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/healing tests/e2e/last
 
+# The tests on bare instances need no cluster; they are here because this part is the shortest.
 e2e-jobs:
-	@$(ENTER) python -m local run -- python -m pytest $(JOBS)
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/jobs
 
 e2e-failing:
-	@$(ENTER) python -m local run -- python -m pytest $(FAILING)
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/failing
 
 test-engines: root
-	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines
+	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines/jobs tests/engines/last
 
-# Asks for nothing but a checkout and a Python with torch and numpy.
+# Needs only a checkout and a Python with torch and numpy.
 test-gpu:
 	@exec "$(PYTHON)" -B -m tests.gpu
 

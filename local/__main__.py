@@ -1,16 +1,16 @@
-"""The local AWS from the command line.
+"""Run a local AWS, enter it, show it and end it.
 
-python -m local image                 build the node image and say where it is
+python -m local image                        build the node image and print where it is
 python -m local run [--engines] -- COMMAND   run a command inside a fresh local AWS and return its exit code
-python -m local shell                 a shell inside a fresh local AWS, which ends with it
-python -m local demo NODES [--keep]   the main job inside a fresh local AWS, which can be kept
-python -m local enter [RUN] [-- COMMAND]   a shell, or a command, inside one that is up
-python -m local end [RUN]             end one that is up
-python -m local status [RUN]          the instances of all that are up, or of one
+python -m local shell                        open a shell inside a fresh local AWS, which ends with the shell
+python -m local demo NODES [--keep]          run the main job inside a fresh local AWS, and optionally keep it
+python -m local enter [RUN] [-- COMMAND]     open a shell, or run a command, inside a running local AWS
+python -m local end [RUN]                    end a running local AWS
+python -m local status [RUN]                 list the instances of every running local AWS, or of one
 
-Inside one:
-local-aws status                      its instances
-local-aws fault FAULT ...             break something in it
+Inside a local AWS:
+local-aws status                             list its instances
+local-aws fault FAULT ...                    break something in it
 """
 
 import argparse
@@ -27,8 +27,8 @@ from local.errors import LocalError, UsageError
 from local.faults import Faults, command_line
 from local.node.image import image_layers
 from local.run import by_hand
-from local.run.inotify_limit import lack_of_watchers
-from local.run.runs import INSIDE, all_runs, end_run, pick_run, run_inside
+from local.run.inotify_limit import inotify_shortage
+from local.run.runs import RUN_DIR_VARIABLE, all_runs, end_run, pick_run, run_inside
 from local.run.sandbox import run_cgroup, run_directory, run_in_sandbox
 from local.run.status import print_status
 
@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser_inside() -> _Parser:
-    """What ``local-aws`` can do."""
+    """Build the parser of ``local-aws``, the command inside a local AWS."""
     parser = _Parser(prog="local-aws", allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("status", help="the instances of this local AWS")
@@ -72,7 +72,7 @@ def _parser_outside() -> _Parser:
 
 
 def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
-    """The command line, for where it is typed. Raises UsageError."""
+    """Parse the command line for inside or outside a local AWS. Raises UsageError."""
     verb = next(iter(arguments), None)
     if inside and verb in OUTSIDE_ONLY:
         raise UsageError(f"{verb} works outside of a local AWS only, this is inside {inside}")
@@ -88,7 +88,7 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and the command after ``--``."""
+    """Split the command line into our own arguments and the command after ``--``."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:end], arguments[end + 1 :]
 
@@ -103,7 +103,7 @@ def _run(command: list[str], *, engines: bool = False) -> int:
 
 
 def _demo(nodes: int, *, keep: bool) -> int:
-    if lack := lack_of_watchers(nodes):
+    if lack := inotify_shortage(nodes):
         raise LocalError(lack)
     image_layers()
     demo = [sys.executable, "-m", "local.demo", str(nodes)]
@@ -121,7 +121,7 @@ def _status(name: str | None) -> int:
 
 
 def _end(name: str | None) -> int:
-    """Nothing to be ended is as good as ended."""
+    """End a run; succeed if there is none and none was named."""
     if name is None and not all_runs():
         print("no local AWS is up")
         return 0
@@ -148,7 +148,7 @@ def _act(options: argparse.Namespace) -> int:
         case "demo":
             return _demo(parse_nodes(options.nodes), keep=options.keep)
         case "enter":
-            return by_hand.enter_again(pick_run(options.run), options.command)
+            return by_hand.enter_running(pick_run(options.run), options.command)
         case "end":
             return _end(options.run)
     return _status(options.run)
@@ -164,8 +164,8 @@ def main() -> int:
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _stop)
     try:
-        options = _parse(sys.argv[1:], inside=os.environ.get(INSIDE))
-        if INSIDE in os.environ:
+        options = _parse(sys.argv[1:], inside=os.environ.get(RUN_DIR_VARIABLE))
+        if RUN_DIR_VARIABLE in os.environ:
             return print_status() if options.verb == "status" else command_line.act(Faults.here(), options)
         if os.geteuid() != 0:
             raise LocalError("the local AWS makes network namespaces and containers: run as root")

@@ -13,7 +13,7 @@ mkdir -p "$DIR/root"
 # shellcheck disable=SC2016  # expanded in the node's own mount namespace
 exec ip netns exec "$NODE" unshare --mount --propagation private bash -euc '
     mount -t overlay overlay -o "lowerdir=$LAYERS,upperdir=$DIR/disk/upper,workdir=$DIR/disk/work" "$DIR/root"
-    # nspawn reads from here that the machine is pure cgroup v2, also where it is hybrid.
+    # Make nspawn see a pure cgroup v2 hierarchy, even on a hybrid machine.
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
     mount -t tmpfs tmpfs /run
     export SYSTEMD_NSPAWN_API_VFS_WRITABLE=network

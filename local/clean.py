@@ -1,6 +1,6 @@
-"""Removes everything that was set up, unless a local AWS is up: its nodes run from there.
+"""Remove everything that was set up, unless a local AWS is running: its nodes use these files.
 
-python3 -m local.clean    (`make clean`; any Python will do, as the environment goes as well)
+python3 -m local.clean    (`make clean`; works with any Python, because it removes the environment too)
 """
 
 import os
@@ -11,17 +11,17 @@ from pathlib import Path
 
 from local.errors import LocalError
 from local.run.cache import cache_dir, locked
-from local.run.runs import INSIDE, live_names
+from local.run.runs import RUN_DIR_VARIABLE, live_names
 
 REPOSITORY = Path(__file__).parents[1]
 LOCK_TIMEOUT_S = 60.0
 
 
 def clean(directories: Iterable[Path]) -> None:
-    """Remove directories. Raises LocalError when a local AWS is up, also one that is only starting."""
-    if INSIDE in os.environ:
-        raise LocalError(f"make clean works outside of a local AWS only, this is inside {os.environ[INSIDE]}")
-    with locked("run", timeout_s=LOCK_TIMEOUT_S):  # none begins meanwhile
+    """Remove directories. Raises LocalError if a local AWS is running or starting."""
+    if RUN_DIR_VARIABLE in os.environ:
+        raise LocalError(f"make clean works outside of a local AWS only, this is inside {os.environ[RUN_DIR_VARIABLE]}")
+    with locked("run", timeout_s=LOCK_TIMEOUT_S):  # No run can start while this lock is held.
         if names := live_names():
             raise LocalError(f"a local AWS is up, end it first (make end RUN=...): {', '.join(names)}")
         for directory in directories:
@@ -32,7 +32,7 @@ def clean(directories: Iterable[Path]) -> None:
 def main() -> int:
     try:
         clean([REPOSITORY / "cdk.out", cache_dir()])
-    except (LocalError, OSError) as error:  # a TimeoutError is an OSError
+    except (LocalError, OSError) as error:  # TimeoutError is a subclass of OSError.
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0

@@ -1,7 +1,7 @@
-"""The main job, as a user does it, with AWS being the local one.
+"""Run the main job as a user does, on the local AWS.
 
 python -m local.demo 3           (inside a local AWS of its own: `make demo`)
-python -m local.demo 3 --keep    (inside one that is held: `KEEP=1 make demo`; the cluster stays up)
+python -m local.demo 3 --keep    (inside one that stays up with its cluster: `KEEP=1 make demo`)
 """
 
 import logging
@@ -26,7 +26,7 @@ TRAIN = "launch python /opt/deeplearning/trainer --network lenet --kv-store dist
 
 
 class Steps:
-    """Announces each phase and remembers how long it took."""
+    """Announce each step and record how long it took."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -46,14 +46,14 @@ class Steps:
 
 
 def parse_nodes(text: str) -> int:
-    """The number of nodes that somebody asks for. Raises UsageError."""
+    """Parse the number of nodes. Raises UsageError."""
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"NODES must be a whole number, at least 1, got {text!r}")
     return int(text)
 
 
 def parts(nodes: int) -> str:
-    """What so many nodes are."""
+    """Describe a number of nodes as a master and workers."""
     return f"a master and {nodes - 1} worker{'' if nodes == 2 else 's'}"
 
 

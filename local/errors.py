@@ -1,9 +1,9 @@
-"""What ``python -m local`` says instead of a traceback."""
+"""Define the errors that ``python -m local`` prints instead of a traceback."""
 
 
 class LocalError(Exception):
-    """Why a local AWS cannot be had, found, entered or ended, in one line."""
+    """Explain in one line why a local AWS cannot be started, found, entered or ended."""
 
 
 class UsageError(LocalError):
-    """Why a command line makes no sense, in one line."""
+    """Explain in one line what is wrong with a command line."""

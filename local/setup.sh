@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that the local AWS and the tests need on this machine, made once and kept in the cache:
-# system packages, the Python environment and the CDK command line. Prints the environment's directory.
+# Install what the local AWS and the tests need on this machine, once, and keep it in the cache:
+# system packages, the Python environment and the CDK command line. Print the environment's directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "error: $*"; exit 1; }
 elsewhere='a throw-away VM or container has what it takes: docs/local-aws.md, "On another machine"'
 
-# Its home is empty and it has no internet: all would be made anew in there, or rather not.
+# A local AWS has an empty home and no internet, so the set-up would start over and fail.
 if [ -n "${LOCAL_AWS_DIR:-}" ]; then
     echo "error: make works outside of a local AWS only, this is inside $LOCAL_AWS_DIR; in here: local-aws --help" >&2
     exit 2
@@ -19,7 +19,7 @@ recipe=(requirements.txt requirements-dev.txt constraints.txt package.json local
 packages=(python3 python3-venv ca-certificates openssh-client openssh-server iproute2 iputils-ping nftables
           rsync systemd-container mmdebstrap procps e2fsprogs mount)
 
-# shellcheck source=/dev/null  # what the machine says of itself; tests have another
+# shellcheck source=/dev/null  # describes the machine; tests replace it
 os_release=${OS_RELEASE:-/etc/os-release}
 [ ! -e "$os_release" ] || . "$os_release"
 [ "${ID:-} ${VERSION_ID:-}" = "debian 12" ] || fail "this is ${PRETTY_NAME:-an unknown system}, not Debian 12; $elsewhere"
@@ -37,7 +37,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     [ "$(id -u)" = 0 ] || fail "packages missing: ${missing[*]}; as root: apt-get install ${missing[*]}; or $elsewhere"
     say "installing Debian packages: ${missing[*]}"
     if [[ " ${missing[*]} " == *" openssh-server "* ]]; then
-        # Tests start sshd themselves, on loopback; this machine must not begin to serve logins.
+        # The tests start sshd themselves, on loopback; this machine must not start to accept logins.
         say "the ssh service of this machine stays off (to use it: systemctl unmask ssh.service)"
         mkdir -p /etc/systemd/system
         ln -sfn /dev/null /etc/systemd/system/ssh.service
@@ -55,7 +55,7 @@ flock -w 1800 9 || fail "waited 30 minutes for another set-up to finish ($cache/
 if [ ! -e "$environment/complete" ]; then
     say "making the Python and Node environments (a few minutes, once)"
     rm -rf "$environment"
-    # Older recipes' environments may serve another checkout still; a week later nobody's.
+    # Another checkout may still use an older recipe's environment; after a week none does.
     find "$cache" -maxdepth 1 -name 'env-*' -type d -mtime +7 -exec rm -rf {} +
     /usr/bin/python3 -m venv "$environment" >&2
     "$environment/bin/pip" install --quiet --quiet --disable-pip-version-check \

@@ -1,11 +1,11 @@
-"""The machine before and after: a local AWS must leave nothing on it.
+"""Compare the machine before and after a command: a local AWS must leave nothing on it.
 
-python -m tests.machine COMMAND...    run a command; exit 1 and say what is different when it leaves something
+python -m tests.machine COMMAND...    run a command; if it leaves something, print the difference and exit 1
 
-Others use the machine meanwhile, so it compares only what it knows as the command's own. Runs have names that begin
-with the command's mark, and so has all that they make (cgroups, mounts, disks). Processes descend from the command or
-have the mark in their environment. Temporary files lie in a directory of its own. What a local AWS would make on the
-machine itself, were it not in a sandbox, has names that nobody else gives.
+Other programs use the machine at the same time, so only what is certainly the command's own is compared. Names of its
+runs begin with the command's mark, and so do those of all that they make (cgroups, mounts, disks). Processes descend
+from the command or have the mark in their environment. Temporary files lie in a directory of its own. What a local AWS
+would make on the machine itself without its sandbox has names that nothing else uses.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from local.run.cache import cache_dir
-from local.run.runs import MARK, runs_dir
+from local.run.runs import MARK_VARIABLE, runs_dir
 from local.run.sandbox import cgroup_root
 from tests.launcher.sshd import make_privilege_separation_directory
 
@@ -32,19 +32,19 @@ SETTLE_S = 30.0
 PR_SET_CHILD_SUBREAPER = 36
 TEMPORARY = "TMPDIR"
 TEST_RUNNERS_OWN = "pytest-of-*"
-"""pytest keeps the directories of its last three runs on purpose."""
+"""Directories that pytest keeps on purpose, those of its last three runs."""
 NAMESPACES = re.compile(r"internet|(?:vpc|i)-[0-9a-f]{17}")
 LINKS = re.compile(r"internet|user|igw|ens5|[0-9a-f]{15}")
-"""Names of links in a local AWS: those of nodes and VPCs are cut from their ids."""
+"""Pattern of the names of links in a local AWS: those of nodes and VPCs derive from their ids."""
 TABLES = re.compile(r"table inet (?:vpc|faults)")
 WHERE_NODES_WRITE = ("/etc", "/etc/profile.d", "/etc/systemd/system", "/opt", "/run", "/run/systemd/system", "/var/lib")
 NODES_FILES = re.compile(r"deeplearning|user-of-the-demo")
-Look = Mapping[str, frozenset[str]]
+Snapshot = Mapping[str, frozenset[str]]
 
 
-def look() -> Look:
-    """What is there of all that a command with this process's mark could leave behind."""
-    mark = os.environ[MARK]
+def take_snapshot() -> Snapshot:
+    """Record everything that a command with this process's mark could leave behind."""
+    mark = os.environ[MARK_VARIABLE]
     return {
         "process": _processes(mark),
         "mount": frozenset(line for line in Path("/proc/self/mounts").read_text().splitlines() if _is_run(line, mark))
@@ -64,8 +64,8 @@ def look() -> Look:
     }  # fmt: skip
 
 
-def difference(before: Look, after: Look) -> list[str]:
-    """One line for each thing that came or went."""
+def difference(before: Snapshot, after: Snapshot) -> list[str]:
+    """Return one line for each thing that came or went."""
     return [
         f"{kind} {change}: {thing}"
         for kind in before
@@ -74,23 +74,23 @@ def difference(before: Look, after: Look) -> list[str]:
     ]
 
 
-def settled_difference(before: Look) -> list[str]:
-    """The difference once there is none, or as it is after half a minute."""
+def settled_difference(before: Snapshot) -> list[str]:
+    """Wait up to half a minute for the difference to disappear, and return what is left of it."""
     deadline = time.monotonic() + SETTLE_S
-    while (found := difference(before, look())) and time.monotonic() < deadline:
+    while (found := difference(before, take_snapshot())) and time.monotonic() < deadline:
         time.sleep(0.2)
     return found
 
 
 @contextlib.contextmanager
 def marked() -> Iterator[None]:
-    """Give what this process starts a mark and a directory for temporary files, both new and nobody else's."""
-    before = {name: os.environ.get(name) for name in (MARK, TEMPORARY)}
+    """Give the processes that this one starts a new mark and a directory of their own for temporary files."""
+    before = {name: os.environ.get(name) for name in (MARK_VARIABLE, TEMPORARY)}
     own = secrets.token_hex(2)
-    # Short, as sockets lie below it, whose paths Linux limits to 107 bytes; and not below pytest's own.
+    # Keep it short, because sockets lie below it and Linux limits their paths to 107 bytes; not below pytest's own.
     directory = Path("/tmp", f"dlc-{own}-{os.getpid()}")
     directory.mkdir(mode=0o700)
-    os.environ.update({MARK: own, TEMPORARY: str(directory)})
+    os.environ.update({MARK_VARIABLE: own, TEMPORARY: str(directory)})
     try:
         yield
     finally:
@@ -107,28 +107,30 @@ def _names(directory: Path, pattern: str) -> frozenset[str]:
 
 
 def _is_run(text: str, mark: str) -> bool:
-    """Whether a text names a run with the mark: its directory, or its cgroup."""
+    """Return whether a text contains the directory or the cgroup of a run with the mark."""
     return bool(re.search(rf"(?:deeplearning-cdk/run/|deeplearning-cdk-){mark}[0-9a-f]{{4}}\b", text))
 
 
 def _bound_files(mark: str) -> frozenset[str]:
-    """Files of runs that are mounted over others (proc_pid_mountinfo(5): the fourth field is what, the fifth where)."""
+    """List files of runs that are mounted over others (proc_pid_mountinfo(5): field 4 is the source, 5 the target)."""
     lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
     return frozenset(f"{fields[3]} {fields[4]}" for fields in lines if _is_run(fields[3], mark))
 
 
 def _processes(mark: str) -> frozenset[str]:
-    """Processes that descend from this one, have the mark, or name a run in their arguments or their cgroup."""
+    """List processes that descend from this one, have the mark, or name a run in their arguments or their cgroup."""
     names, parents, own = {}, {}, {os.getpid()}
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
+        with contextlib.suppress(OSError):  # It ended in the meantime.
             pid, (state, parent) = int(process.name), (process / "stat").read_text().rsplit(")", 1)[1].split()[:2]
             if state in "ZX":
                 continue
             words = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
             names[pid], parents[pid] = words or "(its program is not there any more)", int(parent)
             variables = (process / "environ").read_bytes().split(b"\0")
-            if f"{MARK}={mark}".encode() in variables or _is_run(f"{words} {(process / 'cgroup').read_text()}", mark):
+            if f"{MARK_VARIABLE}={mark}".encode() in variables or _is_run(
+                f"{words} {(process / 'cgroup').read_text()}", mark
+            ):
                 own.add(pid)
     while more := {pid for pid, parent in parents.items() if parent in own} - own:
         own |= more
@@ -136,7 +138,7 @@ def _processes(mark: str) -> frozenset[str]:
 
 
 def _disks_in_use(mark: str) -> frozenset[str]:
-    """Files of runs that are still the disk of something; the kernel lets go of them after the last mount."""
+    """List files of runs that are still a loop device; the kernel releases them after the last unmount."""
     found = {file.read_text().strip() for file in Path("/sys/block").glob("loop*/loop/backing_file")}
     return frozenset(file for file in found if _is_run(file, mark))
 
@@ -159,19 +161,19 @@ def _temporary_files() -> frozenset[str]:
 
 
 def prepare() -> None:
-    """Make what any use of the cache and of sshd makes, which is nobody's to clean up."""
+    """Make what any use of the cache and of sshd makes, and nobody removes."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     make_privilege_separation_directory()
     runs_dir().mkdir(parents=True, exist_ok=True)
 
 
 def adopt_orphans() -> None:
-    """Have the kernel give this process what its descendants leave behind (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+    """Become the parent of orphaned descendants (PR_SET_CHILD_SUBREAPER, prctl(2))."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _run(command: Sequence[str]) -> int:
-    """Exit code of a command; orphans that end meanwhile are waited for as well."""
+    """Run a command and return its exit code; also reap orphans that end in the meantime."""
     process = subprocess.Popen(command)
     while True:
         pid, status = os.wait()
@@ -181,12 +183,12 @@ def _run(command: Sequence[str]) -> int:
 
 
 def main() -> int:
-    # Who is started in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
+    # Background processes ignore Ctrl-C, and so would everything that the tests start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     adopt_orphans()
     prepare()
     with marked():
-        before = look()
+        before = take_snapshot()
         code = _run(sys.argv[1:])
         found = settled_difference(before)
     for line in found:

@@ -1,4 +1,4 @@
-"""The comparison that the gate makes notices each thing that is left, and passes over what others do meanwhile."""
+"""The gate's comparison reports everything that is left, and ignores what other programs do."""
 
 import os
 import re
@@ -15,9 +15,9 @@ from tests import machine
 COMPARE = "import sys; from tests import machine; machine.SETTLE_S = float(sys.argv.pop(1)); sys.exit(machine.main())"
 APART = ("unshare", "--fork", "--pid", "--kill-child", "--mount-proc", "--mount", "--net", "--propagation", "private",
          "sh", "-ec", 'mount -n -t tmpfs tmpfs /run; exec "$@"', "sh")  # fmt: skip
-"""What is left on purpose is left where nobody else is; control groups, loop devices and files are not apart so."""
+"""Command prefix that leaves things in namespaces of their own; control groups, loop devices and files have none."""
 OWN = f"{os.getpid() % 10000:04}"
-"""The end of the names that are given here: the same tests may run in another checkout."""
+"""End of the names used here: the same tests may run in another checkout."""
 LEFT_IN_THE_CHECKOUT = machine.REPOSITORY / "left-by-a-test"
 LEAKS = {
     "process": r"\d+ sleep 61",
@@ -34,7 +34,7 @@ LEAKS = {
     "file of the checkout": re.escape(str(LEFT_IN_THE_CHECKOUT)),
     "temporary file": "jsii-kernel-left",
 }
-"""By kind: how what is left is told."""
+"""Reports expected for each kind of leftover."""
 LEAK = f"""
     run=$XDG_CACHE_HOME/deeplearning-cdk/run/${{LOCAL_AWS_MARK}}{OWN}
     mkdir "$run"
@@ -52,7 +52,7 @@ LEAK = f"""
     touch /run/deeplearning "{LEFT_IN_THE_CHECKOUT}" "$TMPDIR/jsii-kernel-left"
     sleep 0.3
 """
-FOREIGN = f"""
+USER_PREFIXES = f"""
     run=$XDG_CACHE_HOME/deeplearning-cdk/run/zzzz{OWN}
     mkdir "$run"
     truncate --size 1M "$run/disk.img"
@@ -83,7 +83,7 @@ def compare(*command: str, cache: Path, settle_s: float = 0.0) -> subprocess.Com
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache of its own; what has been left outside of it and of its namespaces is removed in the end."""
+    """Give the test a cache of its own; remove afterwards what was left outside of it and of its namespaces."""
     directory = tmp_path_factory.mktemp("cache")
     yield directory
     for loop in Path("/sys/block").glob("loop*/loop/backing_file"):
@@ -96,7 +96,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def told(cache: Path) -> list[str]:
-    """What is said of a command that leaves one thing of each kind."""
+    """Return the report on a command that leaves one thing of each kind."""
     done = compare("sh", "-ec", LEAK, cache=cache)
     assert done.returncode == 1, done.stderr
     return done.stderr.splitlines()
@@ -113,24 +113,24 @@ def test_fails_when_a_command_leaves_a_thing_of_each_kind(told: list[str], kind:
 
 def test_every_kind_is_tried() -> None:
     with machine.marked():
-        assert machine.look().keys() <= LEAKS.keys()
+        assert machine.take_snapshot().keys() <= LEAKS.keys()
 
 
 def test_what_others_make_meanwhile_is_passed_over(cache: Path) -> None:
     with subprocess.Popen(["sleep", "30"]) as process:
-        done = compare("sh", "-ec", FOREIGN, cache=cache)
+        done = compare("sh", "-ec", USER_PREFIXES, cache=cache)
         process.kill()
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_process_of_somebody_else_is_passed_over() -> None:
     with machine.marked():
-        before = machine.look()
-        # As an orphan it does not descend from this process, and it has variables of its own.
+        before = machine.take_snapshot()
+        # An orphan does not descend from this process, and this one has variables of its own.
         script = "setsid env -i sleep 60 < /dev/null > /dev/null 2>&1 & echo $!"
         pid = int(subprocess.check_output(["env", "-i", "sh", "-c", script]))
         try:
-            assert machine.difference(before, machine.look()) == []
+            assert machine.difference(before, machine.take_snapshot()) == []
         finally:
             os.kill(pid, 9)
 

@@ -32,7 +32,7 @@ from local.aws.permissions.callers import session_of
 from local.aws.permissions.judge import judge_call
 from local.aws.request_log import RequestLog
 from local.aws.serial import LOCK
-from local.network.changes import Teller, may_change
+from local.network.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"
 """The one whose private names the rest of this package wraps."""
@@ -83,7 +83,7 @@ def serve(
     try:
         log = RequestLog(request_log) if request_log else None
         if changes:
-            LOCK.changed = Teller(changes).tell
+            LOCK.changed = ChangeWriter(changes).signal
     except OSError as error:
         raise LocalAwsError(f"cannot write {error.filename}: {error.strerror}") from error
     try:

@@ -1,8 +1,8 @@
-"""A chaos run: faults drawn from a seed; then an observer outside finds the cluster whole, or says what is not.
+"""Break a cluster with random faults, then wait until an outside observer finds it whole.
 
     python -m local run -- python -m local.chaos.cluster --faults 70 --seed 7     (make soak)
 
-deploys a master and four workers first. The seed gives the same faults at the same times again.
+deploys a master and four workers first. The same seed gives the same faults at the same times.
 """
 
 import argparse
@@ -11,32 +11,32 @@ from collections.abc import Mapping
 
 from local.chaos.observer import Observer
 from local.chaos.plan import KINDS, make_plan, slot
-from local.chaos.player import play
+from local.chaos.plan_runner import run_plan
 from local.faults.harness import Faults
 from local.run.user import deploy_arguments, new_user
 
 NODES = 5
 CLUSTER = "deeplearning"
-WHOLE_S = 300.0
-"""How long a cluster may take to be whole after the last fault; a frozen or cut-off node is back by then."""
+RECOVERY_TIMEOUT_S = 300.0
+"""How long a cluster may take to recover after the last fault; by then every fault with a duration has ended."""
 SPACING_S = 8.0
-"""Between the beginnings of two faults, on average: a replacement takes longer, so that they overlap."""
+"""Average time between the starts of two faults: a replacement takes longer, so that they overlap."""
 
 
 def run_chaos(
     cluster: str, *, seed: int, count: int, over_s: float, at_least: int, environment: Mapping[str, str]
 ) -> None:
-    """Play a plan on a whole cluster and wait until it is whole again. Raises TimeoutError with what is not."""
+    """Run a plan on a whole cluster and wait until it is whole again. Raises TimeoutError with the differences."""
     faults, observer = Faults.here(), Observer.here(cluster, environment=environment)
-    before = observer.await_agreement(WHOLE_S)
+    before = observer.await_agreement(RECOVERY_TIMEOUT_S)
     targets = [slot(number) for number in sorted(before.slots)]
     plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)
     _say(f"{plan}\n")
     try:
-        play(plan, faults, slots=lambda: faults.slots(cluster), say=_say)
+        run_plan(plan, faults, slots=lambda: faults.slots(cluster), say=_say)
     finally:
         faults.heal()
-    after = observer.await_agreement(WHOLE_S, previous=before)
+    after = observer.await_agreement(RECOVERY_TIMEOUT_S, previous=before)
     _say(f"whole again: generation {after.generation}, {after.slots}")
 
 

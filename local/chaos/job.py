@@ -1,8 +1,8 @@
-"""Faults under jobs: each job ends or starts again as it was asked to, in time, and nothing of it is left on any node.
+"""Break nodes under jobs: each job must end or restart as configured, in time, and leave nothing on any node.
 
     python -m local run -- python -m local.chaos.job --rounds 50 --seed 7     (make soak)
 
-deploys a master and two workers first. The seed gives the same faults again. What a round is: local.chaos.job_rounds.
+deploys a master and two workers first. The same seed gives the same faults. local.chaos.job_rounds defines a round.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from local.chaos.job_rounds import ANSWER_S, MOMENTS, Round, Strike, Told, draw, judge
-from local.chaos.jobs import Job, endings, leave_connections
-from local.chaos.leftovers import kept_connections, left_behind, ranks_of
+from local.chaos.job_rounds import PHASES, REACTION_TIMEOUT_S, JobFault, JobOutcome, Round, draw_faults, judge
+from local.chaos.jobs import Job, fill_connection_pool, recorded_ends
+from local.chaos.leftovers import idle_connections, leftover_processes, ranks_of
 from local.chaos.observer import Observer
 from local.errors import LocalError
 from local.faults.harness import Faults
@@ -24,39 +24,39 @@ from local.run.user import User, deploy_arguments, new_user
 
 NODES = 3
 CLUSTER = "deeplearning"
-LASTS_S = 30.0
-"""Freezes and partitions: longer than the silence after which a node counts as lost."""
-WHOLE_S = 240.0
+FAULT_DURATION_S = 30.0
+"""Duration of freezes and partitions: longer than the heartbeat timeout after which a node counts as lost."""
+RECOVERY_TIMEOUT_S = 240.0
 POLL_S = 0.25
 START_S = 60.0
-"""In which a job starts on a busy machine."""
-STEPPING_S, MEETING_S, CONNECTING_S = 3.0, 2.0, 0.8
-"""Lengths of the moments in which a fault comes."""
-AFTER_S = 10.0
-"""So long may something be left of a job whose launcher has ended, when the time for an answer is over."""
+"""How long a job may take to start on a busy machine."""
+STEPPING_S, RENDEZVOUS_S, CONNECTING_S = 3.0, 2.0, 0.8
+"""Lengths of the phases in which a fault can come."""
+CLEANUP_S = 10.0
+"""How long after the answer's deadline processes of an ended job may remain."""
 
 
 def run_rounds(cluster: str, *, user: User, seed: int, rounds: int, say: Callable[[str], None]) -> list[str]:
-    """Play `rounds` rounds on a whole cluster; returns what was wrong, a line each."""
+    """Run `rounds` rounds on a whole cluster; return what was wrong, a line each."""
     faults, observer = Faults.here(), Observer.here(cluster, environment=user.environment)
-    wrong: list[str] = []
-    taken = 0
-    for strike in draw(seed, rounds=rounds, slots=range(1, NODES + 1)):
-        observer.await_agreement(WHOLE_S)
-        say(str(strike))
-        scene = Scene(strike, cluster=cluster, user=user, faults=faults, observer=observer, say=say)
-        wrong += [f"{strike}: {line}" for line in scene.play()]
-        taken += scene.taken
-    observer.await_agreement(WHOLE_S)
-    return wrong if taken else [*wrong, "no job took a connection that an earlier one had left"]
+    errors: list[str] = []
+    reused = 0
+    for fault in draw_faults(seed, rounds=rounds, slots=range(1, NODES + 1)):
+        observer.await_agreement(RECOVERY_TIMEOUT_S)
+        say(str(fault))
+        fault_run = FaultRun(fault, cluster=cluster, user=user, faults=faults, observer=observer, say=say)
+        errors += [f"{fault}: {line}" for line in fault_run.run()]
+        reused += fault_run.reused
+    observer.await_agreement(RECOVERY_TIMEOUT_S)
+    return errors if reused else [*errors, "no job reused an idle connection"]
 
 
-class Scene:
-    """One fault with its jobs."""
+class FaultRun:
+    """Run one fault with its jobs."""
 
     def __init__(
         self,
-        strike: Strike,
+        fault: JobFault,
         *,
         cluster: str,
         user: User,
@@ -64,85 +64,85 @@ class Scene:
         observer: Observer,
         say: Callable[[str], None],
     ) -> None:
-        self._strike = strike
+        self._fault = fault
         self._user = user
         self._faults = faults
         self._observer = observer
         self._say = say
         self._token = uuid.uuid4().hex
         self._cluster = cluster
-        self.taken = 0
-        """Connections that the first of the jobs had from one before it."""
+        self.reused = 0
+        """Number of pooled connections that the first job took over from an earlier one."""
 
-    def play(self) -> list[str]:
-        """Start the jobs, strike, heal, and look at what became of all, and of a job after it."""
-        self._leave_connections()
-        kept = kept_connections()
-        jobs = self._start_jobs(kept)
-        waiting = len(kept_connections())
-        self._say(f"  {self.taken} of {len(kept)} kept connections taken, {waiting} struck while they wait")
-        node = self._faults.node(self._faults.slots(self._cluster)[self._strike.slot])
-        struck = time.monotonic()
+    def run(self) -> list[str]:
+        """Start the jobs, cause the fault, heal, and check every job and one more after it."""
+        self._fill_connection_pool()
+        idle = idle_connections()
+        jobs = self._start_jobs(idle)
+        waiting = len(idle_connections())
+        self._say(f"  {self.reused} of {len(idle)} idle connections reused, {waiting} hit while idle")
+        node = self._faults.node(self._faults.slots(self._cluster)[self._fault.slot])
+        fault_at = time.monotonic()
         with ThreadPoolExecutor(len(jobs)) as pool:
-            outlived = [pool.submit(self._outlived, job, struck=struck) for job in jobs]
+            orphans = [pool.submit(self._orphaned_ranks, job, fault_at=fault_at) for job in jobs]
             try:
-                whole_s = self._strike_and_heal(node) - struck
+                recovered_s = self._break_and_heal(node) - fault_at
                 for job in jobs:
-                    job.await_end(until=struck + whole_s + 2 * ANSWER_S)
-                told = [(job, job.told(since=struck)) for job in jobs]
+                    job.await_end(until=fault_at + recovered_s + 2 * REACTION_TIMEOUT_S)
+                outcomes = [(job, job.outcome(since=fault_at)) for job in jobs]
             finally:
                 for job in jobs:
-                    job.leave()
-        again = leave_connections(self._user)
-        found = [f"the next job: {again}"] if again else []
-        known = endings(self._user)
-        for job, said in told:
-            said.ending = known.get(job.token)
-            found += self._judge(job.round, said, whole_s=whole_s)
-        found += [line for lines in outlived for line in lines.result()]
-        return found + self._strays(until=max(struck + ANSWER_S, time.monotonic() + AFTER_S))
+                    job.close()
+        pool_error = fill_connection_pool(self._user)
+        found = [f"the next job: {pool_error}"] if pool_error else []
+        known = recorded_ends(self._user)
+        for job, outcome in outcomes:
+            outcome.recorded_end = known.get(job.token)
+            found += self._judge(job.round, outcome, recovered_s=recovered_s)
+        found += [line for lines in orphans for line in lines.result()]
+        return found + self._leftovers(until=max(fault_at + REACTION_TIMEOUT_S, time.monotonic() + CLEANUP_S))
 
-    def _outlived(self, job: Job, *, struck: float) -> list[str]:
-        """What of a job runs on too long, on any node: of the attempt that was struck, and when the job is over."""
-        answered, found = struck + ANSWER_S, []
+    def _orphaned_ranks(self, job: Job, *, fault_at: float) -> list[str]:
+        """List ranks that run too long, on any node: of the failed attempt, and after the end of the job."""
+        answered, found = fault_at + REACTION_TIMEOUT_S, []
         if not job.await_end(until=answered):
-            found = ranks_of(job.token, before=struck)
-            job.await_end(until=answered + 2 * WHOLE_S)
-        until = max(answered, time.monotonic() + AFTER_S)
+            found = ranks_of(job.token, before=fault_at)
+            job.await_end(until=answered + 2 * RECOVERY_TIMEOUT_S)
+        until = max(answered, time.monotonic() + CLEANUP_S)
         while (left := ranks_of(job.token)) and time.monotonic() < until:
             time.sleep(POLL_S)
-        return [f"{job.round.moment} ({job.round.wish}): outlives its job: {line}" for line in sorted({*found, *left})]
+        return [f"{job.round.phase} ({job.round.policy}): outlives its job: {line}" for line in sorted({*found, *left})]
 
-    def _leave_connections(self) -> None:
-        if wrong := leave_connections(self._user):
-            raise LocalError(wrong)
+    def _fill_connection_pool(self) -> None:
+        if errors := fill_connection_pool(self._user):
+            raise LocalError(errors)
 
-    def _start_jobs(self, kept: set[str]) -> list[Job]:
-        """So that the fault finds each in its moment."""
+    def _start_jobs(self, idle: set[str]) -> list[Job]:
+        """Start the jobs so that the fault hits each in its phase."""
         jobs = []
-        for one in sorted(self._strike.rounds, key=lambda one: MOMENTS.index(one.moment), reverse=True):
-            job = Job(self._user, one, token=f"{self._token}.{one.moment}")
+        for job_round in sorted(self._fault.rounds, key=lambda job_round: PHASES.index(job_round.phase), reverse=True):
+            job = Job(self._user, job_round, token=f"{self._token}.{job_round.phase}")
             jobs.append(job)
-            if one.moment == "stepping":
-                job.await_line("goes on at", timeout_s=START_S)
-                time.sleep(one.fraction * STEPPING_S)
-                still, waiting = {pid for pid in kept if Path("/proc", pid).exists()}, kept_connections()
-                self.taken = len(still - waiting)
-                # For the next ones, which it is to hold up in no moment of theirs.
-                self._leave_connections()
-            elif one.moment == "meeting":
-                job.await_line("meets", timeout_s=START_S)
-                time.sleep(one.fraction * MEETING_S)
+            if job_round.phase == "stepping":
+                job.await_line("resumes at", timeout_s=START_S)
+                time.sleep(job_round.fraction * STEPPING_S)
+                still, waiting = {pid for pid in idle if Path("/proc", pid).exists()}, idle_connections()
+                self.reused = len(still - waiting)
+                # The next jobs need idle connections too, and must not wait for them in the phase that is tested.
+                self._fill_connection_pool()
+            elif job_round.phase == "rendezvous":
+                job.await_line("joins", timeout_s=START_S)
+                time.sleep(job_round.fraction * RENDEZVOUS_S)
             else:
-                time.sleep(one.fraction * CONNECTING_S)
+                time.sleep(job_round.fraction * CONNECTING_S)
         return jobs
 
-    def _strike_and_heal(self, node: NodeHandle) -> float:
-        """Break the node, mend what has a length, and return when the cluster was whole again."""
-        name, kind = node.instance_id, self._strike.kind
+    def _break_and_heal(self, node: NodeHandle) -> float:
+        """Break the node, undo what has a duration, and return the time at which the cluster was whole again."""
+        name, kind = node.instance_id, self._fault.kind
         if kind == "kill":
             self._faults.kill(name)
-            slot = self._strike.slot
+            slot = self._fault.slot
             self._await(lambda: self._faults.slots(self._cluster).get(slot, name) != name, "a replacement")
         elif kind == "reboot":
             before = node.init()
@@ -155,25 +155,27 @@ class Scene:
                 else (self._faults.partition, self._faults.reconnect)
             )
             begin(name)
-            time.sleep(LASTS_S)
+            time.sleep(FAULT_DURATION_S)
             end(name)
-        self._observer.await_agreement(WHOLE_S)
+        self._observer.await_agreement(RECOVERY_TIMEOUT_S)
         return time.monotonic()
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
-        await_true(condition, what, timeout_s=WHOLE_S, every_s=POLL_S)
+        await_true(condition, what, timeout_s=RECOVERY_TIMEOUT_S, every_s=POLL_S)
 
-    def _judge(self, one: Round, told: Told, *, whole_s: float) -> list[str]:
-        found = judge(told, one, strike=self._strike, whole_s=whole_s)
-        lines = [f"    {at:6.1f} s  {line}" for at, line in told.lines if found or line.startswith("launch: ")]
-        end = "was left" if told.ended_s is None else f"ended with {told.code} after {told.ended_s:.1f} s"
-        if told.ending is not None:
-            end += f" ({told.ending.state}, {told.ending.exit_code})"
-        self._say("\n".join([f"  {one.moment} ({one.wish}) {end}; whole after {whole_s:.1f} s", *lines]))
-        return [f"{one.moment} ({one.wish}): {line}" for line in found]
+    def _judge(self, job_round: Round, outcome: JobOutcome, *, recovered_s: float) -> list[str]:
+        found = judge(outcome, job_round, fault=self._fault, recovered_s=recovered_s)
+        lines = [f"    {at:6.1f} s  {line}" for at, line in outcome.lines if found or line.startswith("launch: ")]
+        end = "was left" if outcome.ended_s is None else f"ended with {outcome.code} after {outcome.ended_s:.1f} s"
+        if outcome.recorded_end is not None:
+            end += f" ({outcome.recorded_end.state}, {outcome.recorded_end.exit_code})"
+        self._say(
+            "\n".join([f"  {job_round.phase} ({job_round.policy}) {end}; whole after {recovered_s:.1f} s", *lines])
+        )
+        return [f"{job_round.phase} ({job_round.policy}): {line}" for line in found]
 
-    def _strays(self, *, until: float) -> list[str]:
-        while (found := left_behind(self._token)) and time.monotonic() < until:
+    def _leftovers(self, *, until: float) -> list[str]:
+        while (found := leftover_processes(self._token)) and time.monotonic() < until:
             time.sleep(0.5)
         return [f"still runs: {line}" for line in found]
 
@@ -192,10 +194,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         user.cdk("bootstrap")
         user.cdk(*deploy_arguments(nodes=NODES))
         user.write_ssh_config()
-        wrong = run_rounds(CLUSTER, user=user, seed=options.seed, rounds=options.rounds, say=_say)
+        errors = run_rounds(CLUSTER, user=user, seed=options.seed, rounds=options.rounds, say=_say)
         user.cdk("destroy", "--force")
-    _say("\n".join(wrong) or f"{options.rounds} rounds, nothing wrong")
-    return 1 if wrong else 0
+    _say("\n".join(errors) or f"{options.rounds} rounds, nothing wrong")
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":

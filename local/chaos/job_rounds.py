@@ -1,7 +1,6 @@
-"""Rounds of faults under jobs: drawn from a seed, and judged by what each job said. Pure.
+"""Draw rounds of faults under jobs from a seed, and judge them by each job's output. Pure.
 
-One fault strikes several jobs at once, each at another moment of its life and each with another wish for what should
-become of it; each of these is a round.
+One fault hits several jobs at once, each in another phase and with another restart policy; each of these is a round.
 """
 
 import random
@@ -11,194 +10,199 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar, get_args
 
 from local.chaos.job_script import LOST
-from local.faults.slots import alias_of_slot
+from local.faults.node_indexes import alias_of_index
 
 _Value = TypeVar("_Value")
-Kind = Literal["kill", "freeze", "partition", "reboot"]
-Moment = Literal["connecting", "meeting", "stepping"]
-Wish = Literal["end", "fewer", "all"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-MOMENTS: Final[tuple[Moment, ...]] = get_args(Moment)
-WISHES: Final[tuple[Wish, ...]] = get_args(Wish)
+JobFaultKind = Literal["kill", "freeze", "partition", "reboot"]
+Phase = Literal["connecting", "rendezvous", "stepping"]
+RestartPolicy = Literal["end", "fewer", "all"]
+KINDS: Final[tuple[JobFaultKind, ...]] = get_args(JobFaultKind)
+PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
+POLICIES: Final[tuple[RestartPolicy, ...]] = get_args(RestartPolicy)
 
-ANSWER_S: Final = 60.0
-"""In which a job ends, or starts again, after the fault; when it waits for all nodes, after the cluster is whole."""
-FEWEST: Final = 2
-OPTIONS: Final[dict[Wish, tuple[str, ...]]] = {
+REACTION_TIMEOUT_S: Final = 60.0
+"""How long after the fault a job may take to end or restart; one that waits for all nodes has until so long after the
+cluster is whole."""
+MIN_NODES: Final = 2
+OPTIONS: Final[dict[RestartPolicy, tuple[str, ...]]] = {
     "end": (),
-    "fewer": ("--max-restarts", "3", "--min-nodes", str(FEWEST), "--rejoin-timeout", "5"),
+    "fewer": ("--max-restarts", "3", "--min-nodes", str(MIN_NODES), "--rejoin-timeout", "5"),
     "all": ("--max-restarts", "3", "--rejoin-timeout", "180"),
 }
-AGAIN: Final = "launch: restart "
-"""The beginning of what the launcher says when a job starts again."""
-ALONE: Final = f"; not restarted on 1 of at least {FEWEST} nodes; "
+RESTART_PREFIX: Final = "launch: restart "
+"""Start of the launcher's line when a job restarts."""
+TOO_FEW_NODES: Final = f"; not restarted on 1 of at least {MIN_NODES} nodes; "
 NODE_LOST: Final = 1
 SESSION_LOST: Final = 255
-"""Ssh's own exit code: the user's session was on the node that was struck."""
+"""Exit code of ssh itself: the user's session was on the node that failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """One job under one fault."""
+    """Describe one job under one fault."""
 
-    moment: Moment
+    phase: Phase
     fraction: float
-    """How far into that moment the fault comes, of its length."""
-    wish: Wish
+    """Point within that phase at which the fault comes, as a fraction of its length."""
+    policy: RestartPolicy
 
     @property
     def is_detached(self) -> bool:
-        """Whether it goes on without the user's session: then its record says how it ended, whoever was struck."""
-        return self.moment == "meeting"
+        """Return whether the job runs without the user's session, so that its record always says how it ended."""
+        return self.phase == "rendezvous"
 
     @property
-    def takes_kept(self) -> bool:
-        """Whether it takes the connections that wait for it. Beside the others these wait, and are struck with it."""
+    def uses_idle_connections(self) -> bool:
+        """Return whether the job uses idle pooled connections; otherwise these stay idle and are hit by the fault."""
         return round(100 * self.fraction) % 2 == 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Strike:
-    """One fault and the jobs that it strikes."""
+class JobFault:
+    """Describe one fault and the jobs that it hits."""
 
-    kind: Kind
+    kind: JobFaultKind
     slot: int
     rounds: tuple[Round, ...]
 
     @property
     def ends_launchers(self) -> bool:
-        """Whether the launchers end with their node, and the user's sessions."""
+        """Return whether the launchers and the user's sessions end with their node."""
         return self.slot == 1 and self.kind in ("kill", "reboot")
 
     def __str__(self) -> str:
-        jobs = ", ".join(f"{one.moment} at {one.fraction:.2f} ({one.wish})" for one in self.rounds)
-        return f"{self.kind} {alias_of_slot(self.slot)}; {jobs}"
+        jobs = ", ".join(f"{each.phase} at {each.fraction:.2f} ({each.policy})" for each in self.rounds)
+        return f"{self.kind} {alias_of_index(self.slot)}; {jobs}"
 
 
-def draw(seed: int, *, rounds: int, slots: Sequence[int]) -> tuple[Strike, ...]:
-    """So many rounds, three a fault: each kind and each node in turn, in an order of the dice's."""
-    dice = random.Random(seed)  # noqa: S311  (repeatable on purpose)
-    strikes: list[Strike] = []
-    kinds, targets = _in_turn(dice, KINDS), _in_turn(dice, slots)
-    while left := rounds - sum(len(strike.rounds) for strike in strikes):
-        wishes = dice.sample(WISHES, len(WISHES))
-        moments = dice.sample(MOMENTS, len(MOMENTS)) if left < len(MOMENTS) else list(MOMENTS)
+def draw_faults(seed: int, *, rounds: int, slots: Sequence[int]) -> tuple[JobFault, ...]:
+    """Draw rounds, three per fault: every kind and every node in turn, in random order."""
+    rng = random.Random(seed)  # noqa: S311  (repeatable on purpose)
+    faults: list[JobFault] = []
+    kinds, targets = _in_turn(rng, KINDS), _in_turn(rng, slots)
+    while left := rounds - sum(len(fault.rounds) for fault in faults):
+        policies = rng.sample(POLICIES, len(POLICIES))
+        phases = rng.sample(PHASES, len(PHASES)) if left < len(PHASES) else list(PHASES)
         jobs = [
-            Round(moment=moment, fraction=round(dice.random(), 2), wish=wish)
-            for moment, wish in zip(moments, wishes, strict=True)
+            Round(phase=phase, fraction=round(rng.random(), 2), policy=policy)
+            for phase, policy in zip(phases, policies, strict=True)
         ]
-        strikes.append(Strike(kind=next(kinds), slot=next(targets), rounds=tuple(jobs[:left])))
-    return tuple(strikes)
+        faults.append(JobFault(kind=next(kinds), slot=next(targets), rounds=tuple(jobs[:left])))
+    return tuple(faults)
 
 
-def _in_turn(dice: random.Random, values: Sequence[_Value]) -> Iterator[_Value]:
-    """All of them in an order of the dice's, and again in another."""
+def _in_turn(rng: random.Random, values: Sequence[_Value]) -> Iterator[_Value]:
+    """Yield all values in random order, again and again."""
     while True:
-        yield from dice.sample(values, len(values))
+        yield from rng.sample(values, len(values))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ending:
-    """What a job's record says."""
+class RecordedEnd:
+    """Hold the end that a job's record reports."""
 
     state: str
     exit_code: int | None
 
 
 @dataclass(kw_only=True, slots=True)
-class Told:
-    """What came of a job, in seconds from the fault."""
+class JobOutcome:
+    """Hold what was observed of a job, in seconds from the fault."""
 
     lines: list[tuple[float, str]] = field(default_factory=list)
-    """What it said, both streams."""
+    """Lines of its output, both streams."""
     ended_s: float | None = None
     code: int | None = None
-    """The session's exit code."""
-    ending: Ending | None = None
-    """None where it has no record, or its node is no more."""
+    """Exit code of the session."""
+    recorded_end: RecordedEnd | None = None
+    """None if it has no record or its node is gone."""
 
 
-def judge(told: Told, one: Round, *, strike: Strike, whole_s: float) -> list[str]:
-    """What is wrong with a round, a line each; `whole_s` is when all nodes were there again."""
-    met = any(at < 0 and " meets " in line for at, line in told.lines)
-    if one.moment != "connecting" and not met:
+def judge(outcome: JobOutcome, job_round: Round, *, fault: JobFault, recovered_s: float) -> list[str]:
+    """List what is wrong with a round, a line each; `recovered_s` is when all nodes were back."""
+    joined = any(at < 0 and " joins " in line for at, line in outcome.lines)
+    if job_round.phase != "connecting" and not joined:
         return ["its ranks did not run when the fault came"]
-    no_session = one.moment == "connecting" and strike.slot == 1 and told.code in (SESSION_LOST, None)
-    if strike.ends_launchers and (met or no_session):
-        return _judge_orphan(told, one, strike=strike)
-    if no_session and told.ended_s is not None:
+    no_session = job_round.phase == "connecting" and fault.slot == 1 and outcome.code in (SESSION_LOST, None)
+    if fault.ends_launchers and (joined or no_session):
+        return _judge_orphan(outcome, job_round, fault=fault)
+    if no_session and outcome.ended_s is not None:
         return []
-    ending = told.ending
-    if told.ended_s is None or told.code is None:
+    recorded_end = outcome.recorded_end
+    if outcome.ended_s is None or outcome.code is None:
         return ["it never ended"]
-    if ending is None:
+    if recorded_end is None:
         return ["it has no record"]
-    code = ending.exit_code if one.is_detached else told.code
-    wrong = []
-    if (ending.state, ending.exit_code) != ("FAILED" if code else "SUCCEEDED", code):
-        wrong = [f"it ended with {code}, and its record says {ending.state}, {ending.exit_code}"]
+    code = recorded_end.exit_code if job_round.is_detached else outcome.code
+    errors = []
+    if (recorded_end.state, recorded_end.exit_code) != ("FAILED" if code else "SUCCEEDED", code):
+        errors = [f"it ended with {code}, and its record says {recorded_end.state}, {recorded_end.exit_code}"]
     if code == 0:
-        return wrong + _judge_success(told, one, strike=strike, whole_s=whole_s, met=met)
-    return wrong + _judge_failure(told, code, one, strike=strike, whole_s=whole_s)
+        return errors + _judge_success(outcome, job_round, fault=fault, recovered_s=recovered_s, joined=joined)
+    return errors + _judge_failure(outcome, code, job_round, fault=fault, recovered_s=recovered_s)
 
 
-def _judge_orphan(told: Told, one: Round, *, strike: Strike) -> list[str]:
-    """Of a job whose launcher's node is gone only the node itself can tell, if it comes back."""
-    if strike.kind == "kill":
+def _judge_orphan(outcome: JobOutcome, job_round: Round, *, fault: JobFault) -> list[str]:
+    """Judge a job whose launcher's node is gone, by its record if the node comes back."""
+    if fault.kind == "kill":
         return []
-    if told.ending is None:
-        return [] if one.moment == "connecting" else ["it has no record"]
-    # Who is logged in loses a session like any other when the node goes down in order.
-    right = ("FAILED",) if one.is_detached else ("FAILED", "CANCELLED")
-    state = told.ending.state
+    if outcome.recorded_end is None:
+        return [] if job_round.phase == "connecting" else ["it has no record"]
+    # When the node shuts down in order, a logged-in user loses the session as on any other disconnect.
+    right = ("FAILED",) if job_round.is_detached else ("FAILED", "CANCELLED")
+    state = outcome.recorded_end.state
     return [] if state in right else [f"its record says {state}, and not {' or '.join(right)}"]
 
 
-def _judge_success(told: Told, one: Round, *, strike: Strike, whole_s: float, met: bool) -> list[str]:
-    text = [line for _, line in told.lines]
+def _judge_success(
+    outcome: JobOutcome, job_round: Round, *, fault: JobFault, recovered_s: float, joined: bool
+) -> list[str]:
+    text = [line for _, line in outcome.lines]
     world, done = _last_attempt(text)
-    wrong = [] if done >= world > 0 else [f"it ended with 0, and {done} of {world} ranks were done"]
-    asked = _asked(text)
-    least = min(FEWEST, asked) if one.wish == "fewer" else asked
-    wrong += [] if world >= least else [f"it ended on {world} nodes, {least} were asked for"]
-    again = [at for at, line in told.lines if at > 0 and line.startswith(AGAIN)]
-    if met and not again:
-        # All faults are longer than the silence after which a node counts as lost.
-        wrong.append("it went on as if nothing had happened to its ranks")
-    if again and one.wish == "end":
-        wrong.append("it started again, and should have ended")
+    errors = [] if done >= world > 0 else [f"it ended with 0, and {done} of {world} ranks were done"]
+    wanted = _wanted_nodes(text)
+    fewest = min(MIN_NODES, wanted) if job_round.policy == "fewer" else wanted
+    errors += [] if world >= fewest else [f"it ended on {world} nodes, {fewest} were asked for"]
+    restarts = [at for at, line in outcome.lines if at > 0 and line.startswith(RESTART_PREFIX)]
+    if joined and not restarts:
+        # All faults are longer than the heartbeat timeout after which a node counts as lost.
+        errors.append("it went on as if nothing had happened to its ranks")
+    if restarts and job_round.policy == "end":
+        errors.append("it started again, and should have ended")
     # The launcher itself may have been frozen or cut off.
-    limit_s = ANSWER_S + (whole_s if one.wish == "all" or strike.slot == 1 else 0.0)
-    if again and min(again) > limit_s:
-        wrong.append(f"it started again {min(again):.0f} s after the fault")
-    return wrong
+    limit_s = REACTION_TIMEOUT_S + (recovered_s if job_round.policy == "all" or fault.slot == 1 else 0.0)
+    if restarts and min(restarts) > limit_s:
+        errors.append(f"it started again {min(restarts):.0f} s after the fault")
+    return errors
 
 
-def _judge_failure(told: Told, code: int | None, one: Round, *, strike: Strike, whole_s: float) -> list[str]:
-    assert told.ended_s is not None
-    # A launcher that is cut off from all others for longer than it was to wait has nowhere to start again.
-    alone = strike.slot == 1 and any(ALONE in line for _, line in told.lines)
-    if one.wish != "end" and not alone:
+def _judge_failure(
+    outcome: JobOutcome, code: int | None, job_round: Round, *, fault: JobFault, recovered_s: float
+) -> list[str]:
+    assert outcome.ended_s is not None
+    # A launcher that is cut off from all others for longer than it should wait has no node to restart on.
+    alone = fault.slot == 1 and any(TOO_FEW_NODES in line for _, line in outcome.lines)
+    if job_round.policy != "end" and not alone:
         return [f"it ended with {code}, and should have started again"]
-    wrong = [] if code in (NODE_LOST, LOST) else [f"it ended with {code}, neither {NODE_LOST} nor {LOST}"]
-    if told.ended_s < 0:
-        return [*wrong, "it ended before the fault"]
-    limit_s = ANSWER_S + (whole_s if strike.slot == 1 else 0.0)
-    return wrong if told.ended_s <= limit_s else [*wrong, f"it ended {told.ended_s:.0f} s after the fault"]
+    errors = [] if code in (NODE_LOST, LOST) else [f"it ended with {code}, neither {NODE_LOST} nor {LOST}"]
+    if outcome.ended_s < 0:
+        return [*errors, "it ended before the fault"]
+    limit_s = REACTION_TIMEOUT_S + (recovered_s if fault.slot == 1 else 0.0)
+    return errors if outcome.ended_s <= limit_s else [*errors, f"it ended {outcome.ended_s:.0f} s after the fault"]
 
 
-def _asked(text: Sequence[str]) -> int:
-    """On how many nodes it was to run: on all of the list, which a node may have left before the job began.
+def _wanted_nodes(text: Sequence[str]) -> int:
+    """Return the number of nodes that the launcher waited for; 0 if it never waited.
 
-    0 when it never had to wait for any.
+    A node may have left the list before the job began.
     """
     found = [int(match[1]) for line in text if (match := re.search(r"; waiting at most .* s for (\d+) node", line))]
     return found[0] if found else 0
 
 
 def _last_attempt(text: Sequence[str]) -> tuple[int, int]:
-    """How many ranks it had, and how many of them were done."""
-    starts = [number for number, line in enumerate(text) if line.startswith(AGAIN)]
+    """Return the last attempt's number of ranks, and how many of them finished."""
+    starts = [number for number, line in enumerate(text) if line.startswith(RESTART_PREFIX)]
     last = text[starts[-1] if starts else 0 :]
-    worlds = [int(match[1]) for line in last if (match := re.search(r" meets (\d+)$", line))]
+    worlds = [int(match[1]) for line in last if (match := re.search(r" joins (\d+) ranks$", line))]
     return (worlds[-1] if worlds else 0), sum(line.endswith(" done") for line in last)

@@ -1,9 +1,9 @@
-"""What a job under faults runs: ranks that meet, take steps together and go on from their last one when started again.
+"""Run as the job under faults: connect the ranks, take steps together, and resume from the last one after a restart.
 
-    launch python -c "$(cat job_script.py)" MEETING_S STEPS STEPS_AGAIN STEP_S TOKEN
+    launch python -c "$(cat job_script.py)" RENDEZVOUS_S STEPS STEPS_AGAIN STEP_S TOKEN
 
-The token is for the job's record. Standard library only. A rank that loses another ends with LOST; one that is cut off
-hangs, as an engine's would.
+The token marks the job's record. Standard library only. A rank that loses another exits with LOST; one that is cut off
+hangs, as a framework's rank would.
 """
 
 import contextlib
@@ -21,43 +21,43 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def meet(rank: int, world: int, place: tuple[str, int]) -> list[socket.socket]:
-    """Rank 0's connections to all others, or another's to rank 0."""
+def rendezvous(rank: int, world: int, address: tuple[str, int]) -> list[socket.socket]:
+    """Connect rank 0 to all others: return rank 0's connections, or another rank's to rank 0."""
     if rank == 0:
-        with socket.create_server(place, backlog=world) as server:
+        with socket.create_server(address, backlog=world) as server:
             return [server.accept()[0] for _ in range(world - 1)]
     while True:
         with contextlib.suppress(ConnectionRefusedError):
-            return [socket.create_connection(place)]
+            return [socket.create_connection(address)]
         time.sleep(0.05)
 
 
-def lead(others: list[socket.socket], *, kept: Path, steps: int, step_s: float) -> None:
-    """Take so many steps with all others, and keep which one was the last."""
-    done = int(kept.read_text()) if kept.exists() else 0
-    say(f"goes on at {done}")
+def lead(others: list[socket.socket], *, step_file: Path, steps: int, step_s: float) -> None:
+    """Take steps with all other ranks, and save the number of the last one."""
+    done = int(step_file.read_text()) if step_file.exists() else 0
+    say(f"resumes at {done}")
     for _ in range(steps):
         time.sleep(step_s)
         for other in others:
             other.sendall(b"s")
         for other in others:
-            expect(other, b"s")
+            receive(other, b"s")
         done += 1
-        fresh = kept.with_suffix(".new")
-        fresh.write_text(str(done))
-        fresh.replace(kept)
+        partial = step_file.with_suffix(".new")
+        partial.write_text(str(done))
+        partial.replace(step_file)
     for other in others:
         other.sendall(b"e")
 
 
 def follow(leader: socket.socket) -> None:
     """Take the steps that rank 0 takes."""
-    say("goes on")
-    while expect(leader, b"s", b"e") == b"s":
+    say("resumes")
+    while receive(leader, b"s", b"e") == b"s":
         leader.sendall(b"s")
 
 
-def expect(other: socket.socket, *words: bytes) -> bytes:
+def receive(other: socket.socket, *words: bytes) -> bytes:
     word = other.recv(1)
     if word not in words:
         raise ConnectionResetError
@@ -66,15 +66,15 @@ def expect(other: socket.socket, *words: bytes) -> bytes:
 
 def main() -> int:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    is_again = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
-    meeting_s, step_s, steps = float(sys.argv[1]), float(sys.argv[4]), int(sys.argv[3 if is_again else 2])
-    say(f"meets {world}")
-    time.sleep(meeting_s * rank / max(1, world - 1))
+    is_restart = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
+    rendezvous_s, step_s, steps = float(sys.argv[1]), float(sys.argv[4]), int(sys.argv[3 if is_restart else 2])
+    say(f"joins {world} ranks")
+    time.sleep(rendezvous_s * rank / max(1, world - 1))
     try:
-        others = meet(rank, world, (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+        others = rendezvous(rank, world, (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
         if rank == 0:
-            kept = Path(f"/var/tmp/{os.environ['TORCHELASTIC_RUN_ID']}.step")  # noqa: S108  (rank 0's own file)
-            lead(others, kept=kept, steps=steps, step_s=step_s)
+            step_file = Path(f"/var/tmp/{os.environ['TORCHELASTIC_RUN_ID']}.step")  # noqa: S108  (only rank 0 uses this file)
+            lead(others, step_file=step_file, steps=steps, step_s=step_s)
         else:
             follow(others[0])
     except ConnectionError:

@@ -1,4 +1,4 @@
-"""Jobs of a user's in a local AWS, followed from the user's machine."""
+"""Run a user's jobs in a local AWS and follow them from the user's machine."""
 
 import json
 import shlex
@@ -10,30 +10,31 @@ from pathlib import Path
 
 from bootstrap.contract import KEEP_VARIABLE, MASTER_HOST
 from local.chaos import job_script
-from local.chaos.job_rounds import ANSWER_S, OPTIONS, Ending, Round, Told
+from local.chaos.job_rounds import OPTIONS, REACTION_TIMEOUT_S, JobOutcome, RecordedEnd, Round
 from local.chaos.leftovers import TOKEN
 from local.run.user import User
 
-MEETING_S = 6.0
+RENDEZVOUS_S = 6.0
 STEPS, STEPS_AGAIN, STEP_S = 120, 30, 0.3
-"""The first attempt takes so long that the fault finds it, on a busy machine too; a further one need not."""
+"""Number of steps of the first attempt, long enough for the fault on a busy machine, and of a restarted one."""
 SCRIPT = Path(job_script.__file__).read_text()
 READ_S = 10.0
 SESSION = ("-o", "ControlPath=none", "-o", "ServerAliveInterval=0", "-a")
-"""Without an agent, which is another in each session: connections are kept for who has the same."""
+"""Options without agent forwarding: pooled connections are reused only with the same agent, and each session has its
+own."""
 
 
 class Job:
-    """One job, started on the master in a session of its own. `token` marks its processes and its record."""
+    """Run one job on the master in a session of its own. `token` marks its processes and its record."""
 
-    def __init__(self, user: User, one: Round, *, token: str) -> None:
-        self.round = one
+    def __init__(self, user: User, job_round: Round, *, token: str) -> None:
+        self.round = job_round
         self.token = token
         self._lines: list[tuple[float, str]] = []
         self._ended: float | None = None
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            user.ssh_command(MASTER_HOST, _command(one, token=token), options=SESSION),
+            user.ssh_command(MASTER_HOST, _command(job_round, token=token), options=SESSION),
             env=dict(user.environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -57,55 +58,58 @@ class Job:
             self._news.notify_all()
 
     def await_line(self, words: str, *, timeout_s: float) -> bool:
-        """Whether a line with these words came in time."""
+        """Wait for a line with these words; return whether it came in time."""
         with self._news:
-            self._news.wait_for(lambda: self._ended is not None or self._says(words), timeout_s)
-            return self._says(words)
+            self._news.wait_for(lambda: self._ended is not None or self._has_line(words), timeout_s)
+            return self._has_line(words)
 
-    def _says(self, words: str) -> bool:
+    def _has_line(self, words: str) -> bool:
         return any(words in line for _, line in self._lines)
 
     def await_end(self, *, until: float) -> bool:
-        """Whether it ended by a time of the monotonic clock."""
+        """Wait for the end until a time of the monotonic clock; return whether it came."""
         with self._news:
             return self._news.wait_for(lambda: self._ended is not None, max(0.0, until - time.monotonic()))
 
-    def leave(self) -> None:
-        """Close the user's session, and read what was said in it."""
+    def close(self) -> None:
+        """Close the user's session, and read its remaining output."""
         self._process.kill()
         self._reader.join(READ_S)
 
-    def told(self, *, since: float) -> Told:
-        """What came of it, in seconds from a time of the monotonic clock."""
+    def outcome(self, *, since: float) -> JobOutcome:
+        """Return what was observed of the job, in seconds from a time of the monotonic clock."""
         with self._news:
-            return Told(
+            return JobOutcome(
                 lines=[(at - since, line) for at, line in self._lines],
                 ended_s=None if self._ended is None else self._ended - since,
                 code=self._process.returncode if self._ended is not None else None,
             )
 
 
-def _command(one: Round, *, token: str) -> str:
-    """What the user types, and sees the job's output by."""
-    script = ["python", "-c", SCRIPT, *map(str, (MEETING_S, STEPS, STEPS_AGAIN, STEP_S)), token]
-    options = [*OPTIONS[one.wish], "--env", f"{TOKEN}:{token}"]
-    if one.is_detached:
+def _command(job_round: Round, *, token: str) -> str:
+    """Return the command line that the user types, which also shows the job's output."""
+    script = ["python", "-c", SCRIPT, *map(str, (RENDEZVOUS_S, STEPS, STEPS_AGAIN, STEP_S)), token]
+    options = [*OPTIONS[job_round.policy], "--env", f"{TOKEN}:{token}"]
+    if job_round.is_detached:
         return f"exec 2>&1; job=$({shlex.join(['launch', '--detach', *options, *script])}) && exec launch logs -f $job"
     launch = shlex.join(["launch", *options, *script])
-    return f"exec 2>&1; {launch}" if one.takes_kept else f"exec 2>&1; {KEEP_VARIABLE}=0 {launch}"
+    return f"exec 2>&1; {launch}" if job_round.uses_idle_connections else f"exec 2>&1; {KEEP_VARIABLE}=0 {launch}"
 
 
-def endings(user: User) -> Mapping[str, Ending]:
-    """How the jobs on the master ended, as their records say, by token.
+def recorded_ends(user: User) -> Mapping[str, RecordedEnd]:
+    """Read from their records how the jobs on the master ended, by token.
 
     Raises CalledProcessError and TimeoutExpired.
     """
-    records = json.loads(user.ssh(MASTER_HOST, "launch list --json", timeout_s=ANSWER_S))
-    return {one["command"][-1]: Ending(state=one["state"], exit_code=one["exit_code"]) for one in records}
+    records = json.loads(user.ssh(MASTER_HOST, "launch list --json", timeout_s=REACTION_TIMEOUT_S))
+    return {
+        job_round["command"][-1]: RecordedEnd(state=job_round["state"], exit_code=job_round["exit_code"])
+        for job_round in records
+    }
 
 
-def leave_connections(user: User) -> str | None:
-    """A job that ends well, and whose connections then wait for the next one; returns what was wrong, or None."""
+def fill_connection_pool(user: User) -> str | None:
+    """Run a job that ends well and leaves its connections in the pool; return what was wrong, or None."""
     command = user.ssh_command(MASTER_HOST, "launch true 2>&1", options=SESSION)
     try:
         done = subprocess.run(
@@ -115,9 +119,9 @@ def leave_connections(user: User) -> str | None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=ANSWER_S,
+            timeout=REACTION_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"launch true did not end in {ANSWER_S:g} s"
+        return f"launch true did not end in {REACTION_TIMEOUT_S:g} s"
     return f"launch true ended with {done.returncode}: {done.stdout}{done.stderr}" if done.returncode else None

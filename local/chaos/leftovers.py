@@ -1,4 +1,4 @@
-"""What is left of jobs on the nodes of a local AWS, seen from outside; and what only waits for the next launch."""
+"""Find processes that jobs left on the nodes of a local AWS, apart from those that wait for the next launch."""
 
 import math
 import os
@@ -9,18 +9,18 @@ from pathlib import Path
 from launcher.runner.idle import IDLE_S
 
 TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
-PROGRAM = b"deeplearning/current/launcher"
-"""In the command line of the launcher's own processes on a node."""
-KEEPER = PROGRAM + b"/transport/pool/daemon.py"
-"""In that of one that keeps connections for the next launch (docs/decisions/018)."""
+LAUNCHER = b"deeplearning/current/launcher"
+"""Part of the command line of the launcher's own processes on a node."""
+POOL_DAEMON = LAUNCHER + b"/transport/pool/daemon.py"
+"""Part of the command line of the connection pool's daemon (docs/decisions/018)."""
 IDLE = b"launch-idle"
-WAITS_S = IDLE_S + 15.0
-"""So long may wait what waits for the next launch; the keeper less, and some time is for a busy machine."""
-TICKS = os.sysconf("SC_CLK_TCK")
+MAX_IDLE_S = IDLE_S + 15.0
+"""How long an idle process may wait for the next launch; the margin is for a busy machine."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def ranks_of(token: str, *, before: float = math.inf) -> list[str]:
-    """What of a job's ranks runs on any node; of those alone that began before a time of the monotonic clock."""
+    """List a job's ranks that run on any node and, with `before`, started before that time of the monotonic clock."""
     least_s = time.monotonic() - before
     return [
         _line(process)
@@ -29,14 +29,14 @@ def ranks_of(token: str, *, before: float = math.inf) -> list[str]:
     ]
 
 
-def left_behind(token: str) -> list[str]:
-    """What runs on any node and belongs to a job: ranks of those with this token, and the launcher's own of any."""
-    kept = _kept_pipes()
+def leftover_processes(token: str) -> list[str]:
+    """List processes of jobs on any node: ranks with this token, and the launcher's own of any job."""
+    pool_pipes = _pool_pipes()
     found = []
     for process in _processes():
         command = _read(process / "cmdline")
-        is_ours = PROGRAM in command or f"{TOKEN}={token}".encode() in _read(process / "environ")
-        if is_ours and not _waits(process, command, kept=kept):
+        is_ours = LAUNCHER in command or f"{TOKEN}={token}".encode() in _read(process / "environ")
+        if is_ours and not _is_idle(process, command, pool_pipes=pool_pipes):
             found.append(_line(process))
     return found
 
@@ -45,37 +45,37 @@ def _line(process: Path) -> str:
     return f"{process.name} {_read(process / 'cmdline')[:100]!r}"
 
 
-def _waits(process: Path, command: bytes, *, kept: set[str]) -> bool:
-    """Whether it belongs to no job: a runner between two and its guard, a keeper, or a connection that one holds.
+def _is_idle(process: Path, command: bytes, *, pool_pipes: set[str]) -> bool:
+    """Return whether a process belongs to no job: an idle runner, its reaper, the pool daemon, or a pooled connection.
 
-    None of them for longer than it should: a runner begins its wait, and a keeper its work, with its process.
+    None may live longer than allowed: a runner's wait and the daemon's work begin with their process.
     """
     name = _read(process / "comm").strip()
-    if KEEPER in command or name == IDLE:
-        return age_s(process) < WAITS_S
+    if POOL_DAEMON in command or name == IDLE:
+        return age_s(process) < MAX_IDLE_S
     if name == b"launch-guard":
         return [_read(child / "comm").strip() for child in _children(process)] == [IDLE]
-    return command.startswith(b"ssh\0") and bool(_pipes(process) & kept)
+    return command.startswith(b"ssh\0") and bool(_pipes(process) & pool_pipes)
 
 
 def age_s(process: Path) -> float:
-    """Seconds since a process started; 0 when it has ended. See proc(5) for the field."""
+    """Return the seconds since a process started; 0 if it has ended. See proc(5) for the field."""
     fields = _read(process / "stat").rpartition(b")")[2].split()
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / TICKS if fields else 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / TICKS_PER_S if fields else 0.0
 
 
-def kept_connections() -> set[str]:
-    """Processes of ssh that lead to runners which wait for the next launch, on any node."""
-    kept = _kept_pipes()
+def idle_connections() -> set[str]:
+    """Return the ssh processes whose runners wait for the next launch, on any node."""
+    pool_pipes = _pool_pipes()
     return {
         process.name
         for process in _processes()
-        if _read(process / "cmdline").startswith(b"ssh\0") and _pipes(process) & kept
+        if _read(process / "cmdline").startswith(b"ssh\0") and _pipes(process) & pool_pipes
     }
 
 
-def _kept_pipes() -> set[str]:
-    return set().union(*(_pipes(process) for process in _processes() if KEEPER in _read(process / "cmdline")))
+def _pool_pipes() -> set[str]:
+    return set().union(*(_pipes(process) for process in _processes() if POOL_DAEMON in _read(process / "cmdline")))
 
 
 def _children(process: Path) -> list[Path]:
@@ -89,14 +89,14 @@ def _processes() -> list[Path]:
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
-    except OSError:  # it has ended
+    except OSError:  # It has ended.
         return b""
 
 
 def _pipes(process: Path) -> set[str]:
-    """The pipes that a process has an end of."""
+    """Return the pipes that a process has an end of."""
     found = set()
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # It has ended.
         for fd in (process / "fd").iterdir():
             with suppress(OSError):
                 found.add(os.readlink(fd))  # noqa: PTH115  (a name such as pipe:[1] is no path)

@@ -1,4 +1,4 @@
-"""Whether every node knows one and the same, correct membership. Pure: what AWS says against what the nodes say."""
+"""Check that every node knows the same, correct membership: compare what AWS says with what the nodes say. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,23 +12,23 @@ _Value = TypeVar("_Value", int, str)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Instance:
-    """A member that there must be: in service in its Auto Scaling group, and running."""
+    """Describe an expected member: in service in its Auto Scaling group, and running."""
 
     instance_id: str
     address: str
     node_type: NodeType
     host_key: str
-    """The one that its sshd has, read from its disk; empty when it has none."""
+    """Host key of its sshd, read from its disk; empty if it has none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """What one node says."""
+class NodeView:
+    """Hold what one node knows of the membership."""
 
     slot: int
     generation: int
     members: tuple[tuple[int, str], ...]
-    """Slots and their instances."""
+    """Pairs of a node index and its instance."""
     hosts: Mapping[str, str]
     """Addresses by the names in our block of /etc/hosts."""
     workers: tuple[str, ...]
@@ -36,7 +36,7 @@ class Seen:
     known_hosts: Mapping[str, str]
     """Keys by the names in our block of the known hosts."""
     workers_count: str
-    """As processes see it."""
+    """Value that processes see in their environment."""
 
     @property
     def slots(self) -> dict[int, str]:
@@ -45,14 +45,14 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """What all agreed on."""
+    """Hold the membership that all nodes agreed on."""
 
     generation: int
     slots: Mapping[int, str]
 
 
 def block(text: str) -> list[str]:
-    """Our lines of a file that we share."""
+    """Return our lines of a file that we share."""
     lines = text.splitlines()
     if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
         return []
@@ -60,7 +60,7 @@ def block(text: str) -> list[str]:
 
 
 def hosts_of(text: str) -> dict[str, str]:
-    """Addresses by name; of a name that is there twice the first, as the resolver takes it."""
+    """Return addresses by name; for a name that is listed twice the first, as the resolver does."""
     found: dict[str, str] = {}
     for address, *names in map(str.split, block(text)):
         for name in names:
@@ -69,7 +69,7 @@ def hosts_of(text: str) -> dict[str, str]:
 
 
 def known_hosts_of(text: str) -> dict[str, str]:
-    """Keys by name; several for one name are joined, as ssh would take any of them."""
+    """Return keys by name; join several for one name, because ssh would accept any of them."""
     found: dict[str, str] = {}
     for names, key in (line.split(" ", 1) for line in block(text)):
         for name in names.split(","):
@@ -78,7 +78,7 @@ def known_hosts_of(text: str) -> dict[str, str]:
 
 
 def variables_of(text: str) -> dict[str, str]:
-    """Variables of our block of /etc/environment."""
+    """Return the variables of our block of /etc/environment."""
     return dict(line.split("=", 1) for line in block(text) if "=" in line)
 
 
@@ -90,23 +90,23 @@ def differences(
     *,
     desired: int,
     instances: Iterable[Instance],
-    seen: Mapping[str, Seen | str],
+    views: Mapping[str, NodeView | str],
     previous: Observation | None = None,
 ) -> list[str]:
-    """What is not as it must be, a line each; ``seen`` has by instance id what a node says, or why it says nothing."""
+    """List all errors, a line each; ``views`` has by instance id what a node knows, or why it says nothing."""
     expected = {instance.instance_id: instance for instance in instances}
     found = []
     if len(expected) != desired:
         found.append(f"the groups want {desired} nodes, {len(expected)} are in service")
-    told = {name: said for name, said in seen.items() if isinstance(said, Seen)}
-    found += [f"{name}: {said}" for name, said in seen.items() if not isinstance(said, Seen)]
-    found += [f"{name}: says nothing" for name in expected if name not in seen]
-    found += _apart({name: str(said.generation) for name, said in told.items()}, "generation")
-    found += _apart({name: _listed(said.members) for name, said in told.items()}, "membership")
-    for name, said in told.items():
-        found += [f"{name}: {text}" for text in _wrong_with(name, said, expected)]
-    if previous is not None and told:
-        found += _moved(previous, next(iter(told.values())), expected)
+    readable = {name: view for name, view in views.items() if isinstance(view, NodeView)}
+    found += [f"{name}: {view}" for name, view in views.items() if not isinstance(view, NodeView)]
+    found += [f"{name}: says nothing" for name in expected if name not in views]
+    found += _disagreements({name: str(view.generation) for name, view in readable.items()}, "generation")
+    found += _disagreements({name: _listed(view.members) for name, view in readable.items()}, "membership")
+    for name, view in readable.items():
+        found += [f"{name}: {text}" for text in _node_errors(name, view, expected)]
+    if previous is not None and readable:
+        found += _changes_since(previous, next(iter(readable.values())), expected)
     return found
 
 
@@ -114,50 +114,52 @@ def _listed(members: Iterable[tuple[int, str]]) -> str:
     return " ".join(f"{slot}={instance}" for slot, instance in sorted(members))
 
 
-def _apart(values: Mapping[str, str], what: str) -> list[str]:
-    """A line when nodes do not all say the same."""
+def _disagreements(values: Mapping[str, str], what: str) -> list[str]:
+    """Return a line if the nodes differ."""
     if len(set(values.values())) < 2:
         return []
     return [f"{what} differs: {', '.join(f'{name} has {value}' for name, value in sorted(values.items()))}"]
 
 
-def _wrong_with(name: str, said: Seen, expected: Mapping[str, Instance]) -> Iterator[str]:
-    """What one node has wrong about itself or others."""
-    yield from (f"has several in slot {slot}" for slot in _twice(slot for slot, _ in said.members))
-    yield from (f"has {instance} in several slots" for instance in _twice(instance for _, instance in said.members))
+def _node_errors(name: str, view: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
+    """Yield one node's errors about itself or others."""
+    yield from (f"has several in slot {slot}" for slot in _duplicates(slot for slot, _ in view.members))
     yield from (
-        f"lacks {instance}" for instance in sorted(expected.keys() - {instance for _, instance in said.members})
+        f"has {instance} in several slots" for instance in _duplicates(instance for _, instance in view.members)
     )
-    yield from (f"still has {instance} in slot {slot}" for slot, instance in said.members if instance not in expected)
-    if said.slots.get(said.slot) != name:
-        yield f"says that its slot is {said.slot}, where it has {said.slots.get(said.slot, 'nobody')}"
-    members = {slot: expected[instance] for slot, instance in said.slots.items() if instance in expected}
+    yield from (
+        f"lacks {instance}" for instance in sorted(expected.keys() - {instance for _, instance in view.members})
+    )
+    yield from (f"still has {instance} in slot {slot}" for slot, instance in view.members if instance not in expected)
+    if view.slots.get(view.slot) != name:
+        yield f"says that its slot is {view.slot}, where it has {view.slots.get(view.slot, 'nobody')}"
+    members = {slot: expected[instance] for slot, instance in view.slots.items() if instance in expected}
     for slot, member in members.items():
         if (slot == 1) != (member.node_type == MASTER):
             yield f"has {member.instance_id}, a {member.node_type}, in slot {slot}"
     right_hosts = {alias: member.address for slot, member in members.items() for alias in names_of(slot)}
-    yield from _unequal("the hosts file", said.hosts, right_hosts)
+    yield from _mismatches("the hosts file", view.hosts, right_hosts)
     keys = {alias: m.host_key for slot, m in members.items() for alias in (*names_of(slot), m.address)}
-    yield from _unequal("the known hosts", said.known_hosts, keys)
-    right_workers = tuple(worker_host(slot) for slot in sorted(said.slots))
-    if said.workers != right_workers:
-        yield f"the workers file has {' '.join(said.workers) or 'nothing'}, must have {' '.join(right_workers)}"
-    if said.workers_count != str(len(expected)):
-        yield f"processes see {said.workers_count or 'no'} workers, must see {len(expected)}"
+    yield from _mismatches("the known hosts", view.known_hosts, keys)
+    right_workers = tuple(worker_host(slot) for slot in sorted(view.slots))
+    if view.workers != right_workers:
+        yield f"the workers file has {' '.join(view.workers) or 'nothing'}, must have {' '.join(right_workers)}"
+    if view.workers_count != str(len(expected)):
+        yield f"processes see {view.workers_count or 'no'} workers, must see {len(expected)}"
 
 
-def _twice(values: Iterable[_Value]) -> list[_Value]:
+def _duplicates(values: Iterable[_Value]) -> list[_Value]:
     return [value for value, times in Counter(values).items() if times > 1]
 
 
-def _unequal(what: str, found: Mapping[str, str], right: Mapping[str, str]) -> Iterator[str]:
+def _mismatches(what: str, found: Mapping[str, str], right: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(found.keys() | right.keys()):
         if found.get(name) != right.get(name):
             yield f"{what} has {found.get(name, 'nothing')} for {name}, must have {right.get(name, 'nothing')}"
 
 
-def _moved(previous: Observation, now: Seen, expected: Mapping[str, Instance]) -> Iterator[str]:
-    """Survivors keep their slots, and the generation only grows."""
+def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
+    """Yield survivors that changed their index, and a generation that went back."""
     held = {instance: slot for slot, instance in now.slots.items()}
     for slot, instance in previous.slots.items():
         if instance in expected and instance in held and held[instance] != slot:

@@ -1,7 +1,7 @@
-"""Looks from outside whether a cluster is whole: every node knows the same, correct membership, and reaches the others.
+"""Check from outside that a cluster is whole: all nodes know the correct membership and can log in to each other.
 
-What is right comes from AWS (the groups and their instances) and from the nodes' own keys; what nodes know is read from
-their files without asking them. Then each node's connections are tried, from its network and by its files.
+What is correct comes from AWS (the groups and their instances) and from the nodes' own keys; what nodes know is read
+from their files. Then each node's connections are tried, in its network and with its files.
 """
 
 import os
@@ -28,8 +28,8 @@ from bootstrap.contract import (
 )
 from local.chaos.membership_check import (
     Instance,
+    NodeView,
     Observation,
-    Seen,
     differences,
     hosts_of,
     known_hosts_of,
@@ -40,26 +40,26 @@ from local.faults.clients import client
 from local.faults.nodes import NodeHandle, node_of
 
 LOGIN_USER = "ubuntu"
-"""Of the local image."""
+"""Login user of the local image."""
 CONNECT_TIMEOUT_S = 5
-AT_ONCE = 8
-"""Connections that are tried at once."""
+LOGINS_AT_ONCE = 8
+"""Number of connections tried at once."""
 INSTANCE_ID = "cat /var/lib/cloud/data/instance-id"
 POLL_S = 0.5
 FILES = (HOSTS_FILE, WORKERS_FILE, KNOWN_HOSTS_FILE, ENVIRONMENT_FILE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
-    """One look at a cluster."""
+class Snapshot:
+    """Hold what one look at a cluster found."""
 
     desired: int
     instances: tuple[Instance, ...]
-    seen: Mapping[str, Seen | str]
+    views: Mapping[str, NodeView | str]
 
 
 class Observer:
-    """Observes one cluster. ``environment`` has the SSH agent by which its nodes can be logged into."""
+    """Observe one cluster. ``environment`` has the SSH agent whose key opens its nodes."""
 
     def __init__(self, cluster: str, *, run_dir: Path, environment: Mapping[str, str]) -> None:
         self._cluster = cluster
@@ -68,13 +68,13 @@ class Observer:
 
     @classmethod
     def here(cls, cluster: str, *, environment: Mapping[str, str] | None = None) -> "Observer":
-        """In the local AWS that this process is in."""
+        """Observe a cluster of the local AWS that this process is in."""
         return cls(cluster, run_dir=Path(os.environ["LOCAL_AWS_DIR"]), environment=environment or os.environ)
 
     def await_agreement(self, deadline_s: float, *, previous: Observation | None = None) -> Observation:
-        """Wait until nothing differs and every node reaches every other. Raises TimeoutError with what does not.
+        """Wait until nothing differs and every node reaches every other. Raises TimeoutError with the differences.
 
-        ``previous`` is what was agreed on before: who is still there must have kept its slot.
+        ``previous`` is the membership agreed on before: each survivor must have kept its index.
         """
         deadline = time.monotonic() + deadline_s
         while found := self.differences(previous=previous):
@@ -84,26 +84,30 @@ class Observer:
         return self.observe()
 
     def differences(self, *, previous: Observation | None = None) -> list[str]:
-        """What is not as it must be, a line each; connections are tried only when all else is right."""
-        look = self.look()
-        found = differences(desired=look.desired, instances=look.instances, seen=look.seen, previous=previous)
-        return found or self.unreachable(look)
+        """List all errors, a line each; connections are tried only if everything else is right."""
+        snapshot = self.snapshot()
+        found = differences(
+            desired=snapshot.desired, instances=snapshot.instances, views=snapshot.views, previous=previous
+        )
+        return found or self.login_failures(snapshot)
 
     def observe(self) -> Observation:
-        """The membership as the nodes know it, once they agree. Raises LocalError."""
+        """Return the membership as the nodes know it, once they agree. Raises LocalError."""
         states = {
-            (s.generation, tuple(sorted(s.slots.items()))) for s in self.look().seen.values() if isinstance(s, Seen)
+            (s.generation, tuple(sorted(s.slots.items())))
+            for s in self.snapshot().views.values()
+            if isinstance(s, NodeView)
         }
         if len(states) != 1:
             raise LocalError(f"the nodes of {self._cluster} know {len(states)} memberships")
         ((generation, slots),) = states
         return Observation(generation=generation, slots=dict(slots))
 
-    def look(self) -> Look:
-        """Read what AWS says and what the nodes say."""
+    def snapshot(self) -> Snapshot:
+        """Read what AWS and the nodes say."""
         groups = self._groups()
         members = {i["InstanceId"]: group for group in groups for i in group["Instances"] if _in_service(i)}
-        instances, seen = [], {}
+        instances, views = [], {}
         for item in _running(sorted(members)):
             instance_id = item["InstanceId"]
             node = node_of(self._run_dir, instance_id)
@@ -116,23 +120,23 @@ class Observer:
                     host_key=_host_key(node),
                 )
             )
-            seen[instance_id] = read_node(node)
+            views[instance_id] = read_node(node)
         desired = sum(group["DesiredCapacity"] for group in groups)
-        return Look(desired=desired, instances=tuple(instances), seen=seen)
+        return Snapshot(desired=desired, instances=tuple(instances), views=views)
 
-    def unreachable(self, look: Look) -> list[str]:
-        """A line for each pair of nodes of which the one cannot log in to the other."""
-        told = {name: said for name, said in look.seen.items() if isinstance(said, Seen)}
-        pairs = [(source, said, slot) for source, said in told.items() for slot in said.slots if said.slot != slot]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = pool.map(lambda pair: self._try(*pair), pairs)
+    def login_failures(self, snapshot: Snapshot) -> list[str]:
+        """Return a line for each pair of nodes in which one cannot log in to the other."""
+        readable = {name: view for name, view in snapshot.views.items() if isinstance(view, NodeView)}
+        pairs = [(source, view, slot) for source, view in readable.items() for slot in view.slots if view.slot != slot]
+        with ThreadPoolExecutor(LOGINS_AT_ONCE) as pool:
+            answers = pool.map(lambda pair: self._try_login(*pair), pairs)
             return [answer for answer in answers if answer]
 
-    def _try(self, source: str, said: Seen, slot: int) -> str | None:
-        """Log in from a node to a slot with the host key checked; why that is not the right machine, or None."""
+    def _try_login(self, source: str, view: NodeView, slot: int) -> str | None:
+        """Log in from a node to another with the host key checked; return why that failed, or None."""
         alias = worker_host(slot)
         try:
-            command = self._ssh(node_of(self._run_dir, source), alias, said.hosts[alias])
+            command = self._ssh(node_of(self._run_dir, source), alias, view.hosts[alias])
         except LocalError as error:
             return str(error)
         try:
@@ -150,11 +154,11 @@ class Observer:
         if done.returncode != 0:
             why = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             return f"{source}: cannot log in to {alias}: {why[-1]}"
-        right = said.slots[slot]
+        right = view.slots[slot]
         return None if done.stdout.strip() == right else f"{source}: {alias} is {done.stdout.strip()}, must be {right}"
 
     def _ssh(self, node: NodeHandle, alias: str, address: str) -> Sequence[str]:
-        """The command line of ssh in a node's network and with its known hosts, but with the agent that is here."""
+        """Build the ssh command: with a node's network and known hosts, but with the agent of this process."""
         options = {
             "BatchMode": "yes",
             "ConnectTimeout": str(CONNECT_TIMEOUT_S),
@@ -174,8 +178,8 @@ class Observer:
         return [group for group in groups if _tag(group, CLUSTER_TAG) == self._cluster]
 
 
-def read_node(node: NodeHandle) -> Seen | str:
-    """What a node says of the membership, or why it says nothing."""
+def read_node(node: NodeHandle) -> NodeView | str:
+    """Read a node's files; return what it knows of the membership, or why it says nothing."""
     state = node.state()
     if state is None:
         return "has no membership yet" if node.is_up else "does not run"
@@ -183,7 +187,7 @@ def read_node(node: NodeHandle) -> Seen | str:
         hosts, workers, known, variables = (node.path(file).read_text() for file in FILES)
     except (OSError, LocalError) as error:
         return f"has not all files: {error}"
-    return Seen(
+    return NodeView(
         slot=int(state["slot"]),
         generation=int(state["generation"]),
         members=tuple((int(member["slot"]), str(member["instance_id"])) for member in state["members"]),
@@ -195,7 +199,7 @@ def read_node(node: NodeHandle) -> Seen | str:
 
 
 def _host_key(node: NodeHandle) -> str:
-    """Without its comment."""
+    """Read a node's host key, without its comment."""
     try:
         return " ".join(node.path(HOST_KEY_FILE).read_text().split()[:2])
     except (OSError, LocalError):

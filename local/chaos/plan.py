@@ -1,9 +1,9 @@
-"""A sequence of faults, drawn from a seed: the same seed gives the same plan, on any machine. Pure.
+"""Draw a sequence of faults from a seed: the same seed gives the same plan, on any machine. Pure.
 
     plan = make_plan(7, count=20, over_s=300, targets=[slot(n) for n in range(1, 5)])
     print(plan)
 
-``local.chaos.player`` makes it happen.
+``local.chaos.plan_runner`` executes it.
 """
 
 import random
@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 
 from bootstrap.contract import MASTER, MASTER_HOST, WORKER, NodeType, worker_host
 
-Kind = Literal[
+FaultKind = Literal[
     "kill",
     "terminate",
     "kill-agent",
@@ -28,28 +28,28 @@ Kind = Literal[
     "api-errors",
     "api-outage",
 ]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-AT_ONCE: Final[frozenset[Kind]] = frozenset({"kill", "terminate", "kill-agent", "reboot"})
-"""All others have a length; a spot notice's is the time that it leaves."""
-OF_EVERYBODY: Final[frozenset[Kind]] = frozenset({"throttle", "api-errors", "api-outage"})
-"""They strike AWS's API and not a node."""
+KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+INSTANT_KINDS: Final[frozenset[FaultKind]] = frozenset({"kill", "terminate", "kill-agent", "reboot"})
+"""Faults without a duration; a spot notice's duration is the time until the interruption."""
+API_KINDS: Final[frozenset[FaultKind]] = frozenset({"throttle", "api-errors", "api-outage"})
+"""Faults of AWS's API, which have no node as their target."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
-    """Whoever holds a slot when the fault comes; or, without a slot, one of the nodes of a type."""
+class PlannedTarget:
+    """Name a fault's target: the node with an index at that time or, without an index, one of the nodes of a type."""
 
     slot: int | None = None
     node_type: NodeType | None = None
     pick: int = 0
-    """Which of that type: of the slots in order the one at this place, counted round and round."""
+    """Which node of that type: its position in index order, modulo their number."""
 
     def __post_init__(self) -> None:
         if (self.slot is None) == (self.node_type is None):
             raise ValueError("a target is a slot or a type of node")
 
-    def among(self, slots: Mapping[int, str]) -> int | None:
-        """The slot that it means among those that are held; None when there is none."""
+    def pick_from(self, slots: Mapping[int, str]) -> int | None:
+        """Return the index of the targeted node among existing ones; None if there is none."""
         if self.slot is not None:
             return self.slot if self.slot in slots else None
         held = [slot for slot in sorted(slots) if (slot == 1) == (self.node_type == MASTER)]
@@ -61,44 +61,44 @@ class Target:
         return MASTER_HOST if self.node_type == MASTER else f"any worker (no. {self.pick})"
 
 
-def slot(number: int) -> Target:
-    return Target(slot=number)
+def slot(number: int) -> PlannedTarget:
+    return PlannedTarget(slot=number)
 
 
-ANY_WORKER: Final = Target(node_type=WORKER)
-"""Which one, the plan draws."""
+ANY_WORKER: Final = PlannedTarget(node_type=WORKER)
+"""One worker, drawn by the plan."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedFault:
-    """One fault, in seconds since the plan's start."""
+    """Describe one fault, in seconds since the plan's start."""
 
-    kind: Kind
+    kind: FaultKind
     at_s: float
-    lasts_s: float = 0.0
-    """Nothing for what happens at once."""
-    targets: tuple[Target, ...] = ()
-    """None for AWS's API, two for a pair."""
+    duration_s: float = 0.0
+    """Duration; 0 for a fault without one."""
+    targets: tuple[PlannedTarget, ...] = ()
+    """Empty for AWS's API, two targets for a pair."""
 
     @property
     def ends_s(self) -> float:
-        return self.at_s + self.lasts_s
+        return self.at_s + self.duration_s
 
     def __str__(self) -> str:
         whom = " and ".join(map(str, self.targets)) or "AWS's API, for all nodes"
-        length = f" for {self.lasts_s:.1f} s" if self.lasts_s else ""
+        length = f" for {self.duration_s:.1f} s" if self.duration_s else ""
         return f"{self.at_s:7.1f} s  {self.kind:<15} {whom}{length}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Faults by time of start."""
+    """Hold faults sorted by start time."""
 
     seed: int
     faults: tuple[PlannedFault, ...]
 
     def overlapping(self) -> list[tuple[PlannedFault, PlannedFault]]:
-        """Pairs of which the second begins while the first lasts."""
+        """Return the pairs whose second fault begins while the first lasts."""
         return [
             (first, second)
             for number, first in enumerate(self.faults)
@@ -116,55 +116,60 @@ def make_plan(
     *,
     count: int,
     over_s: float,
-    targets: Sequence[Target],
-    kinds: Sequence[Kind] = KINDS,
+    targets: Sequence[PlannedTarget],
+    kinds: Sequence[FaultKind] = KINDS,
     at_least: int = 1,
-    lasting_s: tuple[float, float] = (5.0, 30.0),
+    durations_s: tuple[float, float] = (5.0, 30.0),
 ) -> Plan:
-    """``count`` faults that begin within ``over_s``, each kind at least so often.
+    """Draw ``count`` faults that begin within ``over_s``, at least ``at_least`` of each kind.
 
-    Every third one begins while the one before it lasts, so that faults overlap. No two of one kind strike one target
+    Every third one begins while the one before it lasts, so that faults overlap. Two of one kind never hit one target
     at the same time: the end of the first would end the second.
     """
     if count < at_least * len(kinds):
         raise ValueError(f"count must be at least {at_least * len(kinds)} for {len(kinds)} kinds, got {count}")
     if "partition-pair" in kinds and len(set(targets)) < 2:
         raise ValueError("partition-pair needs two targets")
-    dice = random.Random(seed)  # noqa: S311  (repeatable on purpose)
+    rng = random.Random(seed)  # noqa: S311  (repeatable on purpose)
     drawn = [*(kind for kind in kinds for _ in range(at_least))]
-    drawn += dice.choices(kinds, k=count - len(drawn))
-    dice.shuffle(drawn)
+    drawn += rng.choices(kinds, k=count - len(drawn))
+    rng.shuffle(drawn)
     faults: list[PlannedFault] = []
-    for kind, at_s in zip(drawn, sorted(dice.uniform(0, over_s) for _ in drawn), strict=True):
-        fault = _draw(dice, kind, at_s, targets=targets, lasting_s=lasting_s)
-        if len(faults) % 3 == 2 and faults[-1].lasts_s:
-            fault = replace(fault, at_s=dice.uniform(faults[-1].at_s, min(faults[-1].ends_s, over_s)))
-        faults.append(_after_its_like(fault, faults))
+    for kind, at_s in zip(drawn, sorted(rng.uniform(0, over_s) for _ in drawn), strict=True):
+        fault = _draw(rng, kind, at_s, targets=targets, durations_s=durations_s)
+        if len(faults) % 3 == 2 and faults[-1].duration_s:
+            fault = replace(fault, at_s=rng.uniform(faults[-1].at_s, min(faults[-1].ends_s, over_s)))
+        faults.append(_after_same_kind(fault, faults))
     return Plan(seed=seed, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
 def _draw(
-    dice: random.Random, kind: Kind, at_s: float, *, targets: Sequence[Target], lasting_s: tuple[float, float]
+    rng: random.Random,
+    kind: FaultKind,
+    at_s: float,
+    *,
+    targets: Sequence[PlannedTarget],
+    durations_s: tuple[float, float],
 ) -> PlannedFault:
-    lasts_s = round(dice.uniform(*lasting_s), 1) if kind not in AT_ONCE else 0.0
-    number = 0 if kind in OF_EVERYBODY else 2 if kind == "partition-pair" else 1
-    chosen = (_drawn_pick(dice, target) for target in dice.sample(targets, number))
-    return PlannedFault(kind=kind, at_s=at_s, lasts_s=lasts_s, targets=tuple(chosen))
+    duration_s = round(rng.uniform(*durations_s), 1) if kind not in INSTANT_KINDS else 0.0
+    number = 0 if kind in API_KINDS else 2 if kind == "partition-pair" else 1
+    chosen = (_with_random_pick(rng, target) for target in rng.sample(targets, number))
+    return PlannedFault(kind=kind, at_s=at_s, duration_s=duration_s, targets=tuple(chosen))
 
 
-def _drawn_pick(dice: random.Random, target: Target) -> Target:
-    return target if target.slot is not None else replace(target, pick=dice.randrange(1000))
+def _with_random_pick(rng: random.Random, target: PlannedTarget) -> PlannedTarget:
+    return target if target.slot is not None else replace(target, pick=rng.randrange(1000))
 
 
-def _after_its_like(fault: PlannedFault, others: Sequence[PlannedFault]) -> PlannedFault:
-    """Moved behind faults of the same kind that may strike the same node meanwhile."""
-    for other in sorted(_of_its_kind(fault, others), key=lambda other: other.at_s):
+def _after_same_kind(fault: PlannedFault, others: Sequence[PlannedFault]) -> PlannedFault:
+    """Move a fault behind others of the same kind that may hit the same node at the same time."""
+    for other in sorted(_conflicting(fault, others), key=lambda other: other.at_s):
         if other.at_s <= fault.ends_s and fault.at_s <= other.ends_s:
             fault = replace(fault, at_s=other.ends_s + 0.1)
     return replace(fault, at_s=round(fault.at_s, 1))
 
 
-def _of_its_kind(fault: PlannedFault, others: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
+def _conflicting(fault: PlannedFault, others: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
     by_type = any(target.slot is None for target in fault.targets)
     for other in others:
         shares = not fault.targets or by_type or not {*fault.targets}.isdisjoint(other.targets)

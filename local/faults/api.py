@@ -1,4 +1,4 @@
-"""Faults of the control plane: which requests of nodes it refuses. See local.aws.failures for what it then says."""
+"""Make the control plane refuse requests of nodes. See local.aws.failures for its answers."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,19 +7,19 @@ from local.aws.failures import FILE, ApiFault, read_faults, write_faults
 
 
 def put(run_dir: Path, fault: ApiFault) -> None:
-    """Put a fault in force, in place of one of the same kind, service and node."""
+    """Activate a fault, replacing one of the same kind, service and node."""
     others = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
     write_faults(run_dir / FILE, [*others, fault])
 
 
 def take_back(run_dir: Path, fault: ApiFault) -> None:
-    """Put it out of force, whatever its share."""
+    """Deactivate a fault, whatever its share."""
     left = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
     write_faults(run_dir / FILE, left)
 
 
 def heal_all(run_dir: Path) -> None:
-    """Serve everybody."""
+    """Serve every request again."""
     (run_dir / FILE).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""``local-aws fault``: break things by hand in the local AWS that one is in."""
+"""Break things by hand in the local AWS that the shell is in: ``local-aws fault``."""
 
 import argparse
 import math
@@ -36,11 +36,11 @@ DONE = {
     "metadata-outage": "cut off the metadata of",
     "metadata-back": "gave metadata back to",
 }
-"""What was done, to be followed by the node."""
+"""What was done, to be followed by the node's name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The faults as verbs."""
+    """Add a subcommand for each fault."""
     verbs = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
     for verb, text in ON_ONE_NODE.items():
         verbs.add_parser(verb, help=text).add_argument("node", metavar="NODE", help=NODE)
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _service(text: str) -> str | None:
-    """None for all."""
+    """Return a service's name, or None for all services."""
     if text not in (*SERVICES, "all"):
         raise argparse.ArgumentTypeError(f"must be one of {', '.join(SERVICES)} or all, got {text!r}")
     return None if text == "all" else text
@@ -88,7 +88,7 @@ def _seconds(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    """Not a number for what is none: it is in no range."""
+    """Parse a number; return NaN, which is in no range, for other text."""
     try:
         return float(text)
     except ValueError:
@@ -96,7 +96,7 @@ def _number(text: str) -> float:
 
 
 def act(faults: Faults, options: argparse.Namespace) -> int:
-    """Do what the command line says, and say what was done. Raises LocalError."""
+    """Do what the command line says, and print what was done. Raises LocalError."""
     print(_act(faults, options))
     return 0
 

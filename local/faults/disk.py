@@ -1,4 +1,4 @@
-"""A full disk: all that is free of a node's own file system is taken, at no cost to this machine.
+"""Fill a node's disk by reserving all free space of its file system, at no cost to this machine.
 
 Blocks that are reserved but never written take no room in the sparse file below (fallocate(2)).
 """
@@ -15,7 +15,7 @@ BLOCK = 4096
 
 
 def fill(node: NodeHandle) -> None:
-    """Let every write that needs a block fail with ENOSPC. Raises LocalError."""
+    """Make every write that needs a block fail with ENOSPC. Raises LocalError."""
     if not _filling(node).parent.is_mount():
         raise LocalError(f"{node.instance_id} has no disk")
     with _filling(node).open("ab") as file:
@@ -23,12 +23,12 @@ def fill(node: NodeHandle) -> None:
 
 
 def free(node: NodeHandle) -> None:
-    """Give back what was taken."""
+    """Free what was reserved."""
     _filling(node).unlink(missing_ok=True)
 
 
 def _filling(node: NodeHandle) -> Path:
-    """Beside the node's files, where the node does not see it: the node cannot free the room itself."""
+    """Return the filler's path: beside the node's files, where the node cannot see and delete it."""
     return node.directory / "disk/filling"
 
 

@@ -1,4 +1,4 @@
-"""All faults behind one door. Each takes effect before its call returns, and once more is as good as once.
+"""Offer all faults in one class. Each takes effect before its call returns, and repeating it changes nothing.
 
 A node is named by its instance id, its host name or the end of that (worker2, master). Inside a local AWS only.
 """
@@ -12,85 +12,85 @@ import boto3
 from local.aws.failures import ApiFault, Kind
 from local.errors import LocalError
 from local.faults import api, disk, network, power
+from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_of
-from local.faults.slots import resolve, slots_by_cluster
 from local.faults.targets import Target, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance
 
 SPOT_NOTICE_S = 120.0
-"""How long before the end EC2 tells a spot instance ("Spot Instance interruption notices")."""
+"""How long before the end EC2 warns a spot instance ("Spot Instance interruption notices")."""
 
 
 class Faults:
-    """The faults of one local AWS. Raises LocalError when a name leads to no node."""
+    """Cause and undo the faults of one local AWS. Raises LocalError when a name leads to no node."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
 
     @classmethod
     def here(cls) -> "Faults":
-        """Of the local AWS that this process is in."""
+        """Return the faults of the local AWS that this process is in."""
         return cls(Path(os.environ["LOCAL_AWS_DIR"]))
 
     def node(self, name: str) -> NodeHandle:
-        """The node that a name means now; it may have ended when it is named by its id."""
-        clusters = {} if name.startswith("i-") else slots_by_cluster(self._run_dir)
+        """Return the node that a name means now; one named by its id may have ended."""
+        clusters = {} if name.startswith("i-") else members_by_cluster(self._run_dir)
         return node_of(self._run_dir, resolve(name, clusters))
 
     def target(self, name: str) -> Target:
-        """The same in words, of an instance that has not ended."""
+        """Describe the running instance that a name means."""
         return find_target(self._run_dir, name)
 
     def slots(self, cluster: str) -> dict[int, str]:
-        """Which instance holds which slot of a cluster now, as its nodes say; empty before any has joined."""
-        return slots_by_cluster(self._run_dir).get(cluster, {})
+        """Return a cluster's instances by node index, as its nodes report them; empty before any has joined."""
+        return members_by_cluster(self._run_dir).get(cluster, {})
 
     # ---- the machine ----
 
     def kill(self, name: str) -> None:
-        """All processes at once, as when the host crashes; EC2 then shows the instance terminated."""
+        """End all processes at once, as when the host crashes; EC2 then shows the instance terminated."""
         power.kill(self.node(name))
 
     def terminate(self, name: str) -> None:
-        """Through EC2, as somebody with the console does."""
+        """Terminate a node through EC2, as a user of the console does."""
         boto3.client("ec2").terminate_instances(InstanceIds=[self.node(name).instance_id])
 
     def reboot(self, name: str) -> None:
-        """Through EC2; the node comes back with its disk and its addresses."""
+        """Reboot a node through EC2; it comes back with its disk and its addresses."""
         boto3.client("ec2").reboot_instances(InstanceIds=[self.node(name).instance_id])
 
     def freeze(self, name: str) -> None:
-        """A hung host: nothing runs, nothing answers, not even a ping."""
+        """Hang the host: nothing runs, nothing answers, not even a ping."""
         node = self.node(name)
         power.freeze(node)
-        network.strike(network.HUNG, network.link(node.link))
+        network.add_elements(network.HUNG, network.link(node.link))
 
     def thaw(self, name: str) -> None:
         node = self.node(name)
-        network.spare(network.HUNG, network.link(node.link))
+        network.remove_elements(network.HUNG, network.link(node.link))
         power.thaw(node)
 
     def kill_agent(self, name: str) -> None:
-        """The agent's process by SIGKILL; what becomes of it is systemd's business."""
+        """Send SIGKILL to the agent's process; systemd decides what happens next."""
         power.kill_agent(self.node(name))
 
     def spot_notice(self, name: str, *, seconds: float = SPOT_NOTICE_S) -> None:
-        """EC2 wants a spot instance back: the metadata service says when, and then the instance is terminated.
+        """Announce an interruption: the metadata service says when, and then the instance is terminated.
 
-        A second notice says a new time. None can be withdrawn.
+        A second notice sets a new time. None can be withdrawn.
         """
         instance_id, now = self.node(name).instance_id, datetime.now(timezone.utc)
         announce_interruption(self._run_dir, instance_id, at=now + timedelta(seconds=seconds))
 
     def rebalance_recommendation(self, name: str) -> None:
-        """The metadata service says that an interruption is likely; nothing else happens."""
+        """Make the metadata service announce that an interruption is likely; nothing else happens."""
         recommend_rebalance(self._run_dir, self.node(name).instance_id, now=datetime.now(timezone.utc))
 
     # ---- disk ----
 
     def fill_disk(self, name: str) -> None:
-        """All that was free is taken: writes fail with ENOSPC."""
+        """Take all free space: writes fail with ENOSPC."""
         disk.fill(self.node(name))
 
     def free_disk(self, name: str) -> None:
@@ -99,11 +99,11 @@ class Faults:
     # ---- network ----
 
     def partition(self, name: str, other: str | None = None) -> None:
-        """Cut a node off from everybody, metadata and AWS's API included, or two nodes from each other."""
-        network.strike(*self._cut(name, other))
+        """Cut a node off from everything, metadata and AWS's API included, or two nodes from each other."""
+        network.add_elements(*self._cut(name, other))
 
     def reconnect(self, name: str, other: str | None = None) -> None:
-        network.spare(*self._cut(name, other))
+        network.remove_elements(*self._cut(name, other))
 
     def _cut(self, name: str, other: str | None) -> tuple[str, ...]:
         link = self.node(name).link
@@ -112,32 +112,32 @@ class Faults:
         other_link = self.node(other).link
         if other_link == link:
             raise LocalError(f"{name} and {other} are the same node")
-        return network.PAIRS, *network.both_ways(link, other_link)
+        return network.PAIRS, *network.pair_elements(link, other_link)
 
     def metadata_outage(self, name: str) -> None:
-        """The node's metadata service does not answer."""
-        network.strike(network.NO_METADATA, network.link(self.node(name).link))
+        """Stop the node's metadata service from answering."""
+        network.add_elements(network.NO_METADATA, network.link(self.node(name).link))
 
     def metadata_back(self, name: str) -> None:
-        network.spare(network.NO_METADATA, network.link(self.node(name).link))
+        network.remove_elements(network.NO_METADATA, network.link(self.node(name).link))
 
     # ---- control plane ----
 
     def api_outage(self, name: str | None = None, *, refuse: bool = False) -> None:
-        """No node, or one, reaches AWS's API: connections time out, or, for all nodes, are refused."""
+        """Cut all nodes, or one, off from AWS's API: connections time out or, for all nodes, are refused."""
         if name is None:
-            network.spare(network.API_SILENT if refuse else network.API_REFUSED, str(API_PORT))
-            network.strike(network.API_REFUSED if refuse else network.API_SILENT, str(API_PORT))
+            network.remove_elements(network.API_SILENT if refuse else network.API_REFUSED, str(API_PORT))
+            network.add_elements(network.API_REFUSED if refuse else network.API_SILENT, str(API_PORT))
         else:
-            network.strike(network.NO_API, network.link(self.node(name).link))
+            network.add_elements(network.NO_API, network.link(self.node(name).link))
 
     def api_back(self, name: str | None = None) -> None:
         """End an outage of all nodes, or of one."""
         if name is None:
             for ports in (network.API_SILENT, network.API_REFUSED):
-                network.spare(ports, str(API_PORT))
+                network.remove_elements(ports, str(API_PORT))
         else:
-            network.spare(network.NO_API, network.link(self.node(name).link))
+            network.remove_elements(network.NO_API, network.link(self.node(name).link))
 
     def throttle(
         self, service: str | None = None, *, share: float = 1.0, name: str | None = None, seed: int = 0
@@ -166,7 +166,7 @@ class Faults:
     # ---- healing ----
 
     def heal(self) -> None:
-        """Undo all that can be undone: what has died or was rebooted stays so, and notices stand."""
+        """Undo all that can be undone: dead and rebooted nodes stay so, and notices stand."""
         network.heal_all()
         api.heal_all(self._run_dir)
         for node in all_nodes(self._run_dir):

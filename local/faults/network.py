@@ -1,7 +1,7 @@
-"""Faults of the network: packets that a router drops.
+"""Make routers drop packets.
 
-They are rules of the routers themselves, in a table of their own that comes before the firewall's: what the data plane
-loads does not touch them, connections that are established already are cut as well, and healing is to delete the table.
+The rules stand in the routers, in a table of their own that comes before the firewall's: what the data plane loads
+does not touch them, established connections are cut as well, and healing only deletes the table.
 """
 
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ _SETS: Final = {
     API_SILENT: "inet_service",
     API_REFUSED: "inet_service",
 }
-"""Who is struck: links on a VPC's router, and ports of AWS's API that are out for all nodes."""
-_TO_API: Final = f"ip daddr {API_ADDRESS} tcp dport"
+"""Sets of affected links on a VPC's router, and of ports at which AWS's API is out for all nodes."""
+_API_TRAFFIC: Final = f"ip daddr {API_ADDRESS} tcp dport"
 _CHAINS: Final = {
     "forward": (
         *(f"{way} @{name} drop" for name in (CUT, HUNG) for way in ("iifname", "oifname")),
         f"iifname . oifname @{PAIRS} drop",
-        f"iifname @{NO_API} {_TO_API} {API_PORT} drop",
-        f"{_TO_API} @{API_SILENT} drop",
-        f"{_TO_API} @{API_REFUSED} reject with tcp reset",
+        f"iifname @{NO_API} {_API_TRAFFIC} {API_PORT} drop",
+        f"{_API_TRAFFIC} @{API_SILENT} drop",
+        f"{_API_TRAFFIC} @{API_REFUSED} reject with tcp reset",
     ),
-    # The metadata service and the gateway's address are the router's own.
+    # The metadata service and the gateway's address are on the router itself.
     "input": (
         *(f"iifname @{name} drop" for name in (CUT, HUNG)),
         f"iifname @{NO_METADATA} ip daddr {METADATA_ADDRESS} drop",
@@ -44,7 +44,7 @@ BEFORE_THE_FIREWALL: Final = -10
 
 
 def _layout() -> list[str]:
-    """Sets and rules; loading them again changes nothing and keeps what is in the sets."""
+    """Return the sets and rules; loading them again changes nothing and keeps the sets' elements."""
     lines = [f"add table {TABLE}", *(f"add set {TABLE} {name} {{ type {kind}; }}" for name, kind in _SETS.items())]
     for chain, rules in _CHAINS.items():
         hook = f"type filter hook {chain} priority {BEFORE_THE_FIREWALL};"
@@ -54,39 +54,40 @@ def _layout() -> list[str]:
 
 
 def _load(lines: Sequence[str]) -> None:
-    """All of the lines or none, in every router: links have names of their own, and a VPC that comes later is behind
-    the internet.
+    """Load all lines or none into every router: link names are unique, so that other routers ignore them.
+
+    The internet's router has the rules too, for VPCs that are created later.
     """
     for router in routers():
         try:
             load_rules(router, "\n".join(lines) + "\n")
         except LocalError:
-            if router in routers():  # otherwise its VPC has lost its last node meanwhile
+            if router in routers():  # Otherwise its VPC has just lost its last node.
                 raise
 
 
-def strike(name: str, *elements: str) -> None:
-    """Put links, pairs of links or ports into a set."""
+def add_elements(name: str, *elements: str) -> None:
+    """Add links, pairs of links or ports to a set."""
     _load([*_layout(), *(f"add element {TABLE} {name} {{ {element} }}" for element in elements)])
 
 
-def spare(name: str, *elements: str) -> None:
-    """Take them out again, if they are in it."""
-    # Added first, as nft fails on what is not there.
+def remove_elements(name: str, *elements: str) -> None:
+    """Remove elements from a set, if it has them."""
+    # Add first, because nft fails to delete what is not there.
     both = [f"{verb} element {TABLE} {name} {{ {element} }}" for element in elements for verb in ("add", "delete")]
     _load([*_layout(), *both])
 
 
 def heal_all() -> None:
-    """Drop nothing any more."""
+    """Stop dropping packets."""
     _load([f"add table {TABLE}", f"delete table {TABLE}"])
 
 
 def link(name: str) -> str:
-    """A link as an element."""
+    """Format a link as an element."""
     return f'"{name}"'
 
 
-def both_ways(one: str, other: str) -> tuple[str, str]:
-    """Two links as elements of PAIRS."""
+def pair_elements(one: str, other: str) -> tuple[str, str]:
+    """Format two links as elements of PAIRS."""
     return f'"{one}" . "{other}"', f'"{other}" . "{one}"'

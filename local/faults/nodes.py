@@ -1,6 +1,6 @@
-"""A node of a local AWS as a fault finds it: from outside, by its cgroup, its link and its disk.
+"""Reach a node of a local AWS from outside, by its cgroup, its link and its disk.
 
-Nothing here needs the node's consent or its network: a node that is cut off or hung can still be looked at.
+Nothing here needs the node's cooperation or its network: it works on a node that is cut off or hung.
 """
 
 import json
@@ -22,16 +22,16 @@ COMMAND_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeHandle:
-    """One node, running or not."""
+    """Locate one node, running or not."""
 
     instance_id: str
     directory: Path
-    """Holds its disk and its console log."""
+    """Directory of its disk and its console log."""
     cgroup: Path
 
     @property
     def link(self) -> str:
-        """Its interface on the router."""
+        """Return its interface on the router."""
         return link_name(self.instance_id)
 
     @property
@@ -39,20 +39,20 @@ class NodeHandle:
         return init_process(self.cgroup) is not None
 
     def init(self) -> int:
-        """Process id of its systemd. Raises LocalError."""
+        """Return the process id of its systemd. Raises LocalError."""
         found = init_process(self.cgroup)
         if found is None:
             raise LocalError(f"{self.instance_id} has no node that runs")
         return found
 
     def path(self, path: str) -> Path:
-        """A file of the node's, also of its /run, as this process can open it. Raises LocalError."""
+        """Return a path to one of the node's files, also of its /run, that this process can open. Raises LocalError."""
         return Path(f"/proc/{self.init()}/root", path.lstrip("/"))
 
     def run(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-        """Standard output of a command in the node's namespaces, as root. Raises LocalError.
+        """Return the standard output of a command in the node's namespaces, as root. Raises LocalError.
 
-        Not for a node that may be going down: its systemd waits 90 s for a process that it is not the parent of.
+        Do not use it on a node that may be going down: its systemd waits 90 s for a process that is not its child.
         """
         entered = ["nsenter", f"--target={self.init()}", "--all", "--", *command]
         try:
@@ -67,7 +67,7 @@ class NodeHandle:
         return done.stdout
 
     def state(self) -> Mapping[str, Any] | None:
-        """What its agent last made true (contract.NODE_STATE); None before that, and when it does not run."""
+        """Return what its agent last applied (contract.NODE_STATE); None before that, and when it does not run."""
         try:
             found: Mapping[str, Any] = json.loads(self.path(NODE_STATE).read_text())
         except (OSError, LocalError):
@@ -76,19 +76,19 @@ class NodeHandle:
 
 
 def all_nodes(run_dir: Path) -> list[NodeHandle]:
-    """The nodes that there are, by instance id."""
+    """Return all nodes, sorted by instance id."""
     return [node_of(run_dir, directory.name) for directory in sorted((run_dir / "nodes").glob("i-*"))]
 
 
 def node_of(run_dir: Path, instance_id: str) -> NodeHandle:
-    """The node of an instance, whether there is one or not."""
-    # A local AWS has the cgroup v2 hierarchy mounted at the usual place, also where the machine has not.
+    """Return the handle of an instance's node, which need not exist."""
+    # A local AWS has the cgroup v2 hierarchy mounted at the usual place, even if the machine has it elsewhere.
     cgroup = Path("/sys/fs/cgroup", run_cgroup(run_dir).name, instance_id)
     return NodeHandle(instance_id=instance_id, directory=run_dir / "nodes" / instance_id, cgroup=cgroup)
 
 
 def await_true(condition: Callable[[], bool], what: str, *, timeout_s: float, every_s: float = 0.02) -> None:
-    """Wait for something that comes soon or never, asking so often. Raises LocalError."""
+    """Poll until a condition holds. Raises LocalError when the time is over."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

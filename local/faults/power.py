@@ -1,4 +1,4 @@
-"""Faults of the machine below a node: it dies, hangs, loses its agent."""
+"""Break the machine below a node: kill it, hang it, kill its agent."""
 
 import contextlib
 import os
@@ -14,12 +14,12 @@ FREEZE_TIMEOUT_S = 20.0
 
 
 def kill(node: NodeHandle) -> None:
-    """Every process ends at once, as when the host crashes; EC2 then shows the instance terminated."""
+    """End every process at once, as when the host crashes; EC2 then shows the instance terminated."""
     _control(node, "cgroup.kill", "1")
 
 
 def freeze(node: NodeHandle) -> None:
-    """No process runs any more, until it is thawed. Raises LocalError."""
+    """Stop every process until the node is thawed. Raises LocalError."""
     if not node.is_up:
         raise LocalError(f"{node.instance_id} has no node that runs")
     _control(node, "cgroup.freeze", "1")
@@ -31,12 +31,12 @@ def freeze(node: NodeHandle) -> None:
 
 
 def thaw(node: NodeHandle) -> None:
-    """Processes go on where they were."""
+    """Let the processes continue where they were."""
     _control(node, "cgroup.freeze", "0")
 
 
 def _parent(pid: int) -> int:
-    """proc(5): the second field after the name, which may hold anything."""
+    """Return a process's parent (proc(5): the second field after the name, which may contain anything)."""
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
 
 
@@ -49,9 +49,9 @@ def _control(node: NodeHandle, file: str, value: str) -> None:
 
 
 def kill_agent(node: NodeHandle) -> None:
-    """The agent's main process, if it runs, ends by SIGKILL; systemd may start it again. Raises LocalError."""
+    """Send SIGKILL to the agent's main process, if it runs; systemd may start it again. Raises LocalError."""
     init, service = node.init(), node.cgroup / "payload/system.slice" / AGENT_SERVICE
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it does not run just now
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It does not run at the moment.
         for pid in map(int, (service / "cgroup.procs").read_text().split()):
             if _parent(pid) == init:
                 os.kill(pid, signal.SIGKILL)

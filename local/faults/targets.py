@@ -1,4 +1,4 @@
-"""The instance that a name means, in words: so that whoever breaks something reads what was broken."""
+"""Describe the instance that a name means, so that the user reads what was broken."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from pathlib import Path
 import boto3
 
 from local.errors import LocalError
-from local.faults.slots import aliases, resolve, slots_by_cluster
+from local.faults.node_indexes import aliases, members_by_cluster, resolve
 
 GONE = ("shutting-down", "terminated")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """An instance that a fault is for."""
+    """Describe the instance that a fault targets."""
 
     instance_id: str
     alias: str | None
-    """Its slot's, if it holds one."""
+    """Short name of its node index, if it has one."""
     address: str
 
     def __str__(self) -> str:
@@ -28,13 +28,13 @@ class Target:
 
 
 def find_target(run_dir: Path, name: str) -> Target:
-    """The instance that a name means now. Raises LocalError, also when it has ended."""
-    return target_of(name, slots_by_cluster(run_dir))
+    """Describe the instance that a name means now. Raises LocalError, also when it has ended."""
+    return target_of(name, members_by_cluster(run_dir))
 
 
 def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> Target:
     instance_id = resolve(name, clusters)
-    # By a filter, which finds nothing where a list of ids would be an error.
+    # A filter finds nothing where a list of ids would be an error.
     answer = boto3.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])
     found = [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
     if not found:

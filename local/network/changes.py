@@ -1,6 +1,6 @@
-"""What the control plane tells the data plane: that what exists may have changed.
+"""Signal from the control plane to the data plane that something may have changed.
 
-A file that grows by a byte with each change, so that nobody needs to ask the control plane all the time.
+The signal is a file that grows by a byte with each change, so that the data plane need not poll the control plane.
 """
 
 import re
@@ -11,47 +11,47 @@ from typing import Final
 
 FILE: Final = "changes"
 AT_LEAST_EVERY_S: Final = 10.0
-"""Between two looks when no change is told: one may come that nobody knows of."""
-_ELSEWHERE: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "sts"})
-"""Services by which no instance, route or security group changes."""
+"""Longest time between two looks without a signal, because a change may go unnoticed."""
+_UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "sts"})
+"""Services that never change an instance, route or security group."""
 _READS: Final = re.compile(rb"(?:^|&)Action=(?:Describe|Get|List)")
 
 
 def may_change(service: str, body: bytes) -> bool:
-    """Whether a request can change what the data plane is to make true; in doubt it can."""
-    return service not in _ELSEWHERE and not _READS.search(body)
+    """Return whether a request may change what the data plane maintains; if in doubt, it may."""
+    return service not in _UNRELATED_SERVICES and not _READS.search(body)
 
 
-class Teller:
-    """The control plane's end. Raises OSError when the file cannot be written."""
+class ChangeWriter:
+    """Write the signal, for the control plane. Raises OSError if the file cannot be written."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         file.touch()
 
-    def tell(self) -> None:
+    def signal(self) -> None:
         with self._file.open("ab") as file:
             file.write(b".")
 
 
-class Listener:
-    """The data plane's end."""
+class ChangeReader:
+    """Read the signal, for the data plane."""
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file
         self._clock = clock
-        self._heard = -1
-        self._next = 0.0
+        self._seen_size = -1
+        self._next_look = 0.0
 
-    def is_time(self) -> bool:
-        """Whether to look: after a change, and now and then. Asked before the look, so that none is missed."""
-        told, now = self._told(), self._clock()
-        if told == self._heard and now < self._next:
+    def is_due(self) -> bool:
+        """Return whether to look: after a change, and now and then. Ask before looking, so that no change is missed."""
+        size, now = self._size(), self._clock()
+        if size == self._seen_size and now < self._next_look:
             return False
-        self._heard, self._next = told, now + AT_LEAST_EVERY_S
+        self._seen_size, self._next_look = size, now + AT_LEAST_EVERY_S
         return True
 
-    def _told(self) -> int:
+    def _size(self) -> int:
         try:
             return self._file.stat().st_size
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The data plane of the local AWS: makes EC2's instances real and keeps them as the control plane says.
+"""Run the data plane of the local AWS: make EC2's instances real and keep them as the control plane says.
 
-Level-triggered: each pass starts, stops and connects nodes until they match what exists, which is read again when the
-control plane says that something has changed, and now and then.
+Level-triggered: each pass starts, stops and connects nodes until they match the inventory, which is read again when
+the control plane signals a change, and now and then.
 
     python -m local.network.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.session)
 """
@@ -21,15 +21,14 @@ import boto3
 
 from local.errors import LocalError
 from local.network import changes, launch_failures
-from local.network.dataplane_errors import Troubles
-from local.network.launch_failures import BOOT_S, START_S
+from local.network.dataplane_errors import DataplaneErrors
+from local.network.launch_failures import BOOT_TIMEOUT_S, START_TIMEOUT_S
 from local.network.vpcs import Vpcs
-from local.node import metadata, reboots
-from local.node import spot_notices as notices
+from local.node import metadata, reboots, spot_notices
 from local.node.container import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
 from local.node.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
 from local.node.status_checks import StatusChecks
-from local.run.inotify_limit import lack_of_watchers
+from local.run.inotify_limit import inotify_shortage
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -37,12 +36,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 POLL_S = 0.2
-BOOTING_AT_ONCE = 8
-"""More than this on two cores only makes every node's deadline come nearer."""
+MAX_BOOTING = 8
+"""Number of nodes that boot at a time; more on two cores only brings every node's deadline nearer."""
 
 
 class Accounts:
-    """What nodes are told about keys and roles: read from EC2, IAM and STS, kept while it is valid."""
+    """Read keys and roles for nodes from EC2, IAM and STS, and cache credentials while they are valid."""
 
     def __init__(self, session: boto3.Session) -> None:
         self._ec2 = session.client("ec2")
@@ -59,7 +58,7 @@ class Accounts:
         return pairs[0].get("PublicKey", "").strip()
 
     def role(self, profile_arn: str | None) -> Mapping[str, Any] | None:
-        """The role of an instance profile; a profile may be without one, and then gives no credentials."""
+        """Return the role of an instance profile; None without a profile or if the profile has no role."""
         if profile_arn is None:
             return None
         name = profile_arn.rsplit("/", 1)[1]
@@ -67,7 +66,7 @@ class Accounts:
         return next(iter(profile["Roles"]), None)
 
     def credentials(self, role_arn: str, instance_id: str) -> Mapping[str, Any]:
-        """Temporary credentials of an instance, issued anew an hour before they end."""
+        """Return temporary credentials of an instance, renewed an hour before they expire."""
         issued = self._issued.get(instance_id)
         if issued is None or issued["Expiration"].timestamp() - time.time() < 3600:
             issued = self._sts.assume_role(RoleArn=role_arn, RoleSessionName=instance_id, DurationSeconds=6 * 3600)[
@@ -78,7 +77,7 @@ class Accounts:
 
 
 class DataPlane:
-    """Nodes by instance id, and the VPCs that they are in, kept equal to an inventory."""
+    """Keep nodes, by instance id, and their VPCs equal to an inventory."""
 
     def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
         self._ec2: EC2Client = session.client("ec2")
@@ -94,24 +93,24 @@ class DataPlane:
         self._inventory: Inventory | None = None
         self._told_to_reboot: set[str] = set()
         self._status_checks = StatusChecks()
-        self._launches = launch_failures.Launches()
-        self._troubles = Troubles(run_dir)
+        self._launch_attempts = launch_failures.LaunchAttempts()
+        self._errors = DataplaneErrors(run_dir)
 
     def find(self, vpc_id: str, address: str) -> metadata.Metadata | None:
-        """Metadata of the instance that has, in a VPC, a private address."""
+        """Return the metadata of the instance that has a private address in a VPC."""
         return self._metadata.get((vpc_id, address))
 
     def reconcile(self, *, look: bool = True) -> None:
-        """One pass; an instance that cannot be served now does not hold up the others.
+        """Run one pass; an instance that cannot be served now does not hold up the others.
 
-        ``look`` says whether to ask what exists; without, it is what it was at the last look.
+        ``look`` says whether to read the inventory again; if not, the last one still holds.
         """
-        with self._troubles.left("everything"):
+        with self._errors.recorded("everything"):
             self._reconcile(self._look() if look or self._inventory is None else self._inventory)
-        self._troubles.end_pass()
+        self._errors.end_pass()
 
     def _look(self) -> Inventory:
-        self._inventory = None  # for as long as it cannot be read as a whole, each pass tries again
+        self._inventory = None  # Until the inventory can be read as a whole, each pass tries again.
         found = read_inventory(self._ec2, self._autoscaling)
         self._inventory = None if found.unreadable else found
         return found
@@ -120,19 +119,19 @@ class DataPlane:
         wanted = {instance.instance_id: instance for instance in inventory.instances}
         for instance_id in self._nodes.keys() - wanted.keys() - inventory.unreadable:
             self._stop(instance_id)
-        self._vpcs.follow(inventory, kept={node.instance.vpc_id for node in self._nodes.values()})
+        self._vpcs.reconcile(inventory, kept={node.instance.vpc_id for node in self._nodes.values()})
         for instance_id, instance in wanted.items():
-            with self._troubles.left(instance_id):
+            with self._errors.recorded(instance_id):
                 if instance_id in self._nodes:
                     self._update(instance)
                 elif self._has_room():
-                    self._launches.check(instance_id)
+                    self._launch_attempts.check(instance_id)
                     self._start(instance)
-        self._launches.keep(wanted.keys() - {i for i, node in self._nodes.items() if node.has_asked_who_it_is()})
+        self._launch_attempts.keep(wanted.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()})
         for instance_id, node in list(self._nodes.items()):
-            with self._troubles.left(instance_id):
-                self._follow(node)
-                self._carry_out(node)
+            with self._errors.recorded(instance_id):
+                self._handle_end(node)
+                self._carry_out_requests(node)
                 self._check_status(node)
 
     def _booting(self) -> int:
@@ -140,9 +139,9 @@ class DataPlane:
         return sum(not (n.disk / finished.format(name)).exists() for name, n in self._nodes.items())
 
     def _has_room(self) -> bool:
-        """Whether one more node may boot; those that boot already have not taken all that they need."""
+        """Return whether one more node may boot, counting what the booting nodes have not yet taken."""
         booting = self._booting()
-        return booting < BOOTING_AT_ONCE and lack_of_watchers(booting + 1) is None
+        return booting < MAX_BOOTING and inotify_shortage(booting + 1) is None
 
     def _describe(self, instance: Instance) -> metadata.Metadata:
         role = self._accounts.role(instance.profile_arn)
@@ -155,60 +154,62 @@ class DataPlane:
             region=self._accounts.region,
             role_name=role["RoleName"] if role else None,
             credentials=lambda: self._accounts.credentials(role_arn, instance.instance_id),
-            notices=self._run_dir / notices.DIRECTORY / instance.instance_id,
+            spot_notices=self._run_dir / spot_notices.DIRECTORY / instance.instance_id,
         )
 
     def _start(self, instance: Instance) -> None:
-        self._metadata[_place(instance)] = self._describe(instance)
+        self._metadata[_address_key(instance)] = self._describe(instance)
         gpu_models = read_gpu_models(self._ec2, instance.instance_type)
         try:
             self._nodes[instance.instance_id] = start_node(
                 instance, nodes_dir=self._nodes_dir, cgroup=self._cgroup, layers=self._layers, gpu_models=gpu_models
             )
         except (LocalError, OSError, subprocess.SubprocessError) as error:
-            self._fail_launch(instance.instance_id, str(error), after=START_S)
+            self._fail_launch(instance.instance_id, str(error), after=START_TIMEOUT_S)
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
 
     def _update(self, instance: Instance) -> None:
-        """What changes while an instance runs: its public address, its security groups, what its group wants, its role.
+        """Update what may change while an instance runs: its addresses, groups, role, and the state its group wants.
 
         A look may find an instance in the moment between its launch and the association of its instance profile.
         """
-        place = _place(instance)
-        known = self._metadata[place]
+        key = _address_key(instance)
+        known = self._metadata[key]
         if known.instance.profile_arn != instance.profile_arn:
-            self._metadata[place] = self._describe(instance)
+            self._metadata[key] = self._describe(instance)
         elif known.instance != instance:
-            self._metadata[place] = dataclasses.replace(known, instance=instance)
+            self._metadata[key] = dataclasses.replace(known, instance=instance)
 
     def _stop(self, instance_id: str) -> None:
         node = self._nodes.pop(instance_id)
-        self._metadata.pop(_place(node.instance), None)
+        self._metadata.pop(_address_key(node.instance), None)
         destroy_node(node)
         self._forget_reboot(instance_id)
-        notices.forget(self._run_dir, instance_id)
+        spot_notices.forget(self._run_dir, instance_id)
         self._status_checks.forget(instance_id)
         log.info("%s is gone", instance_id)
 
-    def _follow(self, node: Node) -> None:
-        """A node that reboots comes back with its disk; one that powers off, or never gets anywhere, is terminated."""
-        code, instance_id = node.has_ended(), node.instance.instance_id
+    def _handle_end(self, node: Node) -> None:
+        """Restart a node that reboots; terminate one that powered off or never boots."""
+        code, instance_id = node.exit_code(), node.instance.instance_id
         if code == REBOOT_CODE:
             log.info("%s reboots", instance_id)
             self._restart(node)
-        elif code is not None and code > 0 and not node.has_asked_who_it_is():
-            self._fail_launch(instance_id, f"its container ended ({code}): {node.last_words()}", after=START_S)
+        elif code is not None and code > 0 and not node.has_found_metadata():
+            self._fail_launch(
+                instance_id, f"its container ended ({code}): {node.last_console_line()}", after=START_TIMEOUT_S
+            )
         elif code is not None:
             log.warning("%s powered off (%d)", instance_id, code)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
-        elif self._launches.takes_longer(instance_id, BOOT_S) and not is_frozen(node.cgroup):
-            reason = f"it has not asked for its metadata for {BOOT_S:.0f} s: {node.last_words()}"
-            self._fail_launch(instance_id, reason, after=BOOT_S)
+        elif self._launch_attempts.exceeds(instance_id, BOOT_TIMEOUT_S) and not is_frozen(node.cgroup):
+            reason = f"it has not asked for its metadata for {BOOT_TIMEOUT_S:.0f} s: {node.last_console_line()}"
+            self._fail_launch(instance_id, reason, after=BOOT_TIMEOUT_S)
 
     def _fail_launch(self, instance_id: str, reason: str, *, after: float) -> None:
-        """Say what keeps an instance from booting, and end it when that has lasted too long. Raises LocalError."""
-        self._launches.note(instance_id, reason)
-        if self._launches.takes_longer(instance_id, after):
+        """Record why an instance cannot boot, and terminate it if that lasts too long. Raises LocalError."""
+        self._launch_attempts.note(instance_id, reason)
+        if self._launch_attempts.exceeds(instance_id, after):
             launch_failures.report(self._run_dir, instance_id, reason)
             log.error("%s does not boot and is terminated: %s", instance_id, reason)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
@@ -222,8 +223,8 @@ class DataPlane:
         self._told_to_reboot.discard(instance_id)
         reboots.done(self._run_dir, instance_id)
 
-    def _carry_out(self, node: Node) -> None:
-        """Reboots that were asked for, and interruptions that were announced."""
+    def _carry_out_requests(self, node: Node) -> None:
+        """Carry out requested reboots and announced interruptions."""
         instance_id = node.instance.instance_id
         waited = reboots.requested_since(self._run_dir, instance_id)
         if waited is not None and instance_id not in self._told_to_reboot and ask_to_reboot(node):
@@ -231,21 +232,21 @@ class DataPlane:
         if waited is not None and waited > reboots.HARD_REBOOT_S:
             log.warning("%s does not go down by itself and is switched off and on", instance_id)
             self._restart(node)
-        ends_at = notices.interruption_time(self._run_dir, instance_id)
+        ends_at = spot_notices.interruption_time(self._run_dir, instance_id)
         if ends_at is not None and ends_at <= datetime.now(timezone.utc):
             log.info("%s is interrupted, as it was told", instance_id)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
 
     def _check_status(self, node: Node) -> None:
-        """A group replaces an instance that hangs; one without a group is left as it is."""
+        """Let a group replace an instance that hangs; leave one without a group as it is."""
         instance_id = node.instance.instance_id
         if self._status_checks.failed(instance_id, hangs=is_frozen(node.cgroup)):
             log.warning("%s fails its instance status check", instance_id)
             self._autoscaling.set_instance_health(InstanceId=instance_id, HealthStatus="Unhealthy")
 
 
-def _place(instance: Instance) -> tuple[str, str]:
-    """What tells the instances that run apart: the same private address may be in several VPCs."""
+def _address_key(instance: Instance) -> tuple[str, str]:
+    """Key a running instance by VPC and address: several VPCs may use the same private address."""
     return instance.vpc_id, str(instance.address.ip)
 
 
@@ -254,10 +255,10 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
     plane = DataPlane(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
-    listener = changes.Listener(run_dir / changes.FILE)
+    listener = changes.ChangeReader(run_dir / changes.FILE)
     pause = threading.Event()
     while True:
-        plane.reconcile(look=listener.is_time())
+        plane.reconcile(look=listener.is_due())
         pause.wait(POLL_S)
 
 

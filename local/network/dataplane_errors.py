@@ -1,4 +1,4 @@
-"""What the data plane cannot do now: logged when it begins, not in each pass, and shown by ``local-aws status``."""
+"""Log each error of the data plane when it begins, not in each pass, and publish them for ``local-aws status``."""
 
 import contextlib
 import json
@@ -13,14 +13,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local.errors import LocalError
 
 log = logging.getLogger(__name__)
-FILE: Final = "troubles.json"
-NOT_NOW = (ClientError, BotoCoreError, LookupError, LocalError, OSError, subprocess.SubprocessError)
-"""What a read between two writes of the control plane meets (a subnet just deleted), and what this machine refuses:
-the next pass tries again, and one instance does not stop the others."""
+FILE: Final = "dataplane-errors.json"
+RETRIED_ERRORS = (ClientError, BotoCoreError, LookupError, LocalError, OSError, subprocess.SubprocessError)
+"""Errors to retry in the next pass: a read between two writes of the control plane (a subnet just deleted), or
+something that this machine refuses. One instance must not stop the others."""
 
 
-class Troubles:
-    """The errors of this pass and of the last one, by what was left as it is because of them."""
+class DataplaneErrors:
+    """Hold the errors of this pass and of the last one, by what they left unchanged."""
 
     def __init__(self, run_dir: Path) -> None:
         self._file = run_dir / FILE
@@ -28,17 +28,17 @@ class Troubles:
         self._now: dict[str, str] = {}
 
     @contextlib.contextmanager
-    def left(self, name: str) -> Iterator[None]:
-        """Go on after an error; the next pass tries again."""
+    def recorded(self, name: str) -> Iterator[None]:
+        """Swallow a temporary error; the next pass tries again."""
         try:
             yield
-        except NOT_NOW as error:
+        except RETRIED_ERRORS as error:
             self._now[name] = str(error) if isinstance(error, LocalError) else repr(error)
             if self._last.get(name) != self._now[name]:
-                log.warning("%s is left as it is: %s", name, self._now[name])
+                log.warning("cannot update %s, will retry: %s", name, self._now[name])
 
     def end_pass(self) -> None:
-        """What did not come again is over."""
+        """Publish the errors of this pass, and forget those that did not recur."""
         if self._now != self._last:
             partial = self._file.with_name(f"{FILE}.partial")
             partial.write_text(json.dumps(self._now))
@@ -46,8 +46,8 @@ class Troubles:
         self._last, self._now = self._now, {}
 
 
-def read_troubles(run_dir: Path) -> Mapping[str, str]:
-    """The errors of the last pass."""
+def read_errors(run_dir: Path) -> Mapping[str, str]:
+    """Return the errors of the last pass."""
     try:
         found: dict[str, Any] = json.loads((run_dir / FILE).read_text())
     except FileNotFoundError:

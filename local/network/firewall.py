@@ -1,4 +1,4 @@
-"""Security groups, NAT and public addresses as nftables rules for a VPC's router. Pure: text from an inventory."""
+"""Render security groups, NAT and public addresses as nftables rules for a VPC's router. Pure."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ def _ports(rule: Rule) -> str:
 
 
 def _permissions(rules: Iterable[Rule], *, member: str, peer: str, own_set: str) -> list[str]:
-    """Lines that return (permit) what a group's rules allow; ``member`` and ``peer`` are saddr and daddr."""
+    """Render lines that return (permit) what a group's rules allow; ``member`` and ``peer`` are saddr and daddr."""
     lines = []
     for rule in rules:
         peers = [*rule.cidrs, *(f"@{_set_name(group)}" for group in rule.group_ids)]
@@ -35,7 +35,7 @@ def _permissions(rules: Iterable[Rule], *, member: str, peer: str, own_set: str)
 def _nat(instances: Iterable[Instance]) -> list[str]:
     inbound, outbound = [], []
     for instance in instances:
-        # the gateway translates for subnets only whose route leads to it
+        # The gateway translates only for subnets with a route to it.
         if instance.public_address and instance.public_address == instance.internet_address:
             inbound.append(f"    iifname igw ip daddr {instance.public_address} dnat ip to {instance.address.ip}")
         if instance.internet_address:

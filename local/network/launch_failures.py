@@ -1,7 +1,8 @@
-"""Instances that cannot boot here: why, in files by which the data plane tells the control plane and the user.
+"""Record why instances cannot boot, in files for the control plane and the user.
 
 EC2 ends an instance that it cannot start with "Server.InternalError: Internal error on launch" ("Instance terminates
-immediately", Amazon EC2 User Guide), and its Auto Scaling group notes a failed launch: so it is here, with the reason.
+immediately", Amazon EC2 User Guide), and its Auto Scaling group notes a failed launch. The local AWS does the same
+and adds the reason.
 """
 
 import time
@@ -12,15 +13,15 @@ from typing import Final
 from local.errors import LocalError
 
 DIRECTORY: Final = "launch-failures"
-START_S: Final = 60.0
-"""How long a node that cannot be switched on is tried again; a group launches another one then."""
+START_TIMEOUT_S: Final = 60.0
+"""How long to retry a node that cannot be switched on, before its group launches another."""
 RETRY_S: Final = 5.0
-BOOT_S: Final = 300.0
+BOOT_TIMEOUT_S: Final = 300.0
 """How long a node may take to ask for its metadata; with eight at a time on two busy cores it takes a minute."""
 
 
-class Launches:
-    """How long each instance that has not booted yet takes, what keeps it, and when to try again."""
+class LaunchAttempts:
+    """Track each instance that has not booted yet: since when, what prevents it, and when to try again."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -28,7 +29,7 @@ class Launches:
         self._failed: dict[str, tuple[float, str]] = {}
 
     def check(self, instance_id: str) -> None:
-        """Begin to count. Raises LocalError with the reason of the last try until it is time for the next one."""
+        """Begin to count. Raises LocalError with the last failure's reason until it is time to try again."""
         now = self._monotonic()
         self._begun.setdefault(instance_id, now)
         failed_at, reason = self._failed.get(instance_id, (now, ""))
@@ -36,22 +37,22 @@ class Launches:
             raise LocalError(reason)
 
     def note(self, instance_id: str, reason: str) -> None:
-        """A try has failed."""
+        """Record a failed attempt."""
         self._failed[instance_id] = self._monotonic(), reason
 
-    def takes_longer(self, instance_id: str, seconds: float) -> bool:
-        """Whether the first try is so long ago."""
+    def exceeds(self, instance_id: str, seconds: float) -> bool:
+        """Return whether the first attempt was more than ``seconds`` ago."""
         return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
 
     def keep(self, instances: Collection[str]) -> None:
-        """Forget the others: they have booted, or are gone."""
+        """Forget all other instances: they have booted or are gone."""
         for instance_id in self._begun.keys() - set(instances):
             del self._begun[instance_id]
             self._failed.pop(instance_id, None)
 
 
 def report(run_dir: Path, instance_id: str, reason: str) -> None:
-    """Note that an instance will not boot."""
+    """Publish that an instance will not boot."""
     directory = run_dir / DIRECTORY
     directory.mkdir(exist_ok=True)
     partial = directory / f".{instance_id}.partial"
@@ -60,13 +61,13 @@ def report(run_dir: Path, instance_id: str, reason: str) -> None:
 
 
 def reported(run_dir: Path) -> Mapping[str, str]:
-    """The reasons by instance, the oldest first."""
+    """Return the reasons by instance, the oldest first."""
     files = sorted((run_dir / DIRECTORY).glob("i-*"), key=lambda file: file.stat().st_mtime)
     return {file.name: file.read_text() for file in files}
 
 
 def reason_of(run_dir: Path, instance_id: str) -> str | None:
-    """Why an instance did not boot; None when nobody says so."""
+    """Return why an instance did not boot; None if no reason was published."""
     try:
         return (run_dir / DIRECTORY / instance_id).read_text()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The network: the internet, one router namespace a VPC, one namespace a node, layer 3 all the way.
+"""Build the network: the internet, one router namespace per VPC, one namespace per node, routed at layer 3.
 
 Every node has one link to its VPC's router, which answers for all neighbours (proxy ARP), so that every packet between
 two nodes passes the router's firewall: security groups, NAT and public addresses are rules there.
@@ -66,7 +66,7 @@ def in_namespace(namespace: str, act: Callable[[], Result]) -> Result:
             finally:
                 os.close(handle)
             results.append(act())
-        except BaseException as error:  # handed to the caller below
+        except BaseException as error:  # Hand it to the caller below.
             errors.append(error)
 
     thread = threading.Thread(target=enter_and_act, name=f"in-{namespace}")
@@ -117,19 +117,19 @@ def create_router(vpc_id: str) -> None:
 
 
 def delete_router(vpc_id: str) -> None:
-    """Remove what there is of a VPC's router; its link at once, as a socket may hold the namespace a little longer."""
+    """Remove a VPC's router and, at once, its link: a socket may hold the namespace a little longer."""
     if Path(f"/run/netns/{vpc_id}").exists():
         _ip([f"link delete {_uplink_name(vpc_id)}"], namespace=INTERNET, check=False)
         _ip([f"netns delete {vpc_id}"])
 
 
 def routers() -> list[str]:
-    """Namespaces that forward packets: the internet, and the router of each VPC that has one."""
+    """Return the namespaces that forward packets: the internet and the existing VPC routers."""
     return [INTERNET, *sorted(path.name for path in Path("/run/netns").glob("vpc-*"))]
 
 
 def load_routes(routes: Mapping[str, str], *, previous: Mapping[str, str]) -> None:
-    """Lead each public address to the VPC that it is mapped to; ``previous`` is what was loaded last."""
+    """Route each public address to its VPC; ``previous`` is what was loaded last."""
     gone = [f"route flush exact {address}/32" for address in sorted(previous.keys() - routes.keys())]
     changed = [
         f"route replace {address}/32 via {GATEWAY_ADDRESS} dev {_uplink_name(vpc_id)} onlink"
@@ -141,12 +141,12 @@ def load_routes(routes: Mapping[str, str], *, previous: Mapping[str, str]) -> No
 
 
 def _uplink_name(vpc_id: str) -> str:
-    """Name of a VPC's link in the internet: interface names have at most 15 characters."""
+    """Name a VPC's link on the internet side: interface names have at most 15 characters."""
     return vpc_id.removeprefix("vpc-")[:15]
 
 
 def link_name(instance_id: str) -> str:
-    """Name of a node's link on the router: interface names have at most 15 characters."""
+    """Name a node's link on the router: interface names have at most 15 characters."""
     return instance_id.removeprefix("i-")[:15]
 
 
@@ -167,7 +167,7 @@ def create_node(instance_id: str, address: IPv4Interface, *, vpc_id: str) -> Non
         f" address {mac_address(str(address.ip))} netns {instance_id}",
         f"link set {link} up",
         f"addr replace {gateway}/32 dev lo",
-        # Addresses that nobody has are not of the internet: no proxy ARP answers for them.
+        # Unused addresses of the VPC do not belong to the internet: no proxy ARP answers for them.
         f"route replace unreachable {subnet}",
         f"route add {address.ip}/32 dev {link} src {gateway}",
     ], namespace=vpc_id)  # fmt: skip
@@ -189,7 +189,7 @@ def delete_node(instance_id: str) -> None:
 
 
 def router_of(instance_id: str) -> str:
-    """The router that has a node's link. Raises LocalError."""
+    """Return the router that has a node's link. Raises LocalError."""
     for router in routers():
         show = ["ip", "-n", router, "link", "show", link_name(instance_id)]
         if subprocess.run(show, capture_output=True, check=False).returncode == 0:

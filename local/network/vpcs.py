@@ -1,32 +1,32 @@
-"""The routers of the VPCs that have instances: their firewalls, their instance metadata, and where the internet finds
-their public addresses. VPCs share nothing but the internet, so each may have the addresses that another has.
+"""Keep a router for each VPC that has instances: its firewall, its instance metadata, its public addresses.
+
+VPCs share nothing but the internet, so that two of them may use the same private addresses.
 """
 
 import functools
 import logging
 from collections.abc import Callable, Collection
 
-from local.network import firewall
-from local.network import vpc_network as fabric
+from local.network import firewall, vpc_network
 from local.node import metadata
 from local.node.inventory import Inventory
 
 log = logging.getLogger(__name__)
-Find = Callable[[str, str], metadata.Metadata | None]
-"""The metadata of the instance that has, in a VPC, a private address."""
+FindMetadata = Callable[[str, str], metadata.Metadata | None]
+"""Function that returns the metadata of the instance with a private address in a VPC."""
 
 
 class Vpcs:
-    """Routers by VPC, kept equal to an inventory."""
+    """Keep routers by VPC equal to an inventory."""
 
-    def __init__(self, find: Find) -> None:
+    def __init__(self, find: FindMetadata) -> None:
         self._find = find
         self._end_metadata: dict[str, Callable[[], None]] = {}
         self._rules: dict[str, str] = {}
         self._routes: dict[str, str] = {}
 
-    def follow(self, inventory: Inventory, *, kept: Collection[str]) -> None:
-        """Make the routers that are missing, load what has changed, remove the others, but for the ``kept`` VPCs."""
+    def reconcile(self, inventory: Inventory, *, kept: Collection[str]) -> None:
+        """Make missing routers, load what has changed, remove the others except those of the ``kept`` VPCs."""
         wanted = {instance.vpc_id for instance in inventory.instances}
         for vpc_id in sorted(wanted - self._end_metadata.keys()):
             self._create(vpc_id)
@@ -38,30 +38,30 @@ class Vpcs:
 
     def _create(self, vpc_id: str) -> None:
         try:
-            fabric.create_router(vpc_id)
+            vpc_network.create_router(vpc_id)
             self._end_metadata[vpc_id] = metadata.start_server(vpc_id, functools.partial(self._find, vpc_id))
         except BaseException:
-            fabric.delete_router(vpc_id)
+            vpc_network.delete_router(vpc_id)
             raise
         log.info("%s has a router", vpc_id)
 
     def _delete(self, vpc_id: str) -> None:
         self._end_metadata.pop(vpc_id)()
         self._rules.pop(vpc_id, None)
-        fabric.delete_router(vpc_id)
+        vpc_network.delete_router(vpc_id)
         log.info("%s has no instance any more", vpc_id)
 
     def _load_rules(self, vpc_id: str, rules: str) -> None:
         if self._rules.get(vpc_id) != rules:
-            fabric.load_rules(vpc_id, rules)
+            vpc_network.load_rules(vpc_id, rules)
             self._rules[vpc_id] = rules
 
     def _load_routes(self, routes: dict[str, str]) -> None:
         if self._routes != routes:
-            fabric.load_routes(routes, previous=self._routes)
+            vpc_network.load_routes(routes, previous=self._routes)
             self._routes = routes
 
 
 def public_addresses(inventory: Inventory) -> dict[str, str]:
-    """The VPC behind each public address, NAT gateways' included; one without a route to the internet is not there."""
+    """Map each public address, NAT gateways' included, to its VPC; skip those without a route to the internet."""
     return {i.internet_address: i.vpc_id for i in inventory.instances if i.internet_address}

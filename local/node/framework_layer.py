@@ -1,7 +1,7 @@
-"""The image layer for nodes of a cluster with ``engines``: what a company's own image adds to Amazon's.
+"""Build the image layer for clusters with ``engines``: what a company's own image adds to Amazon's.
 
-Nodes have no internet, so it has a mirror of the wheels that the recipes name, among them Horovod's, compiled
-once here, and an /etc/pip.conf that leads there. The product installs with plain pip, as it does on AWS.
+Nodes have no internet, so the layer holds a mirror of the wheels that the recipes name, Horovod's among them, which
+is compiled here once, and an /etc/pip.conf that points to it. The product installs with plain pip, as it does on AWS.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from local.run.cache import cache_dir, cached_tree, recipe_hash
 
 MIRROR: Final = "srv/wheels"
 PIP: Final = "pip==25.3"
-"""The PyTorch image's Python has one; the layer that stands in for it does without."""
+"""Wheel of pip, which the PyTorch image's Python has and the layer that stands in for it lacks."""
 LIBRARIES: Final = ("libgomp1", "libquadmath0")
-"""They come with the compiler that Amazon's images have; MXNet needs them."""
+"""Libraries that come with the compiler of Amazon's images; MXNet needs them."""
 LISTS: Final = tuple(BUILD_TOOLS.with_name(f"{engine}.txt") for engine in CONTENTS)
 
 
-def engines_layer() -> Path:
-    """Build the layer if need be; some minutes, once."""
+def framework_layer() -> Path:
+    """Build the layer unless it exists; this takes some minutes, once."""
     compiled = repr(sorted(HOROVOD_OPTIONS.items()))
     recipe = [*LISTS, HOROVOD_SOURCE, BUILD_TOOLS, Path(__file__)]
     return cached_tree("image-engines", recipe_hash(recipe, extra=compiled), _build)
@@ -55,7 +55,7 @@ def _build(layer: Path) -> None:
 
 
 def _fill(mirror: Path, work: Path) -> None:
-    """Put every wheel into the mirror, Horovod's last: it is compiled against the others."""
+    """Put every wheel into the mirror, Horovod's last because it is compiled against the others."""
     environment = work / "environment"
     _run(SYSTEM_PYTHON, "-m", "venv", environment)
     pip = environment / "bin/pip"

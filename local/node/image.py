@@ -1,4 +1,4 @@
-"""The node image: a Debian root file system and PyTorch as a second overlay layer, built from local/image/.
+"""Build the node image from local/image/: a Debian root file system and PyTorch as a second overlay layer.
 
 python -m local image      build what is missing and print the layers, uppermost first
 """
@@ -8,26 +8,26 @@ import subprocess
 from pathlib import Path
 
 from local.network.addresses import ENDPOINT
-from local.node.framework_layer import engines_layer
+from local.node.framework_layer import framework_layer
 from local.run.cache import cache_dir, cached_tree, recipe_hash
 
 RECIPE = Path(__file__).parents[1] / "image"
 
 
 def _run(script: str, *arguments: str | Path) -> None:
-    # Notes about mounts, which mount(8) would else leave under the machine's /run.
+    # mount(8) would otherwise leave notes about mounts under the machine's /run.
     environment = os.environ | {"LIBMOUNT_UTAB": str(cache_dir() / "utab")}
     subprocess.run([RECIPE / script, *arguments], check=True, stdin=subprocess.DEVNULL, env=environment)
 
 
 def image_layers(*, engines: bool = False) -> list[Path]:
-    """Directories to be stacked as an overlay's lower layers, uppermost first.
+    """Return the directories to stack as an overlay's lower layers, uppermost first.
 
-    ``engines`` adds what nodes of a cluster with the setting of that name need here.
+    ``engines`` adds the layer for clusters with the setting of that name.
     """
     base_recipe = [RECIPE / "build-base.sh", RECIPE / "aws-cli.txt", RECIPE / "rootfs"]
     base_key = recipe_hash(base_recipe, extra=ENDPOINT)
     base = cached_tree("image-base", base_key, lambda root: _run("build-base.sh", root, ENDPOINT))
     pytorch_key = recipe_hash([RECIPE / "build-pytorch.sh", RECIPE / "pytorch.txt"])
     pytorch = cached_tree("image-pytorch", pytorch_key, lambda layer: _run("build-pytorch.sh", layer, base))
-    return [*([engines_layer()] if engines else []), pytorch, base]
+    return [*([framework_layer()] if engines else []), pytorch, base]

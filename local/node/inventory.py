@@ -1,4 +1,4 @@
-"""What the control plane says exists: read from EC2's API, as data for the firewall, the metadata and the nodes."""
+"""Read what exists from EC2's API, as data for the firewall, the metadata and the nodes."""
 
 import base64
 import logging
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _TARGETS = {"Pending": "InService", "Terminating": "Terminated", "EnteringStandby": "Standby", "Detaching": "Detached"}
-"""Where an instance of a group goes from a state that is not steady ("Retrieve the target lifecycle state through
-instance metadata", Amazon EC2 Auto Scaling User Guide)."""
+"""Lifecycle state that each unsteady state of a group's instance leads to ("Retrieve the target lifecycle state
+through instance metadata", Amazon EC2 Auto Scaling User Guide)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Instance:
-    """A running instance; ``address`` carries its subnet's prefix length."""
+    """Describe a running instance; ``address`` carries its subnet's prefix length."""
 
     instance_id: str
     address: IPv4Interface
     public_address: str | None
     internet_address: str | None
-    """What the internet sees it as: its public address, the NAT gateway's, or None without a route."""
+    """Address that the internet sees: its public address, the NAT gateway's, or None without a route."""
     group_ids: tuple[str, ...]
     instance_type: str
     image_id: str
@@ -35,12 +35,12 @@ class Instance:
     key_name: str | None
     profile_arn: str | None
     target_state: str | None = None
-    """Lifecycle state that its Auto Scaling group wants it in; None without a group."""
+    """Lifecycle state that its Auto Scaling group wants; None without a group."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One permission of a security group. ``protocol`` "-1" is all; ports are inclusive."""
+    """Describe one permission of a security group. ``protocol`` "-1" means all; ports are inclusive."""
 
     protocol: str
     from_port: int
@@ -51,7 +51,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """A security group of a VPC."""
+    """Describe a security group of a VPC."""
 
     group_id: str
     vpc_id: str
@@ -61,12 +61,12 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """One look at the control plane."""
+    """Hold what one look at the control plane found."""
 
     instances: tuple[Instance, ...]
     groups: tuple[Group, ...]
     unreadable: frozenset[str] = frozenset()
-    """Instances whose records are half gone: nobody can say what they should be like."""
+    """Instances with incomplete records: it is unknown what they should be like."""
 
 
 def _rule(permission: Mapping[str, Any]) -> Rule:
@@ -80,7 +80,7 @@ def _rule(permission: Mapping[str, Any]) -> Rule:
 
 
 def _default_routes(ec2: "EC2Client") -> dict[str, Mapping[str, Any]]:
-    """The default route of each subnet that has one."""
+    """Return the default route of each subnet that has one."""
     routes: dict[str, Mapping[str, Any]] = {}
     for table in ec2.describe_route_tables()["RouteTables"]:
         default = [r for r in table["Routes"] if r.get("DestinationCidrBlock") == "0.0.0.0/0"]
@@ -100,7 +100,7 @@ def _nat_addresses(ec2: "EC2Client") -> dict[str, str]:
 
 
 def target_state(lifecycle_state: str) -> str:
-    """The steady state that a member of a group is in or on its way to."""
+    """Return the steady state that a member of a group is in or on its way to."""
     state = lifecycle_state.partition(":")[0]
     return _TARGETS.get(state, state)
 
@@ -170,14 +170,14 @@ def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Invent
 
 
 def read_user_data(ec2: "EC2Client", instance_id: str) -> bytes:
-    """The user data of an instance, decoded; empty when it has none."""
+    """Return an instance's user data, decoded; empty if it has none."""
     attribute = ec2.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
     return base64.b64decode(attribute["UserData"].get("Value", ""))
 
 
 def read_gpu_models(ec2: "EC2Client", instance_type: str) -> tuple[str, ...]:
-    """The model of each NVIDIA GPU that an instance type has."""
-    # the client's type lists the names of its day
+    """Return the model of each NVIDIA GPU of an instance type."""
+    # The client's type lists only the instance types known at its release.
     wanted: list[Any] = [instance_type]
     gpus = [
         gpu

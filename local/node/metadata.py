@@ -1,7 +1,7 @@
-"""The instance metadata service, version 2: one server in each VPC's router, which tells the VPC's nodes apart
-by their address, as EC2's does. IMDSv1 is refused, as the launch templates ask for.
+"""Serve instance metadata, version 2: one server in each VPC's router tells the nodes apart by address, as EC2 does.
 
-"Instance metadata categories" in the Amazon EC2 User Guide names the paths.
+IMDSv1 is refused, as the launch templates require. "Instance metadata categories" in the Amazon EC2 User Guide names
+the paths.
 """
 
 import json
@@ -25,13 +25,13 @@ TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105  (the name of a header)
 TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 MAX_TTL_S = 21600
 IDLE_S = 60.0
-"""How long a connection may be silent: one that a dead node has left holds the namespace of its VPC's router."""
+"""How long a connection may be silent: one left by a dead node would hold the namespace of its VPC's router."""
 VERSIONS = ("latest", "2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metadata:
-    """All that the service needs to know of one instance."""
+    """Hold all that the service needs to know about one instance."""
 
     instance: Instance
     user_data: bytes
@@ -40,9 +40,9 @@ class Metadata:
     region: str
     role_name: str | None
     credentials: Callable[[], Mapping[str, Any]]
-    """Fresh temporary credentials of the instance's role, as STS returns them."""
-    notices: Path
-    """Directory of the instance; a file in it is a notice that EC2 gives, served from when it appears."""
+    """Function that returns fresh temporary credentials of the instance's role, as STS returns them."""
+    spot_notices: Path
+    """Directory of the instance's notices from EC2; a file is served from the moment it appears."""
 
 
 def _interface(metadata: Metadata) -> Tree:
@@ -85,13 +85,13 @@ def _identity_document(metadata: Metadata) -> str:
 
 def _notice(metadata: Metadata, name: str) -> str:
     try:
-        return (metadata.notices / name).read_text()
+        return (metadata.spot_notices / name).read_text()
     except FileNotFoundError:
         return ""
 
 
 def metadata_tree(metadata: Metadata) -> Tree:
-    """What lies below a version of the service, for one instance; callables are asked when they are read."""
+    """Return what lies below a version of the service, for one instance; callables are called when they are read."""
     instance = metadata.instance
     address, name = str(instance.address.ip), f"{host_name(instance)}.ec2.internal"
     values: dict[str, Any] = {
@@ -131,7 +131,7 @@ def metadata_tree(metadata: Metadata) -> Tree:
 
 
 def lookup(metadata: Metadata, path: str) -> bytes | None:
-    """The answer to a GET of a path, or None when there is no such thing."""
+    """Return the answer to a GET of a path, or None if nothing is there."""
     parts = [part for part in path.partition("?")[0].split("/") if part]
     if not parts:
         return "\n".join(VERSIONS).encode()
@@ -159,7 +159,7 @@ class _Server(ThreadingHTTPServer):
 def start_server(namespace: str, find: Callable[[str], Metadata | None]) -> Callable[[], None]:
     """Serve a VPC in the background; ``find`` returns the metadata of its instance with a private address.
 
-    Returns what ends it.
+    Returns the function that stops it.
     """
     tokens: dict[str, tuple[str, float]] = {}
 
@@ -169,7 +169,7 @@ def start_server(namespace: str, find: Callable[[str], Metadata | None]) -> Call
         server_version = "EC2ws"
 
         def log_message(self, *_arguments: object) -> None:
-            """Nothing: the console of the local AWS is for other things."""
+            """Log nothing: the console of the local AWS is for other messages."""
 
         def answer(self, code: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
             self.send_response(code)

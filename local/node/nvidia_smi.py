@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""A simulated nvidia-smi: lists the GPUs of the node's instance type, of which none is there to be computed with.
+"""Run a simulated nvidia-smi: list the GPUs of the node's instance type, which cannot compute anything.
 
 Nodes of the local AWS with such a type have it as /usr/bin/nvidia-smi.
 
     nvidia-smi -L
     nvidia-smi --query-gpu=index,name,uuid --format=csv[,noheader]
-    nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv[,noheader]    (there never is one)
+    nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv[,noheader]    (always empty)
 
-Only the first GPUs are seen when /run/local-aws/gpus holds a smaller number: the others have fallen off the bus.
+If /run/local-aws/gpus holds a smaller number, only that many GPUs are listed: the others have fallen off the bus.
 """
 
 import argparse
@@ -15,15 +15,15 @@ import sys
 from pathlib import Path
 
 GPUS = "usr/share/local-aws/gpus"
-"""What the node's type has: a line a GPU, its name and its UUID with a tab between them."""
+"""File with the type's GPUs: a line per GPU, its name and its UUID separated by a tab."""
 SEEN = "run/local-aws/gpus"
-"""How many of them are to be seen; all without this file."""
+"""File with the number of GPUs to list; without it all are listed."""
 NO_DEVICES, INVALID = 6, 2
-"""Exit codes of the real one ("RETURN VALUE" in its manual)."""
+"""Exit codes of the real nvidia-smi ("RETURN VALUE" in its manual)."""
 
 
 def read_gpus(root: Path) -> list[dict[str, str]]:
-    """Values of the fields that can be asked for, of every GPU that is to be seen."""
+    """Return the queryable fields of every GPU to list."""
     rows = [line.split("\t") for line in (root / GPUS).read_text().splitlines()]
     seen = (root / SEEN).read_text() if (root / SEEN).exists() else str(len(rows))
     rows = rows[: int(seen)]

@@ -1,4 +1,4 @@
-"""Reboots that EC2 was asked for: files by which the control plane tells the data plane."""
+"""Pass requested reboots from the control plane to the data plane, as files."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ HARD_REBOOT_S = 240.0
 
 
 def request_reboot(run_dir: Path, instance_id: str) -> None:
-    """Ask for a reboot; one that is under way already is not asked for again."""
+    """Request a reboot, unless one is already pending."""
     directory = run_dir / DIRECTORY
     directory.mkdir(exist_ok=True)
     if not (directory / instance_id).exists():
@@ -17,7 +17,7 @@ def request_reboot(run_dir: Path, instance_id: str) -> None:
 
 
 def requested_since(run_dir: Path, instance_id: str) -> float | None:
-    """Seconds since a reboot was asked for that has not happened yet."""
+    """Return the seconds since a pending reboot was requested; None if none is pending."""
     try:
         asked_at = (run_dir / DIRECTORY / instance_id).stat().st_mtime
     except FileNotFoundError:
@@ -26,5 +26,5 @@ def requested_since(run_dir: Path, instance_id: str) -> float | None:
 
 
 def done(run_dir: Path, instance_id: str) -> None:
-    """The node has gone down."""
+    """Remove the request: the node has gone down."""
     (run_dir / DIRECTORY / instance_id).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""What EC2 tells a spot instance before it takes it: files that the metadata service shows to the node.
+"""Write and read the notices that a spot instance gets from EC2: files that the metadata service shows to the node.
 
-Whoever writes a notice orders its end with it: the data plane ends the instance when the time in it has come.
+A notice also orders the end: the data plane terminates the instance at the time in it.
 See "Spot Instance interruption notices" and "EC2 instance rebalance recommendations" in the Amazon EC2 User Guide.
 """
 
@@ -25,17 +25,17 @@ def _write(run_dir: Path, instance_id: str, name: str, body: dict[str, str]) -> 
 
 
 def announce_interruption(run_dir: Path, instance_id: str, *, at: datetime) -> None:
-    """Say when the instance will be terminated."""
+    """Announce when the instance will be terminated."""
     _write(run_dir, instance_id, INTERRUPTION, {"action": "terminate", "time": at.strftime(_TIME)})
 
 
 def recommend_rebalance(run_dir: Path, instance_id: str, *, now: datetime) -> None:
-    """Say that an interruption has become likely."""
+    """Announce that an interruption has become likely."""
     _write(run_dir, instance_id, REBALANCE, {"noticeTime": now.strftime(_TIME)})
 
 
 def interruption_time(run_dir: Path, instance_id: str) -> datetime | None:
-    """When the instance was told that it ends."""
+    """Return the announced time of the instance's end; None without a notice."""
     try:
         notice = json.loads((run_dir / DIRECTORY / instance_id / INTERRUPTION).read_text())
     except FileNotFoundError:
@@ -44,5 +44,5 @@ def interruption_time(run_dir: Path, instance_id: str) -> datetime | None:
 
 
 def forget(run_dir: Path, instance_id: str) -> None:
-    """The instance is gone, and its notices with it."""
+    """Remove the notices of an instance that is gone."""
     shutil.rmtree(run_dir / DIRECTORY / instance_id, ignore_errors=True)

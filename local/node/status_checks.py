@@ -1,4 +1,4 @@
-"""EC2's instance status checks: an instance that hangs fails them, and its Auto Scaling group replaces it.
+"""Run EC2's instance status checks: an instance that hangs fails them, and its Auto Scaling group replaces it.
 
 "Status checks for Amazon EC2 instances" (Amazon EC2 User Guide): they run every minute. "Health checks for instances
 in an Auto Scaling group": a group waits for some minutes of failed checks before it acts.
@@ -12,14 +12,14 @@ IMPAIRED_S: Final = 120.0
 
 
 class StatusChecks:
-    """How long each instance has hung."""
+    """Track how long each instance has hung."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._since: dict[str, float] = {}
 
     def failed(self, instance_id: str, *, hangs: bool) -> bool:
-        """Whether the instance has hung for too long; asked in each pass, and true once for each time that it hangs."""
+        """Return whether an instance has hung too long; called in each pass, it returns True once per hang."""
         if not hangs:
             self._since.pop(instance_id, None)
             return False
@@ -30,5 +30,5 @@ class StatusChecks:
         return True
 
     def forget(self, instance_id: str) -> None:
-        """The instance is gone."""
+        """Forget an instance that is gone."""
         self._since.pop(instance_id, None)

@@ -1,6 +1,6 @@
-"""A local AWS for work by hand: a shell in a fresh one, one that is kept in the background, and entering that.
+"""Start, keep and enter a local AWS for interactive use.
 
-Its owner is a process of its own session, so that the terminal's signals (Ctrl-C, hanging up) never reach it.
+Its owner is a process in its own session, so that the terminal's signals (Ctrl-C, hang-up) never reach it.
 """
 
 import select
@@ -28,13 +28,13 @@ KILLED = 128 + 9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Started:
-    """A run that this process has started, and the process that owns it."""
+class OwnedRun:
+    """Pair a run that this process has started with the process that owns it."""
 
     run: Run
     owner: subprocess.Popen[bytes]
 
-    def let_go(self) -> None:
+    def end(self) -> None:
         """End a run that lasts as long as its starter, and wait until nothing is left."""
         if self.owner.stdin:
             self.owner.stdin.close()
@@ -42,8 +42,8 @@ class Started:
 
 
 def _name_of(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
-    """The name that the owner prints once its run can be entered. Raises LocalError."""
-    assert owner.stdout is not None  # start_run made it a pipe
+    """Read the run's name, which the owner prints once the run can be entered. Raises LocalError."""
+    assert owner.stdout is not None  # start_run made it a pipe.
     ready, _, _ = select.select([owner.stdout], [], [], START_TIMEOUT_S)
     if not ready:
         raise LocalError(f"waited {START_TIMEOUT_S:.0f} s for the local AWS to start")
@@ -54,8 +54,8 @@ def _name_of(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
     raise LocalError(f"the local AWS did not start: {said[-1].removeprefix('error: ')}")
 
 
-def start_run(*, forever: bool) -> Started:
-    """Start a run that can be entered. It ends when this process does, or, ``forever``, when it is ended."""
+def start_run(*, forever: bool) -> OwnedRun:
+    """Start a run that can be entered. It ends with this process or, if ``forever``, when it is ended explicitly."""
     with tempfile.TemporaryFile() as errors:
         owner = subprocess.Popen(
             [*RUN_AND_HOLD, *(["--forever"] if forever else [])],
@@ -73,21 +73,21 @@ def start_run(*, forever: bool) -> Started:
             owner.terminate()
             owner.wait(timeout=END_TIMEOUT_S)
             raise
-    return Started(run=run, owner=owner)
+    return OwnedRun(run=run, owner=owner)
 
 
 @contextmanager
 def started_run() -> Iterator[Run]:
-    """A run that ends with the block."""
+    """Start a run that ends with the block."""
     started = start_run(forever=False)
     try:
         yield started.run
     finally:
-        started.let_go()
+        started.end()
 
 
-def greeting(run: Run) -> str:
-    """What a newcomer types."""
+def first_steps(run: Run) -> str:
+    """List the commands to try first."""
     settings = " ".join(f"{name}={value}" for name, value in USER_SETTINGS.items())
     return f"""\
 Local AWS {run.name}. The key pair {KEY_NAME!r} is in EC2 and in your SSH agent, your address is {USER_ADDRESS}.
@@ -106,7 +106,7 @@ What you write here, in the checkout too, stays in this local AWS.
 
 
 def enter(run: Run, command: Sequence[str]) -> int:
-    """Run a command inside, by default a shell; a shell's own exit code is nobody's failure. Raises LocalError."""
+    """Run a command inside, by default a shell whose exit code is ignored. Raises LocalError."""
     with terminal_restored():
         code = run_inside(run, command or SHELL)
     if code == KILLED and read_run(run.directory) is None:
@@ -115,21 +115,21 @@ def enter(run: Run, command: Sequence[str]) -> int:
 
 
 def shell() -> int:
-    """A shell inside a fresh local AWS, which ends with it."""
+    """Open a shell inside a fresh local AWS, which ends with the shell."""
     with started_run() as run:
-        print(f"{greeting(run)}Leaving this shell (exit, Ctrl-D) ends it all.\n", flush=True)
+        print(f"{first_steps(run)}Leaving this shell (exit, Ctrl-D) ends it all.\n", flush=True)
         return enter(run, ())
 
 
-def enter_again(run: Run, command: Sequence[str]) -> int:
-    """Enter a local AWS that is up already, and stays so."""
+def enter_running(run: Run, command: Sequence[str]) -> int:
+    """Enter a local AWS that is already running, and leave it running."""
     if not command:
-        print(f"{greeting(run)}Leaving this shell leaves it up; make end RUN={run.name} ends it.\n", flush=True)
+        print(f"{first_steps(run)}Leaving this shell leaves it up; make end RUN={run.name} ends it.\n", flush=True)
     return enter(run, command)
 
 
 def keep(command: Sequence[str]) -> int:
-    """Run a command inside a fresh local AWS and leave that up; Ctrl-C meanwhile ends it."""
+    """Run a command inside a fresh local AWS and leave that running; Ctrl-C during the command ends it."""
     run = start_run(forever=True).run
     print(f"local AWS {run.name} is up", flush=True)
     try:

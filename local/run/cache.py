@@ -1,4 +1,4 @@
-"""Where the local AWS keeps what is slow to make, outside the checkout: keyed by recipe, guarded by a lock."""
+"""Cache what is slow to build, outside the checkout: keyed by recipe, guarded by a lock."""
 
 import contextlib
 import fcntl
@@ -16,12 +16,12 @@ UNUSED_S = 7 * 24 * 3600.0
 
 
 def cache_dir() -> Path:
-    """The project's cache: $XDG_CACHE_HOME/deeplearning-cdk, by default under ~/.cache."""
+    """Return the project's cache: $XDG_CACHE_HOME/deeplearning-cdk, by default under ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deeplearning-cdk"
 
 
 def recipe_hash(paths: Iterable[Path], *, extra: str = "") -> str:
-    """Hash of the names and contents of a recipe's files: the same recipe gives the same name."""
+    """Hash the names and contents of a recipe's files, so that equal recipes get equal keys."""
     digest = hashlib.sha256(extra.encode())
     for top in paths:
         files = sorted(p for p in top.rglob("*") if p.is_file()) if top.is_dir() else [top]
@@ -32,7 +32,7 @@ def recipe_hash(paths: Iterable[Path], *, extra: str = "") -> str:
 
 @contextlib.contextmanager
 def locked(name: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Hold the cache's lock of that name. Raises TimeoutError when another process keeps it too long."""
+    """Hold a named lock of the cache. Raises TimeoutError when another process keeps it too long."""
     path = cache_dir() / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + timeout_s
@@ -49,10 +49,10 @@ def locked(name: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
 
 
 def cached_tree(name: str, key: str, build: Callable[[Path], None]) -> Path:
-    """The directory NAME-KEY of the cache, built under a lock when it is not there yet.
+    """Return the cache's directory NAME-KEY; build it under a lock if it does not exist yet.
 
-    The tree appears only when it is complete. Trees of the same name made from other recipes may serve another
-    checkout, on running nodes even: they are removed when nobody has used them for a week.
+    The tree appears only when it is complete. Trees of the same name with other keys may serve another checkout, even
+    running nodes, so they are removed only after a week without use.
     """
     tree = cache_dir() / f"{name}-{key}"
     with locked(name):

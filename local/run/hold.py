@@ -1,4 +1,4 @@
-"""Inside the sandbox: the machine of a user who works by hand, held until nobody wants it any more.
+"""Keep a local AWS running for interactive use; runs inside its sandbox.
 
 python -m local.run.hold              until standard input ends
 python -m local.run.hold --forever    until the local AWS is ended from outside
@@ -18,7 +18,7 @@ from local.run.user import USER_SETTINGS, new_user
 
 
 def write_settings(home: Path) -> None:
-    """Settings that any cluster of this user has, where the CDK's command line looks last."""
+    """Write the context of every cluster of this user to the file that the CDK's command line reads last."""
     (home / ".cdk.json").write_text(json.dumps({"context": USER_SETTINGS}, indent=2) + "\n")
 
 

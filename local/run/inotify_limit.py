@@ -1,16 +1,16 @@
-"""How many more nodes this machine has room for: every systemd takes inotify instances, which Linux limits."""
+"""Check how many more nodes fit: every systemd uses inotify instances, and Linux limits their number."""
 
 import ctypes
 import os
 from pathlib import Path
 
-NODE_NEEDS = 6
-"""inotify instances of root's processes in one node: systemd, logind."""
+INSTANCES_PER_NODE = 6
+"""Number of inotify instances of root's processes in one node: systemd and logind."""
 LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
-def _free_instances(wanted: int) -> int:
-    """How many inotify instances can be had, at most ``wanted``: Linux says so only to who takes them."""
+def _count_free(wanted: int) -> int:
+    """Count the inotify instances still available, up to ``wanted``. Linux does not report it, so allocate them."""
     libc = ctypes.CDLL(None)
     taken: list[int] = []
     try:
@@ -22,18 +22,19 @@ def _free_instances(wanted: int) -> int:
             os.close(handle)
 
 
-def lack_of_watchers(nodes: int) -> str | None:
-    """Why this machine cannot have so many more nodes, in one line; None when it can."""
-    wanted, limit = nodes * NODE_NEEDS, int(LIMIT.read_text())
-    free = _free_instances(min(wanted, limit))
+def inotify_shortage(nodes: int) -> str | None:
+    """Explain in one line why this machine cannot run so many more nodes; None if it can."""
+    wanted, limit = nodes * INSTANCES_PER_NODE, int(LIMIT.read_text())
+    free = _count_free(min(wanted, limit))
     if free >= wanted:
         return None
+    needed = _sufficient_limit(wanted, limit - free)
     return (
         f"{nodes} more nodes need {wanted} inotify instances, {free} of {limit} are free, room for "
-        f"{free // NODE_NEEDS}; more with: sysctl fs.inotify.max_user_instances={_enough(wanted, limit - free)}"
+        f"{free // INSTANCES_PER_NODE}; more with: sysctl fs.inotify.max_user_instances={needed}"
     )
 
 
-def _enough(wanted: int, used: int) -> int:
-    """The next power of two."""
+def _sufficient_limit(wanted: int, used: int) -> int:
+    """Return the next power of two that fits."""
     return 1 << (wanted + used - 1).bit_length()

@@ -1,7 +1,7 @@
-"""The local AWS that are up on this machine, and how to enter, and to end, one of them.
+"""List the local AWS that run on this machine, enter them and end them.
 
-What is known of a run lies in its directory: ``owner`` and ``sandbox`` name processes, ``session.json`` appears
-when its control plane answers and says what entering needs.
+Each run has a directory: ``owner`` and ``sandbox`` identify processes, ``session.json`` appears when its control
+plane answers and holds what entering needs.
 """
 
 import contextlib
@@ -20,22 +20,22 @@ from local.errors import LocalError, UsageError
 from local.run.cache import cache_dir
 from local.run.processes import process_of
 
-INSIDE = "LOCAL_AWS_DIR"
-"""A variable that is set inside a local AWS."""
-MARK = "LOCAL_AWS_MARK"
-"""A variable with four hexadecimal digits, with which the names of the runs begin that a process starts: their starter
-finds by them what they leave."""
+RUN_DIR_VARIABLE = "LOCAL_AWS_DIR"
+"""Variable that is set inside a local AWS."""
+MARK_VARIABLE = "LOCAL_AWS_MARK"
+"""Variable with four hexadecimal digits that begin the names of all runs which a process starts: the starter finds
+leftovers by them."""
 NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
-"""Namespaces of a sandbox by nsenter's option; unshare itself is in all of them but the process namespace."""
-FOREIGN = ("AWS_", "CDK_", "SSH_")
-"""Variables of the user's own accounts and agents, which must not reach the local AWS."""
+"""Namespaces of a sandbox by nsenter's option; unshare itself is in all of them except the process namespace."""
+USER_PREFIXES = ("AWS_", "CDK_", "SSH_")
+"""Prefixes of variables that select the user's own accounts and agents, which must not reach the local AWS."""
 END_TIMEOUT_S = 60.0
 IN_CHECKOUT = ("sh", "-c", 'cd "$0" && exec "$@"')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One local AWS that is up."""
+    """Describe one running local AWS."""
 
     directory: Path
     owner: int
@@ -44,24 +44,24 @@ class Run:
     """Process that holds the run's namespaces open."""
     checkout: Path
     variables: Mapping[str, str]
-    """By which AWS's clients reach it."""
+    """Variables with which AWS clients reach it."""
 
     @property
     def name(self) -> str:
         return self.directory.name
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """A command line that runs a command inside, in the checkout."""
+        """Build a command line that runs a command inside, in the checkout."""
         namespaces = [f"--{option}=/proc/{self.sandbox}/ns/{file}" for option, file in NAMESPACES.items()]
         return ["nsenter", *namespaces, "--", *IN_CHECKOUT, str(self.checkout), *command]
 
     def environment(self, own: Mapping[str, str]) -> dict[str, str]:
-        """The caller's variables without those of the caller's accounts and agents, then the run's."""
-        return {**without_foreign(own), **self.variables}
+        """Return the caller's variables without those of their accounts and agents, plus the run's."""
+        return {**without_user_variables(own), **self.variables}
 
 
-def without_foreign(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if not name.startswith(FOREIGN)}
+def without_user_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if not name.startswith(USER_PREFIXES)}
 
 
 def runs_dir() -> Path:
@@ -69,19 +69,19 @@ def runs_dir() -> Path:
 
 
 def new_name() -> str:
-    """Eight hexadecimal digits."""
-    return os.environ.get(MARK, secrets.token_hex(2)) + secrets.token_hex(2)
+    """Return a name of eight hexadecimal digits."""
+    return os.environ.get(MARK_VARIABLE, secrets.token_hex(2)) + secrets.token_hex(2)
 
 
 def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> None:
-    """Say that a run can be entered, and what for."""
+    """Publish what others need to enter a run."""
     partial = run_dir / "session.json.partial"
     partial.write_text(json.dumps({"checkout": str(checkout), "variables": dict(variables)}))
     partial.rename(run_dir / "session.json")
 
 
 def read_run(directory: Path) -> Run | None:
-    """The run of a directory; None when it is starting, ending or gone."""
+    """Read the run of a directory; None if it is starting, ending or gone."""
     owner, sandbox = process_of(directory / "owner"), process_of(directory / "sandbox")
     try:
         session: Mapping[str, Any] = json.loads((directory / "session.json").read_text())
@@ -99,25 +99,25 @@ def read_run(directory: Path) -> Run | None:
 
 
 def all_runs() -> list[Run]:
-    """Every run that can be entered, the oldest first."""
+    """Return every run that can be entered, the oldest first."""
     directories = sorted(runs_dir().glob("*"), key=_made_at)
     return [run for directory in directories if (run := read_run(directory))]
 
 
 def live_names() -> list[str]:
-    """Names of the runs that have an owner, those too that cannot be entered yet."""
+    """Return the names of all runs with an owner, including those that cannot be entered yet."""
     return sorted(path.name for path in runs_dir().glob("*") if process_of(path / "owner") is not None)
 
 
 def _made_at(directory: Path) -> float:
     try:
         return (directory / "owner").stat().st_mtime
-    except OSError:  # it ended meanwhile
+    except OSError:  # It ended in the meantime.
         return 0.0
 
 
 def pick_run(name: str | None) -> Run:
-    """The run of that name or of a name that begins so; without one the only run there is. Raises LocalError."""
+    """Return the run whose name begins with ``name``, or the only run there is. Raises LocalError."""
     runs = all_runs()
     names = ", ".join(run.name for run in runs) or "none"
     found = [run for run in runs if run.name.startswith(name or "")]

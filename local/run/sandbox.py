@@ -1,8 +1,8 @@
-"""The sandbox: process, mount, network, IPC and host-name namespaces of one local AWS.
+"""Isolate a local AWS in process, mount, network, IPC and host-name namespaces.
 
 When it ends, however it ends, the kernel ends every process in it and drops every mount, namespace, link and
-firewall rule. What the kernel leaves (the run's directory and its cgroups) a reaper removes: a process of its
-own that waits for the sandbox's parent to be gone, so that even a ``kill -9`` leaves nothing behind.
+firewall rule. A reaper removes what the kernel leaves (the run's directory and its cgroups): a process of its own
+that waits until the sandbox's parent is gone, so that even a ``kill -9`` leaves nothing behind.
 """
 
 import contextlib
@@ -27,18 +27,18 @@ PR_SET_PDEATHSIG = 1
 REAP_TIMEOUT_S = 30.0
 UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--mount", "--net", "--ipc", "--uts",
            "--propagation", "private")  # fmt: skip
-# bash as the namespace's first process waits for any child, so orphans of nodes do not stay as zombies.
+# bash as the namespace's first process waits for any child, so that orphans of nodes do not stay as zombies.
 FIRST_PROCESS = ("bash", "-c", '"$@"; exit $?', "sandbox")
 
 
 def cgroup_root() -> Path:
-    """Where this machine has the cgroup v2 hierarchy: hybrid machines keep it beside the v1 ones."""
+    """Return where the cgroup v2 hierarchy is mounted: hybrid machines keep it beside the v1 ones."""
     unified = Path("/sys/fs/cgroup/unified")
     return unified if unified.is_dir() else Path("/sys/fs/cgroup")
 
 
 def run_cgroup(run_dir: Path) -> Path:
-    """The cgroup that holds the nodes of a run."""
+    """Return the cgroup that holds the nodes of a run."""
     return cgroup_root() / f"deeplearning-cdk-{run_dir.name}"
 
 
@@ -49,12 +49,12 @@ def _die_with_parent(signum: int) -> None:
 def _remove_cgroup(cgroup: Path) -> None:
     if not cgroup.is_dir():
         return
-    with contextlib.suppress(OSError):  # somebody else's sweep has just removed it
+    with contextlib.suppress(OSError):  # Another process's sweep has just removed it.
         (cgroup / "cgroup.kill").write_text("1")
     deadline = time.monotonic() + REAP_TIMEOUT_S
     while cgroup.is_dir() and time.monotonic() < deadline:
         for directory, _, _ in os.walk(cgroup, topdown=False):
-            with contextlib.suppress(OSError):  # busy until its last process is gone
+            with contextlib.suppress(OSError):  # It is busy until its last process is gone.
                 Path(directory).rmdir()
         time.sleep(0.02)
 
@@ -66,7 +66,7 @@ def remove_run(run_dir: Path) -> None:
 
 
 def sweep() -> None:
-    """Remove runs whose owner is gone (its reaper was killed as well, or the machine went down)."""
+    """Remove runs whose owner is gone: their reaper was killed as well, or the machine went down."""
     for run_dir in runs_dir().glob("*"):
         if process_of(run_dir / "owner") is None:
             remove_run(run_dir)
@@ -74,8 +74,8 @@ def sweep() -> None:
 
 @contextlib.contextmanager
 def run_directory() -> Iterator[Path]:
-    """A directory for one run, gone with its cgroups when this process is, by whatever signal."""
-    with locked("run"):  # another run's sweep must not see the directory before it has an owner
+    """Make a directory for one run; it and the run's cgroups go when this process does, by whatever signal."""
+    with locked("run"):  # Another run's sweep must not see the directory before it has an owner.
         sweep()
         run_dir = runs_dir() / new_name()
         run_dir.mkdir(parents=True)
@@ -102,7 +102,7 @@ def _reap(run_dir: Path) -> None:
 
 
 def run_in_sandbox(command: Sequence[str], *, run_dir: Path, environment: Mapping[str, str]) -> int:
-    """Run a command as the only thing in new namespaces and return its exit code.
+    """Run a command as the only one in new namespaces and return its exit code.
 
     SIGINT, SIGTERM and SIGHUP, and the death of this process, end everything in the sandbox at once.
     """

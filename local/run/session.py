@@ -1,4 +1,4 @@
-"""Inside the sandbox: control plane, network, nodes; then the user's command with AWS's variables set.
+"""Start control plane, network and nodes inside the sandbox, then run the user's command with AWS's variables set.
 
 python -m local.run.session RUN_DIR CGROUP LAYERS -- COMMAND...     (started by `python -m local run`)
 """
@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local.aws import failures
-from local.network import changes
-from local.network import vpc_network as fabric
+from local.network import changes, vpc_network
 from local.network.addresses import API_PORT, USER_ENDPOINT
-from local.node.container import keep_logs
+from local.node.container import save_start_logs
 from local.run.cache import cache_dir, locked
-from local.run.runs import announce, without_foreign
-from local.run.watchman import Watchman
+from local.run.monitor import Monitor
+from local.run.runs import announce, without_user_variables
 
 log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).parents[2]
@@ -30,7 +29,7 @@ START_TIMEOUT_S = 60.0
 
 
 def session_variables(run_dir: Path) -> dict[str, str]:
-    """The variables by which unmodified AWS clients reach the local AWS and write below ``run_dir`` only."""
+    """Return variables with which unmodified AWS clients reach the local AWS and write below ``run_dir`` only."""
     environment = Path(sys.prefix)
     return {
         "AWS_ENDPOINT_URL": USER_ENDPOINT,
@@ -52,12 +51,12 @@ def session_variables(run_dir: Path) -> dict[str, str]:
 
 
 def _mount(*arguments: str | Path) -> None:
-    # -n: the machine's /run, ours too at first, is not the place for notes about these mounts.
+    # -n: /run is still the machine's here, and must not get notes about these mounts.
     subprocess.run(["mount", "-n", *arguments], check=True)
 
 
 def _own_home(run_dir: Path) -> None:
-    """Make ``home`` the home directory also for programs that ask the password file, as OpenSSH does."""
+    """Make ``home`` the home directory also for programs that read the password file, as OpenSSH does."""
     home = run_dir / "home"
     (home / ".ssh").mkdir(mode=0o700, parents=True)
     user = pwd.getpwuid(os.getuid())
@@ -70,7 +69,7 @@ def _own_home(run_dir: Path) -> None:
 
 
 def _prepare_files(run_dir: Path) -> None:
-    """Private /run, pure cgroup v2, and the checkout under an overlay: cdk.out and the like go to ``run_dir``."""
+    """Set up a private /run, a pure cgroup v2, and an overlay over the checkout that keeps writes in ``run_dir``."""
     for name in ("tmp", "log", "nodes", "checkout/upper", "checkout/work"):
         (run_dir / name).mkdir(parents=True, exist_ok=True)
     _own_home(run_dir)
@@ -103,37 +102,37 @@ def _await_control_plane(process: subprocess.Popen[bytes], log_file: Path) -> No
     raise TimeoutError(f"waited {START_TIMEOUT_S:.0f} s for the control plane at {USER_ENDPOINT}:\n{tail}")
 
 
-def _keep_logs(run_dir: Path) -> None:
-    """Keep the last run's logs in the cache, for whoever asks why it failed."""
+def _save_logs(run_dir: Path) -> None:
+    """Copy the last run's logs to the cache, so that a failure can be examined afterwards."""
     kept = cache_dir() / "last-log"
     with locked("last-log"):
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(run_dir / "log", kept)
         for directory in (run_dir / "nodes").iterdir():
-            keep_logs(directory, kept)
+            save_start_logs(directory, kept)
 
 
 def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:
-    """Bring up the local AWS, run the command, return its exit code. The sandbox's end takes all away."""
+    """Bring up the local AWS, run the command, return its exit code. The sandbox's end removes everything."""
     _prepare_files(run_dir)
     variables = session_variables(run_dir)
-    environment = without_foreign(os.environ) | variables
+    environment = without_user_variables(os.environ) | variables
     requests = run_dir / "log" / "requests.jsonl"
-    # Every address of the sandbox's own network namespace: users come by loopback, nodes through the internet.
+    # Listen on every address of the sandbox's own network namespace: users come by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--failures", str(run_dir / failures.FILE), "--changes", str(run_dir / changes.FILE)]
-    fabric.create_internet()
+    vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")
     data = _start("local.network.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
     programs = {"local.aws": control, "local.network.dataplane": data}
-    end_watching = Watchman(run_dir, programs=programs, say=lambda line: print(line, file=sys.stderr)).start()
+    end_watching = Monitor(run_dir, programs=programs, say=lambda line: print(line, file=sys.stderr)).start()
     announce(run_dir, checkout=REPOSITORY, variables=variables)
     try:
         return subprocess.run(command, env=environment, check=False).returncode
     finally:
         end_watching()
-        _keep_logs(run_dir)
+        _save_logs(run_dir)
 
 
 if __name__ == "__main__":

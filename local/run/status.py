@@ -1,4 +1,4 @@
-"""The instances of a local AWS as a table: what EC2 says of each, and how far its node has come."""
+"""Print the instances of a local AWS as a table: what EC2 reports, and how far each node has come."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,13 @@ from typing import Any
 
 import boto3
 
+from local.faults.node_indexes import aliases, members_by_cluster
 from local.faults.nodes import NodeHandle, node_of
-from local.faults.slots import aliases, slots_by_cluster
 from local.faults.targets import GONE
-from local.network.dataplane_errors import read_troubles
+from local.network.dataplane_errors import read_errors
 from local.network.launch_failures import reported
 from local.node.container import is_frozen
-from local.run.inotify_limit import lack_of_watchers
+from local.run.inotify_limit import inotify_shortage
 
 COLUMNS = ("INSTANCE", "NAME", "SLOT", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
 SHOWN_AFTER_END = timedelta(minutes=5)
@@ -23,7 +23,7 @@ _ENDED = "User initiated (%Y-%m-%d %H:%M:%S %Z)"
 
 
 def node_state(node: NodeHandle) -> str:
-    """How far a running instance has come: waiting for its turn, booting, or ready: its user data has run."""
+    """Return how far a running instance has come: waiting, booting, frozen or ready (its user data has run)."""
     if not node.directory.exists():
         return "waiting"
     if is_frozen(node.cgroup):
@@ -33,7 +33,7 @@ def node_state(node: NodeHandle) -> str:
 
 
 def duration(span: timedelta) -> str:
-    """A span as people say it."""
+    """Format a time span for people."""
     minutes, seconds = divmod(int(span.total_seconds()), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -42,7 +42,7 @@ def duration(span: timedelta) -> str:
 
 
 def is_shown(instance: Mapping[str, Any], now: datetime) -> bool:
-    """Whether an instance is there, or has gone only just now."""
+    """Return whether an instance exists or ended only recently."""
     if instance["State"]["Name"] not in GONE:
         return True
     reason = instance.get("StateTransitionReason", "")
@@ -69,7 +69,7 @@ def row(instance: Mapping[str, Any], *, node: NodeHandle, slot: str, now: dateti
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows below the names of their columns, or a line that says that there are none."""
+    """Format rows below the column names, or say that there are no instances."""
     if not rows:
         return "no instances\n"
     lines = [COLUMNS, *rows]
@@ -77,33 +77,35 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
     return "".join("  ".join(map(str.ljust, line, widths)).rstrip() + "\n" for line in lines)
 
 
-def trouble_lines(run_dir: Path) -> str:
-    """What the data plane cannot do now, and why: a node that is not there otherwise waits unexplained."""
-    return "".join(f"{name} is left as it is: {why}\n" for name, why in sorted(read_troubles(run_dir).items()))
+def error_lines(run_dir: Path) -> str:
+    """List what the data plane cannot do now, and why, so that nobody waits for a node without an explanation."""
+    return "".join(f"cannot update {name}, will retry: {why}\n" for name, why in sorted(read_errors(run_dir).items()))
 
 
-def failure_lines(run_dir: Path) -> str:
-    """The instances that could not boot lately: they are gone, and their groups launch others."""
+def launch_failure_lines(run_dir: Path) -> str:
+    """List the instances that recently could not boot: they are gone, and their groups launch others."""
     newest = list(reported(run_dir).items())[-FAILURES_SHOWN:]
     return "".join(f"{name} did not boot and was terminated: {why}\n" for name, why in newest)
 
 
 def status_text(run_dir: Path, now: datetime) -> str:
-    """The status of the local AWS that this process is in."""
+    """Describe the local AWS that this process is in."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
     instances = [i for r in reservations for i in r["Instances"] if is_shown(i, now)]
-    slots = aliases(slots_by_cluster(run_dir))
+    slots = aliases(members_by_cluster(run_dir))
     rows = [
         row(i, node=node_of(run_dir, i["InstanceId"]), slot=slots.get(i["InstanceId"], "-"), now=now)
         for i in sorted(instances, key=lambda i: i["LaunchTime"])
     ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)
-    lack = lack_of_watchers(waiting) if waiting else None
-    return table(rows) + (f"nodes wait: {lack}\n" if lack else "") + trouble_lines(run_dir) + failure_lines(run_dir)
+    lack = inotify_shortage(waiting) if waiting else None
+    return (
+        table(rows) + (f"nodes wait: {lack}\n" if lack else "") + error_lines(run_dir) + launch_failure_lines(run_dir)
+    )
 
 
 def print_status() -> int:
-    """``local-aws status`` inside."""
+    """Print the status for ``local-aws status``."""
     text = status_text(Path(os.environ["LOCAL_AWS_DIR"]), datetime.now(timezone.utc))
     print(text, end="")
     return 0

@@ -1,4 +1,4 @@
-"""The user's terminal, lent to what runs inside a local AWS."""
+"""Lend the user's terminal to a command inside a local AWS."""
 
 import contextlib
 import os
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def terminal_restored() -> Iterator[None]:
-    """Give the terminal back as it was: its settings and the process group that it serves.
+    """Give the terminal back as it was: its settings and its foreground process group.
 
-    A shell inside cannot give it back itself: our process group has no number in its process namespace. And what is
-    killed with its sandbox, an editor say, leaves it in any state.
+    A shell inside cannot give it back: our process group has no number in its process namespace. A program that is
+    killed with its sandbox, such as an editor, leaves the terminal in any state.
     """
     terminal = sys.stdin.fileno()
     if not os.isatty(terminal):
@@ -23,9 +23,9 @@ def terminal_restored() -> Iterator[None]:
     try:
         yield
     finally:
-        # Whoever changes a terminal that does not serve it is stopped by SIGTTOU, unless it ignores that.
+        # A background process that changes the terminal is stopped by SIGTTOU unless it ignores the signal.
         previous = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        with contextlib.suppress(OSError, termios.error):  # the terminal is gone
+        with contextlib.suppress(OSError, termios.error):  # The terminal may be gone.
             os.tcsetpgrp(terminal, group)
             termios.tcsetattr(terminal, termios.TCSADRAIN, settings)
         signal.signal(signal.SIGTTOU, previous)

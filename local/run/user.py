@@ -1,4 +1,4 @@
-"""A user at their own machine: a key in an agent of their own, and the commands that they type.
+"""Act as a user at their own machine: a key in an SSH agent of their own, and the commands that they type.
 
 The demo and the end-to-end tests act through this, so that both do what the README says and nothing else.
 """
@@ -28,7 +28,7 @@ COMMAND_TIMEOUT_S = 600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class User:
-    """Someone with an AWS account, a key pair in it, and an SSH agent that holds the private half."""
+    """Hold a user's AWS account, key pair and SSH agent."""
 
     environment: Mapping[str, str]
     ssh_config: Path
@@ -38,7 +38,7 @@ class User:
         subprocess.run(command, env=dict(self.environment), check=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
 
     def output(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-        """Standard output of a command. Raises CalledProcessError and TimeoutExpired."""
+        """Return a command's standard output. Raises CalledProcessError and TimeoutExpired."""
         return subprocess.run(
             command,
             env=dict(self.environment),
@@ -53,19 +53,19 @@ class User:
         self.run("cdk", *arguments, timeout_s=DEPLOY_TIMEOUT_S)
 
     def write_ssh_config(self) -> None:
-        """Do as the README says: dlcluster ssh-config, into a file that ssh is given."""
+        """Write the output of dlcluster ssh-config to a file for ssh, as the README says."""
         self.ssh_config.write_text(self.output("dlcluster", "ssh-config"))
 
     def ssh_command(self, host: str, *command: str, options: Sequence[str] = ()) -> Sequence[str]:
         return ["ssh", "-A", "-F", str(self.ssh_config), *options, host, *command]
 
     def ssh(self, host: str, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-        """Standard output of a command on a node. Raises CalledProcessError and TimeoutExpired."""
+        """Return the standard output of a command on a node. Raises CalledProcessError and TimeoutExpired."""
         return self.output(*self.ssh_command(host, *command), timeout_s=timeout_s)
 
 
 def deploy_arguments(*, nodes: int) -> list[str]:
-    """Arguments of the demo's ``cdk deploy``."""
+    """Return the arguments of the demo's ``cdk deploy``."""
     settings = {"worker_count": str(nodes - 1), **USER_SETTINGS}
     context = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     return ["deploy", "--require-approval", "never", *context]
@@ -73,7 +73,7 @@ def deploy_arguments(*, nodes: int) -> list[str]:
 
 @contextmanager
 def user_of_this_session() -> Iterator[User]:
-    """The user of a local AWS that is held for work by hand: the key and the agent are there, and stay."""
+    """Return the user of a local AWS kept for interactive use: the key and the agent exist, and stay."""
     yield User(environment=dict(os.environ), ssh_config=Path.home() / ".ssh/config")
 
 
@@ -108,7 +108,7 @@ def _add_key(key: Path, *, environment: Mapping[str, str], agent_socket: Path) -
 
 
 def _is_listened_to(path: Path) -> bool:
-    """Whether a connection is taken: the file is there before that."""
+    """Return whether a socket accepts connections: its file exists before that."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

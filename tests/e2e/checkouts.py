@@ -1,4 +1,4 @@
-"""The cluster deployed again: with other settings, or from a copy of the project with something changed."""
+"""Deploy the cluster again: with other settings, or from a copy of the project with something changed."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ DEPLOY_S = 300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """One place of the project, and what becomes of it."""
+    """Replace one piece of text in a file of the project."""
 
     file: str
     old: str
@@ -31,7 +31,7 @@ class Edit:
 
 
 def copy_checkout(directory: Path, *edits: Edit) -> Path:
-    """A copy below a directory, with these edits made."""
+    """Copy the project below a directory and apply the edits."""
     checkout = Path(shutil.copytree(REPOSITORY, directory / "checkout", ignore=NOT_PART_OF_A_CHECKOUT))
     for edit in edits:
         edit.make(checkout)
@@ -41,7 +41,7 @@ def copy_checkout(directory: Path, *edits: Edit) -> Path:
 def try_deploy(
     cluster: Cluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY
 ) -> tuple[int, str]:
-    """Exit code and output of a deploy with some settings changed."""
+    """Deploy with some settings changed; return the exit code and the output."""
     changed = [word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}")]
     done = subprocess.run(
         ["cdk", *deploy_arguments(nodes=NODES), *changed],
@@ -58,6 +58,6 @@ def try_deploy(
 
 
 def deploy(cluster: Cluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY) -> None:
-    """A deploy with some settings changed, which must succeed."""
+    """Deploy with some settings changed; the deploy must succeed."""
     code, output = try_deploy(cluster, settings, checkout=checkout)
     assert code == 0, output

@@ -1,4 +1,4 @@
-"""One cluster for all tests here: deployed as a user deploys it, on real nodes of the local AWS.
+"""Deploy one cluster for all tests of a part, as a user does, on real nodes of the local AWS.
 
 Expected values come from the EC2 API, never from files that the product wrote.
 """
@@ -14,24 +14,25 @@ import pytest
 
 from local.faults.clients import client
 from local.run.user import User, deploy_arguments, new_user
-from tests.e2e.reach import listening, outside_machine
+from tests.e2e.port_scan import listening, outside_machine
 
 NODES = 3
-SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
-"""One connection a node for all commands of these tests; what a login itself does test_login.py asks without it."""
+SHARED_CONNECTION = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
+"""SSH options that share one connection per node between these tests; test_login.py logs in without them."""
 STACK = "deeplearning"
 ACCOUNT = "123456789012"
 WITHOUT_VALIDATION = {"CDK_VALIDATION": "false"}
-"""The CDK's check of templates takes two thirds of a synth: tests/stacks/test_validators.py has it, and the demo."""
+"""Setting that skips the CDK's check of templates, two thirds of a synth; tests/stacks/test_validators.py and the demo
+include it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """A deployed cluster: its user, and what AWS says of it."""
+    """Hold a deployed cluster: its user, and its instances as AWS describes them."""
 
     user: User
     instances: tuple[dict[str, Any], ...]
-    """Slot order is not AWS's business: the master first, the workers in any order."""
+    """The master first, then the workers in any order."""
 
     @property
     def master(self) -> dict[str, Any]:
@@ -39,17 +40,17 @@ class Cluster:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Private address by instance id."""
+        """Return the private addresses by instance id."""
         return {i["InstanceId"]: i["PrivateIpAddress"] for i in self.instances}
 
     @property
     def public_address(self) -> str:
-        """Where the internet reaches the master."""
+        """Return the master's address on the internet."""
         return str(self.master["PublicIpAddress"])
 
     def on(self, alias: str, command: str) -> str:
-        """Output of a command on a node, logged in through the master as the README says."""
-        return self.user.output(*self.user.ssh_command(alias, command, options=SHARED)).strip()
+        """Return a command's output on a node, logged in through the master as the README says."""
+        return self.user.output(*self.user.ssh_command(alias, command, options=SHARED_CONNECTION)).strip()
 
 
 def stack_outputs() -> dict[str, str]:
@@ -65,7 +66,7 @@ def group_instances(group: str) -> list[dict[str, Any]]:
 
 
 def node_disk(instance_id: str) -> Path:
-    """What a node wrote to its disk, seen from outside the node."""
+    """Return the directory of what a node wrote to its disk, seen from outside the node."""
     return Path(os.environ["LOCAL_AWS_DIR"], "nodes", instance_id, "disk/upper")
 
 
@@ -77,14 +78,14 @@ def aliases() -> list[str]:
 def user() -> Iterator[User]:
     with new_user() as own:
         user = replace(own, environment={**own.environment, **WITHOUT_VALIDATION})
-        # Named, so that nothing is synthesized for it: `make demo` bootstraps as the README says.
+        # With the account and region named nothing is synthesized; `make demo` bootstraps as the README says.
         user.cdk("bootstrap", f"aws://{ACCOUNT}/us-east-1")
         yield user
 
 
 @pytest.fixture(scope="session")
 def cluster(user: User) -> Cluster:
-    """The cluster; test_zz_destroy.py takes it away and looks at what is left."""
+    """Deploy the cluster; last/test_destroy.py destroys it and checks what is left."""
     user.cdk(*deploy_arguments(nodes=NODES))
     user.write_ssh_config()
     outputs = stack_outputs()
@@ -95,8 +96,8 @@ def cluster(user: User) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def listened(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster with a program behind every tried port of every node."""
+def listening_cluster(cluster: Cluster) -> Iterator[Cluster]:
+    """Return the cluster with a program listening on every tried port of every node."""
     with ExitStack() as nodes:
         for instance_id in cluster.addresses:
             nodes.enter_context(listening(instance_id))
@@ -104,7 +105,7 @@ def listened(cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def outsider() -> Iterator[str]:
-    """An address of the internet that is not in ``ssh_location``."""
+def outside_address() -> Iterator[str]:
+    """Return an internet address that is not in ``ssh_location``."""
     with outside_machine() as address:
         yield address

@@ -1,4 +1,4 @@
-"""Trainings on a cluster, and what they said."""
+"""Run trainings on a cluster and read their results."""
 
 import json
 import re
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
 TRAINER = "/opt/deeplearning/trainer"
 PYTHON = "/opt/deeplearning/engines/current/bin/python"
 PYTORCH = "/opt/pytorch/bin/python"
-KNOWN = 0.98
+MIN_ACCURACY = 0.98
 DEADLINE_S = 120
 SHORT = "--num-epochs 6"
 TWO_SERVERS = "--engine mxnet -n 2 -s 2"
-ALONE = f"-n 1 {PYTHON}"
-"""One worker needs no servers, and so no processes of MXNet's."""
+ONE_WORKER = f"-n 1 {PYTHON}"
+"""Options for one worker, which needs no servers and so no MXNet processes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Training:
-    """One that has ended."""
+    """Hold the output of a finished training."""
 
     output: str
 
     @property
     def accuracy(self) -> float:
-        """Of the held-out digits, as rank 0 says it once."""
+        """Return the accuracy on the validation digits, which rank 0 prints once."""
         [said] = re.findall(r"rank 0/\d Validation-accuracy=(\S+)", self.output)
         return float(said)
 
     @property
     def digests(self) -> dict[int, dict[int, str]]:
-        """Digest of the weights, by epoch and rank."""
+        """Return the digests of the weights, by epoch and rank."""
         found: dict[int, dict[int, str]] = {}
         for rank, epoch, digest in re.findall(r"rank (\d)/\d Epoch\[(\d+)\] weights=(\S+)", self.output):
             found.setdefault(int(epoch), {})[int(rank)] = digest
@@ -48,7 +48,7 @@ class Training:
 
 
 def train(cluster: "Cluster", launch: str, options: str) -> Training:
-    python = "" if launch == ALONE else "python"
+    python = "" if launch == ONE_WORKER else "python"
     command = f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch {launch} {python} {TRAINER} {options}"
     return Training(output=cluster.on_master(command))
 

@@ -1,4 +1,4 @@
-"""Fixtures of the local AWS's own tests."""
+"""Provide fixtures for the local AWS's own tests."""
 
 import tempfile
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ import pytest
 
 from local.run.cache import cache_dir
 from tests import machine
-from tests.local.plane import unknown, world
+from tests.local.fake_cloud import cloud, unknown
 
-__all__ = ["clean_machine", "own_runs", "unknown", "world"]
+__all__ = ["clean_machine", "cloud", "own_runs", "unknown"]
 
 OF_ITS_OWN = ("run", "run.lock", "last-log", "last-log.lock", "tmp")
-"""What of the cache a test does not share."""
+"""Entries of the cache that a test does not share."""
 
 
 @pytest.fixture
 def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A cache with no runs but the test's; what is slow to make is taken from the usual one."""
+    """Give the test a cache without other runs; what is slow to build comes from the usual cache."""
     with tempfile.TemporaryDirectory(prefix="c-") as directory:
         own = Path(directory, "deeplearning-cdk")
         own.mkdir()
@@ -30,11 +30,11 @@ def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def clean_machine(own_runs: None) -> Iterator[machine.Look]:
-    """A test that leaves nothing on the machine."""
+def clean_machine(own_runs: None) -> Iterator[machine.Snapshot]:
+    """Check that the test leaves nothing on the machine."""
     assert own_runs is None
     machine.prepare()
     with machine.marked():
-        before = machine.look()
+        before = machine.take_snapshot()
         yield before
         assert machine.settled_difference(before) == []

@@ -1,7 +1,7 @@
-"""Run inside a local AWS by test_healing.py: a group of one real node that keeps an Elastic IP address.
+"""Heal a group of one real node that keeps an Elastic IP address; test_healing.py runs this inside a local AWS.
 
-The node takes the address when it boots, tells the user's machine twice a second what it sees of itself, and completes
-its lifecycle hook when its group ends it.
+The node takes the address when it boots, reports twice a second to the user's machine what it sees of itself, and
+completes its lifecycle hook when its group ends it.
 """
 
 import os
@@ -50,8 +50,8 @@ done
 
 
 @dataclass(kw_only=True, slots=True)
-class Told:
-    """The last that each node said of itself, and the address from which it came."""
+class NodeReports:
+    """Hold each node's last report and the address from which it came."""
 
     by_id: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -64,8 +64,8 @@ class Told:
             connection, (address, _port) = server.accept()
             with connection, connection.makefile() as lines:
                 for line in lines:
-                    instance_id, *seen = line.split()
-                    self.by_id[instance_id] = (address, *seen)
+                    instance_id, *values = line.split()
+                    self.by_id[instance_id] = (address, *values)
 
 
 def template() -> dict[str, Any]:
@@ -84,7 +84,7 @@ def template() -> dict[str, Any]:
     return made
 
 
-def until(condition: Callable[[], object], what: str) -> None:
+def await_true(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
@@ -98,40 +98,40 @@ def ssh_banner(address: str) -> str:
 
 
 def check(aws: Aws, run_dir: Path) -> None:
-    told, stacks = Told(), Stacks(aws=aws)
-    told.listen()
+    reports, stacks = NodeReports(), Stacks(aws=aws)
+    reports.listen()
     stacks.create(template())
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     address = stacks.outputs()["Address"]
 
     def has_address(instance_id: str, notice: str = "404") -> bool:
-        return told.by_id.get(instance_id) == (address, address, notice, "4")
+        return reports.by_id.get(instance_id) == (address, address, notice, "4")
 
     (first,) = members.in_service()
-    until(lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs")
+    await_true(lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs")
     assert ssh_banner(address).startswith("SSH-2.0")
-    notices = run_dir / "notices" / first
-    notices.mkdir(parents=True)
-    (notices / "spot-instance-action").write_text('{"action": "terminate", "time": "2100-01-02T03:04:05Z"}')
-    until(lambda: has_address(first, "200"), "the node to see a notice")
+    spot_notices = run_dir / "notices" / first
+    spot_notices.mkdir(parents=True)
+    (spot_notices / "spot-instance-action").write_text('{"action": "terminate", "time": "2100-01-02T03:04:05Z"}')
+    await_true(lambda: has_address(first, "200"), "the node to see a notice")
 
     members.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")
     (second,) = members.in_service()
     assert members.waiting() == {first}
     assert state(aws, first) == "running"
-    until(lambda: not members.waiting(), "the first node to complete its hook")
+    await_true(lambda: not members.waiting(), "the first node to complete its hook")
     assert state(aws, first) == "terminated"
-    until(lambda: has_address(second), "the second node to have the address")
+    await_true(lambda: has_address(second), "the second node to have the address")
     assert ssh_banner(address).startswith("SSH-2.0")
 
     next(Path("/sys/fs/cgroup").rglob(f"{second}/cgroup.kill")).write_text("1")
-    until(lambda: second not in members.members(), "the group to miss the node whose power was cut")
+    await_true(lambda: second not in members.members(), "the group to miss the node whose power was cut")
     (third,) = members.in_service()
-    until(lambda: has_address(third), "the third node to have the address")
+    await_true(lambda: has_address(third), "the third node to have the address")
 
     stacks.cloudformation.delete_stack(StackName="stack")
     assert stacks.status() == "DELETE_IN_PROGRESS"
-    until(lambda: not stacks.cloudformation.describe_stacks()["Stacks"], "the stack to be deleted")
+    await_true(lambda: not stacks.cloudformation.describe_stacks()["Stacks"], "the stack to be deleted")
     assert state(aws, third) == "terminated"
     assert aws.client("ec2").describe_addresses()["Addresses"] == []
 

@@ -1,4 +1,4 @@
-"""A terminal of its own for a command, typed at and read by a test."""
+"""Run a command on a terminal of its own; the test types and reads."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 
 
 class Terminal:
-    """A command as the leader of a session on a terminal of 200 columns."""
+    """Run a command as the leader of a session on a terminal of 200 columns."""
 
     def __init__(self, command: Sequence[str], *, directory: Path, environment: Mapping[str, str] = os.environ) -> None:
         self.shown = ""
@@ -30,7 +30,7 @@ class Terminal:
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout_s: float = 60) -> re.Match[str]:
-        """Read until a pattern shows, and forget what is before its end."""
+        """Read until a pattern appears, and discard everything up to its end."""
         deadline = time.monotonic() + timeout_s
         while (found := re.search(pattern, self.shown)) is None:
             ready, _, _ = select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))
@@ -42,17 +42,17 @@ class Terminal:
     def _read(self, pattern: str) -> str:
         try:
             data = os.read(self._terminal, 65536)
-        except OSError:  # every process has closed it
+        except OSError:  # Every process has closed it.
             data = b""
         assert data, f"the terminal has closed before {pattern!r} showed: {self.shown}"
         return data.decode(errors="replace").replace("\r", "")
 
     def foreground_is_leader(self) -> bool:
-        """Whether the terminal serves the process group of the session's leader."""
+        """Return whether the session leader's process group is in the foreground."""
         return os.tcgetpgrp(self._terminal) == self.pid
 
     def await_end(self) -> int:
-        """Exit code of the command, 128 + n when signal n ended it."""
+        """Return the command's exit code, 128 + n after signal n."""
         _, status = os.waitpid(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else 128 - code

@@ -1,4 +1,4 @@
-"""``make clean``: everything goes, but not from under a local AWS that is up."""
+"""``make clean`` removes everything, but refuses while a local AWS is running."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(cache: Path, name: str) -> Path:
-    """A run as it is before its control plane answers: this process owns it."""
+    """Create a run owned by this process, as it is before its control plane answers."""
     run_dir = cache / "run" / name
     run_dir.mkdir(parents=True)
     record_process(run_dir / "owner")

@@ -1,4 +1,4 @@
-"""``make demo`` as a newcomer types it, also after one that was killed; nothing of either is left."""
+"""``make demo`` works as a newcomer types it, also after one that was killed; neither leaves anything."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What a cluster needs to heal itself, on real nodes: hooks, an address that moves, notices, a power cut."""
+"""A cluster heals on real nodes: lifecycle hooks, an address that moves, notices, a power cut."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A machine that cannot have the local AWS gets one line that says what to do."""
+"""A machine that cannot run the local AWS gets one line that says what to do."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ TRIXIE = 'ID=debian\nVERSION_ID="13"\nPRETTY_NAME="Debian GNU/Linux 13 (trixie)"
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """The only programs of a machine that has no packages, for a user who is not root."""
+    """Provide the only programs of a machine without packages, for a user who is not root."""
     directory = tmp_path / "bin"
     directory.mkdir()
     for name in ("bash", "sh", "cat", "dirname", "make"):
@@ -90,7 +90,7 @@ def test_what_the_lines_name_is_there() -> None:
 
 
 def test_nothing_is_missing_here() -> None:
-    """The other tests' machine differs from this one in what they say, not in what the script cannot do here."""
+    """The other tests' stand-ins cause their errors, and not a defect of this machine."""
     result = subprocess.run(
         ["local/setup.sh"], cwd=REPOSITORY, env=os.environ, capture_output=True, text=True, check=False, timeout=60
     )

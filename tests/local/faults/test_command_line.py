@@ -12,7 +12,7 @@ ALL = (None,)
 
 
 class Recorder:
-    """Stands in for the faults and notes what is asked of it."""
+    """Stand in for the faults and record the calls."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []

@@ -1,4 +1,4 @@
-"""What a name means in words, with a local AWS's EC2 that knows some instances."""
+"""A name is described by its instance, which EC2 knows."""
 
 from collections.abc import Iterator
 

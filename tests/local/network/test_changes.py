@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from local.network.changes import AT_LEAST_EVERY_S, Listener, Teller, may_change
+from local.network.changes import AT_LEAST_EVERY_S, ChangeReader, ChangeWriter, may_change
 
 
 class Clock:
@@ -19,24 +19,24 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_each_change_is_a_time_to_look(file: Path) -> None:
-    teller, listener = Teller(file), Listener(file, Clock())
-    assert [listener.is_time() for _ in range(3)] == [True, False, False]
-    teller.tell()
-    assert [listener.is_time() for _ in range(2)] == [True, False]
+    teller, listener = ChangeWriter(file), ChangeReader(file, Clock())
+    assert [listener.is_due() for _ in range(3)] == [True, False, False]
+    teller.signal()
+    assert [listener.is_due() for _ in range(2)] == [True, False]
     for _ in range(3):
-        teller.tell()
-    assert [listener.is_time() for _ in range(2)] == [True, False]
+        teller.signal()
+    assert [listener.is_due() for _ in range(2)] == [True, False]
 
 
 def test_there_is_a_look_now_and_then_without_a_change(file: Path) -> None:
     clock = Clock()
-    listener = Listener(file, clock)
-    assert listener.is_time()
+    listener = ChangeReader(file, clock)
+    assert listener.is_due()
     clock.now += AT_LEAST_EVERY_S - 0.1
-    assert not listener.is_time()
+    assert not listener.is_due()
     clock.now += 0.2
-    assert listener.is_time()
-    assert not listener.is_time()
+    assert listener.is_due()
+    assert not listener.is_due()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Passes of the data plane over inventories that a test makes up."""
+"""Passes of the data plane make its nodes match an inventory."""
 
 import dataclasses
 import os
@@ -10,158 +10,157 @@ from typing import Any
 import pytest
 
 from local.network import dataplane
-from local.node import reboots
-from local.node import spot_notices as notices
+from local.node import reboots, spot_notices
 from local.node.inventory import Inventory
 from local.run import status
-from tests.local.plane import ONE, TWO, World
+from tests.local.fake_cloud import ONE, TWO, FakeCloud
 
 
-def test_nodes_follow_the_control_plane(world: World) -> None:
-    world.see(ONE, TWO)
-    assert world.running == [ONE.instance_id, TWO.instance_id]
-    world.see(TWO)
-    assert world.running == [TWO.instance_id]
+def test_nodes_follow_the_control_plane(cloud: FakeCloud) -> None:
+    cloud.show(ONE, TWO)
+    assert cloud.running == [ONE.instance_id, TWO.instance_id]
+    cloud.show(TWO)
+    assert cloud.running == [TWO.instance_id]
 
 
-def test_profile_that_is_associated_after_the_first_look_gives_the_instance_its_role(world: World) -> None:
-    world.see(ONE)
-    found = world.plane.find(ONE.vpc_id, str(ONE.address.ip))
+def test_profile_that_is_associated_after_the_first_look_gives_the_instance_its_role(cloud: FakeCloud) -> None:
+    cloud.show(ONE)
+    found = cloud.plane.find(ONE.vpc_id, str(ONE.address.ip))
     assert found is not None
     assert found.role_name is None
-    world.see(dataclasses.replace(ONE, profile_arn="arn:aws:iam::123456789012:instance-profile/mine"))
-    found = world.plane.find(ONE.vpc_id, str(ONE.address.ip))
+    cloud.show(dataclasses.replace(ONE, profile_arn="arn:aws:iam::123456789012:instance-profile/mine"))
+    found = cloud.plane.find(ONE.vpc_id, str(ONE.address.ip))
     assert found is not None
     assert found.role_name == "role-of-mine"
 
 
-def test_instance_that_cannot_be_described_does_not_hold_up_the_others(world: World, unknown: set[str]) -> None:
+def test_instance_that_cannot_be_described_does_not_hold_up_the_others(cloud: FakeCloud, unknown: set[str]) -> None:
     unknown.add(ONE.instance_id)
-    world.see(ONE, TWO)
-    assert world.running == [TWO.instance_id]
+    cloud.show(ONE, TWO)
+    assert cloud.running == [TWO.instance_id]
     unknown.clear()
-    world.see(ONE, TWO)
-    assert sorted(world.running) == [ONE.instance_id, TWO.instance_id]
+    cloud.show(ONE, TWO)
+    assert sorted(cloud.running) == [ONE.instance_id, TWO.instance_id]
 
 
 def test_error_that_comes_again_is_logged_once_and_shown_until_it_is_over(
-    world: World, unknown: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    cloud: FakeCloud, unknown: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     unknown.add(ONE.instance_id)
     for _ in range(3):
-        world.see(ONE, TWO)
+        cloud.show(ONE, TWO)
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 1
-    assert told[0].startswith(f"{ONE.instance_id} is left as it is: ClientError(")
-    shown = status.trouble_lines(tmp_path)
-    assert shown.startswith(f"{ONE.instance_id} is left as it is: ClientError(")
+    assert told[0].startswith(f"cannot update {ONE.instance_id}, will retry: ClientError(")
+    shown = status.error_lines(tmp_path)
+    assert shown.startswith(f"cannot update {ONE.instance_id}, will retry: ClientError(")
     assert shown.count("\n") == 1
     unknown.clear()
-    world.see(ONE, TWO)
-    assert status.trouble_lines(tmp_path) == ""
+    cloud.show(ONE, TWO)
+    assert status.error_lines(tmp_path) == ""
     unknown.add(ONE.instance_id)
-    world.see(TWO)
-    world.see(ONE, TWO)
+    cloud.show(TWO)
+    cloud.show(ONE, TWO)
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 2
 
 
-def test_pass_that_is_given_up_leaves_all_nodes_as_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.see(ONE)
+def test_pass_that_is_given_up_leaves_all_nodes_as_they_are(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud.show(ONE)
 
     def refuse(*_clients: Any) -> Inventory:
         raise LookupError("subnet-1")
 
     monkeypatch.setattr(dataplane, "read_inventory", refuse)
-    world.see(TWO)
-    assert world.running == [ONE.instance_id]
+    cloud.show(TWO)
+    assert cloud.running == [ONE.instance_id]
 
 
-def test_pass_without_a_look_asks_nothing_and_tries_again_what_failed(world: World, unknown: set[str]) -> None:
+def test_pass_without_a_look_asks_nothing_and_tries_again_what_failed(cloud: FakeCloud, unknown: set[str]) -> None:
     unknown.add(TWO.instance_id)
-    world.see(ONE, TWO)
-    world.inventory = Inventory(instances=(), groups=())
+    cloud.show(ONE, TWO)
+    cloud.inventory = Inventory(instances=(), groups=())
     unknown.clear()
-    world.plane.reconcile(look=False)
-    assert world.running == [ONE.instance_id, TWO.instance_id]
-    world.plane.reconcile()
-    assert world.running == []
+    cloud.plane.reconcile(look=False)
+    assert cloud.running == [ONE.instance_id, TWO.instance_id]
+    cloud.plane.reconcile()
+    assert cloud.running == []
 
 
-def test_pass_without_a_look_looks_when_the_last_look_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pass_without_a_look_looks_when_the_last_look_failed(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_clients: Any) -> Inventory:
         raise LookupError("subnet-1")
 
     with monkeypatch.context() as broken:
         broken.setattr(dataplane, "read_inventory", refuse)
-        world.see(ONE)
-    world.plane.reconcile(look=False)
-    assert world.running == [ONE.instance_id]
+        cloud.show(ONE)
+    cloud.plane.reconcile(look=False)
+    assert cloud.running == [ONE.instance_id]
 
 
-def test_pass_without_a_look_looks_when_the_last_look_was_half_blind(world: World) -> None:
-    world.see(ONE, unreadable=frozenset({TWO.instance_id}))
-    world.inventory = Inventory(instances=(ONE, TWO), groups=())
-    world.plane.reconcile(look=False)
-    assert world.running == [ONE.instance_id, TWO.instance_id]
+def test_pass_without_a_look_looks_when_the_last_look_was_half_blind(cloud: FakeCloud) -> None:
+    cloud.show(ONE, unreadable=frozenset({TWO.instance_id}))
+    cloud.inventory = Inventory(instances=(ONE, TWO), groups=())
+    cloud.plane.reconcile(look=False)
+    assert cloud.running == [ONE.instance_id, TWO.instance_id]
 
 
-def test_node_whose_record_is_half_gone_is_left_as_it_is(world: World) -> None:
-    world.see(ONE, TWO)
-    world.see(TWO, unreadable=frozenset({ONE.instance_id}))
-    assert sorted(world.running) == [ONE.instance_id, TWO.instance_id]
-    world.see(TWO)
-    assert world.running == [TWO.instance_id]
+def test_node_whose_record_is_half_gone_is_left_as_it_is(cloud: FakeCloud) -> None:
+    cloud.show(ONE, TWO)
+    cloud.show(TWO, unreadable=frozenset({ONE.instance_id}))
+    assert sorted(cloud.running) == [ONE.instance_id, TWO.instance_id]
+    cloud.show(TWO)
+    assert cloud.running == [TWO.instance_id]
 
 
-def test_metadata_of_a_running_instance_follows(world: World, tmp_path: Path) -> None:
-    world.see(ONE)
+def test_metadata_of_a_running_instance_follows(cloud: FakeCloud, tmp_path: Path) -> None:
+    cloud.show(ONE)
     moved = dataclasses.replace(ONE, public_address="198.18.0.99", target_state="Terminated")
-    world.see(moved)
-    found = world.plane.find("vpc-1", "10.0.0.4")
+    cloud.show(moved)
+    found = cloud.plane.find("vpc-1", "10.0.0.4")
     assert found is not None
     assert found.instance == moved
-    assert found.notices == tmp_path / "notices" / ONE.instance_id
-    assert world.running == [ONE.instance_id]
+    assert found.spot_notices == tmp_path / "notices" / ONE.instance_id
+    assert cloud.running == [ONE.instance_id]
 
 
-def test_node_has_the_gpus_of_its_type(world: World) -> None:
-    world.see(ONE, dataclasses.replace(TWO, instance_type="g6.12xlarge"))
-    assert world.gpus == {ONE.instance_id: (), TWO.instance_id: ("L4",) * 4}
+def test_node_has_the_gpus_of_its_type(cloud: FakeCloud) -> None:
+    cloud.show(ONE, dataclasses.replace(TWO, instance_type="g6.12xlarge"))
+    assert cloud.gpus == {ONE.instance_id: (), TWO.instance_id: ("L4",) * 4}
 
 
-def test_node_is_told_once_to_reboot_and_the_others_are_not(world: World, tmp_path: Path) -> None:
-    world.see(ONE, TWO)
+def test_node_is_told_once_to_reboot_and_the_others_are_not(cloud: FakeCloud, tmp_path: Path) -> None:
+    cloud.show(ONE, TWO)
     reboots.request_reboot(tmp_path, ONE.instance_id)
     for _ in range(3):
-        world.see(ONE, TWO)
-    assert world.done == [f"ask {ONE.instance_id}"]
+        cloud.show(ONE, TWO)
+    assert cloud.actions == [f"ask {ONE.instance_id}"]
 
 
-def test_node_that_does_not_go_down_is_switched_off_and_on(world: World, tmp_path: Path) -> None:
+def test_node_that_does_not_go_down_is_switched_off_and_on(cloud: FakeCloud, tmp_path: Path) -> None:
     reboots.request_reboot(tmp_path, ONE.instance_id)
     long_ago = time.time() - reboots.HARD_REBOOT_S - 1
     os.utime(tmp_path / reboots.DIRECTORY / ONE.instance_id, (long_ago, long_ago))
     for _ in range(3):
-        world.see(ONE)
-    assert world.done == [f"ask {ONE.instance_id}", f"restart {ONE.instance_id}"]
+        cloud.show(ONE)
+    assert cloud.actions == [f"ask {ONE.instance_id}", f"restart {ONE.instance_id}"]
 
 
-def test_spot_instance_ends_at_the_time_in_its_notice(world: World, tmp_path: Path) -> None:
+def test_spot_instance_ends_at_the_time_in_its_notice(cloud: FakeCloud, tmp_path: Path) -> None:
     now = datetime.now(timezone.utc)
-    notices.announce_interruption(tmp_path, ONE.instance_id, at=now - timedelta(seconds=1))
-    notices.announce_interruption(tmp_path, TWO.instance_id, at=now + timedelta(seconds=60))
-    world.see(ONE, TWO)
-    assert world.ec2.terminated == [ONE.instance_id]
-    world.see(TWO)
-    assert notices.interruption_time(tmp_path, ONE.instance_id) is None
-    assert notices.interruption_time(tmp_path, TWO.instance_id) is not None
+    spot_notices.announce_interruption(tmp_path, ONE.instance_id, at=now - timedelta(seconds=1))
+    spot_notices.announce_interruption(tmp_path, TWO.instance_id, at=now + timedelta(seconds=60))
+    cloud.show(ONE, TWO)
+    assert cloud.ec2.terminated == [ONE.instance_id]
+    cloud.show(TWO)
+    assert spot_notices.interruption_time(tmp_path, ONE.instance_id) is None
+    assert spot_notices.interruption_time(tmp_path, TWO.instance_id) is not None
 
 
-def test_nodes_with_the_same_address_in_two_vpcs_have_metadata_of_their_own(world: World) -> None:
+def test_nodes_with_the_same_address_in_two_vpcs_have_metadata_of_their_own(cloud: FakeCloud) -> None:
     twin = dataclasses.replace(ONE, instance_id="i-000000000000000ff", vpc_id="vpc-2")
-    world.see(ONE, twin)
-    found = [world.plane.find(vpc_id, str(ONE.address.ip)) for vpc_id in ("vpc-1", "vpc-2", "vpc-3")]
+    cloud.show(ONE, twin)
+    found = [cloud.plane.find(vpc_id, str(ONE.address.ip)) for vpc_id in ("vpc-1", "vpc-2", "vpc-3")]
     assert [each and each.instance.instance_id for each in found] == [ONE.instance_id, twin.instance_id, None]
-    world.see(ONE)
-    assert world.plane.find("vpc-1", str(ONE.address.ip)) is not None
-    assert world.plane.find("vpc-2", str(ONE.address.ip)) is None
+    cloud.show(ONE)
+    assert cloud.plane.find("vpc-1", str(ONE.address.ip)) is not None
+    assert cloud.plane.find("vpc-2", str(ONE.address.ip)) is None

@@ -1,64 +1,64 @@
-"""An instance that cannot boot is reported and, after a while, ended."""
+"""An instance that cannot boot is reported and, after a while, terminated."""
 
 from pathlib import Path
 
 import pytest
 
-from local.network.launch_failures import BOOT_S, RETRY_S, START_S, reported
+from local.network.launch_failures import BOOT_TIMEOUT_S, RETRY_S, START_TIMEOUT_S, reported
 from local.run import status
-from tests.local.plane import ONE, TWO, World
+from tests.local.fake_cloud import ONE, TWO, FakeCloud
 
 
-def test_fails_when_a_node_cannot_be_switched_on_for_a_minute(world: World, tmp_path: Path) -> None:
-    world.cannot_start = "mount: no such device"
-    world.see(ONE)
-    assert status.trouble_lines(tmp_path) == f"{ONE.instance_id} is left as it is: mount: no such device\n"
-    world.now += START_S
-    world.see(ONE)
-    assert (world.ec2.terminated, reported(tmp_path)) == ([], {})
-    world.now += RETRY_S
-    world.see(ONE)
-    assert world.ec2.terminated == [ONE.instance_id]
+def test_fails_when_a_node_cannot_be_switched_on_for_a_minute(cloud: FakeCloud, tmp_path: Path) -> None:
+    cloud.cannot_start = "mount: no such device"
+    cloud.show(ONE)
+    assert status.error_lines(tmp_path) == f"cannot update {ONE.instance_id}, will retry: mount: no such device\n"
+    cloud.now += START_TIMEOUT_S
+    cloud.show(ONE)
+    assert (cloud.ec2.terminated, reported(tmp_path)) == ([], {})
+    cloud.now += RETRY_S
+    cloud.show(ONE)
+    assert cloud.ec2.terminated == [ONE.instance_id]
     assert reported(tmp_path) == {ONE.instance_id: "mount: no such device"}
 
 
-def test_node_that_could_not_be_switched_on_at_first_is_tried_again(world: World, tmp_path: Path) -> None:
-    world.cannot_start = "mount: no such device"
-    world.see(ONE, TWO)
-    world.cannot_start = ""
-    world.now += RETRY_S - 1
-    world.see(ONE, TWO)
-    assert world.running == []
-    assert "no such device" in status.trouble_lines(tmp_path)
-    world.now += 1
-    world.see(ONE, TWO)
-    assert world.running == [ONE.instance_id, TWO.instance_id]
-    assert status.trouble_lines(tmp_path) == ""
+def test_node_that_could_not_be_switched_on_at_first_is_tried_again(cloud: FakeCloud, tmp_path: Path) -> None:
+    cloud.cannot_start = "mount: no such device"
+    cloud.show(ONE, TWO)
+    cloud.cannot_start = ""
+    cloud.now += RETRY_S - 1
+    cloud.show(ONE, TWO)
+    assert cloud.running == []
+    assert "no such device" in status.error_lines(tmp_path)
+    cloud.now += 1
+    cloud.show(ONE, TWO)
+    assert cloud.running == [ONE.instance_id, TWO.instance_id]
+    assert status.error_lines(tmp_path) == ""
 
 
 @pytest.mark.parametrize(
     ("exit_code", "limit", "reason"),
     [
-        (1, START_S, "its container ended (1): Failed to mount"),
-        (None, BOOT_S, "it has not asked for its metadata for 300 s: Failed to mount"),
+        (1, START_TIMEOUT_S, "its container ended (1): Failed to mount"),
+        (None, BOOT_TIMEOUT_S, "it has not asked for its metadata for 300 s: Failed to mount"),
     ],
 )
 def test_fails_when_a_node_never_asks_for_its_metadata(
-    world: World, tmp_path: Path, exit_code: int | None, limit: float, reason: str
+    cloud: FakeCloud, tmp_path: Path, exit_code: int | None, limit: float, reason: str
 ) -> None:
-    world.asks, world.exit_code = False, exit_code
-    world.see(ONE)
-    world.now += limit - 1
-    world.see(ONE)
-    assert world.ec2.terminated == []
-    world.now += 2
-    world.see(ONE)
-    assert world.ec2.terminated == [ONE.instance_id]
+    cloud.finds_metadata, cloud.exit_code = False, exit_code
+    cloud.show(ONE)
+    cloud.now += limit - 1
+    cloud.show(ONE)
+    assert cloud.ec2.terminated == []
+    cloud.now += 2
+    cloud.show(ONE)
+    assert cloud.ec2.terminated == [ONE.instance_id]
     assert reported(tmp_path) == {ONE.instance_id: reason}
 
 
-def test_node_that_asked_for_its_metadata_may_take_its_time(world: World, tmp_path: Path) -> None:
-    world.see(ONE)
-    world.now += 2 * BOOT_S
-    world.see(ONE)
-    assert (world.ec2.terminated, reported(tmp_path)) == ([], {})
+def test_node_that_asked_for_its_metadata_may_take_its_time(cloud: FakeCloud, tmp_path: Path) -> None:
+    cloud.show(ONE)
+    cloud.now += 2 * BOOT_TIMEOUT_S
+    cloud.show(ONE)
+    assert (cloud.ec2.terminated, reported(tmp_path)) == ([], {})

@@ -1,11 +1,11 @@
-"""Each VPC has a router of its own while it has instances, and the internet leads to it."""
+"""Each VPC with instances has a router, and the internet has a route to it."""
 
 import dataclasses
 from typing import Any
 
 import pytest
 
-from local.network import vpc_network as fabric
+from local.network import vpc_network
 from local.network.vpcs import Vpcs, public_addresses
 from local.node import metadata
 from local.node.inventory import Instance, Inventory
@@ -17,51 +17,51 @@ LONELY = dataclasses.replace(ONE, vpc_id="vpc-3", internet_address=None)
 
 
 @pytest.fixture
-def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is done to the network, in order."""
-    done: list[str] = []
+def actions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record of changes to the network, in order."""
+    actions: list[str] = []
 
     def serve(vpc_id: str, _find: Any) -> Any:
-        done.append(f"metadata {vpc_id}")
-        return lambda: done.append(f"no metadata {vpc_id}")
+        actions.append(f"metadata {vpc_id}")
+        return lambda: actions.append(f"no metadata {vpc_id}")
 
     def load_routes(routes: dict[str, str], *, previous: dict[str, str]) -> None:
-        done.append(f"routes {sorted(routes.items())} for {sorted(previous.items())}")
+        actions.append(f"routes {sorted(routes.items())} for {sorted(previous.items())}")
 
-    monkeypatch.setattr(fabric, "create_router", lambda vpc_id: done.append(f"create {vpc_id}"))
-    monkeypatch.setattr(fabric, "delete_router", lambda vpc_id: done.append(f"delete {vpc_id}"))
-    monkeypatch.setattr(fabric, "load_rules", lambda vpc_id, _rules: done.append(f"rules {vpc_id}"))
-    monkeypatch.setattr(fabric, "load_routes", load_routes)
+    monkeypatch.setattr(vpc_network, "create_router", lambda vpc_id: actions.append(f"create {vpc_id}"))
+    monkeypatch.setattr(vpc_network, "delete_router", lambda vpc_id: actions.append(f"delete {vpc_id}"))
+    monkeypatch.setattr(vpc_network, "load_rules", lambda vpc_id, _rules: actions.append(f"rules {vpc_id}"))
+    monkeypatch.setattr(vpc_network, "load_routes", load_routes)
     monkeypatch.setattr(metadata, "start_server", serve)
-    return done
+    return actions
 
 
 def inventory(*instances: Instance) -> Inventory:
     return Inventory(instances=instances, groups=())
 
 
-def test_router_comes_with_the_first_instance_and_goes_with_the_last(done: list[str]) -> None:
+def test_router_comes_with_the_first_instance_and_goes_with_the_last(actions: list[str]) -> None:
     vpcs = Vpcs(lambda _vpc_id, _address: None)
-    vpcs.follow(inventory(ONE), kept=())
-    assert done == ["create vpc-1", "metadata vpc-1", "rules vpc-1", "routes [('198.18.0.4', 'vpc-1')] for []"]
-    done.clear()
-    vpcs.follow(inventory(ONE), kept=())
-    assert done == []
-    vpcs.follow(inventory(TWIN), kept={"vpc-1"})
-    assert "delete vpc-1" not in done
-    done.clear()
-    vpcs.follow(inventory(TWIN), kept=())
-    assert done == ["no metadata vpc-1", "delete vpc-1"]
+    vpcs.reconcile(inventory(ONE), kept=())
+    assert actions == ["create vpc-1", "metadata vpc-1", "rules vpc-1", "routes [('198.18.0.4', 'vpc-1')] for []"]
+    actions.clear()
+    vpcs.reconcile(inventory(ONE), kept=())
+    assert actions == []
+    vpcs.reconcile(inventory(TWIN), kept={"vpc-1"})
+    assert "delete vpc-1" not in actions
+    actions.clear()
+    vpcs.reconcile(inventory(TWIN), kept=())
+    assert actions == ["no metadata vpc-1", "delete vpc-1"]
 
 
-def test_router_that_cannot_be_served_is_not_left_behind(done: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_router_that_cannot_be_served_is_not_left_behind(actions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_vpc_id: str, _find: Any) -> Any:
         raise OSError("no address")
 
     monkeypatch.setattr(metadata, "start_server", refuse)
     with pytest.raises(OSError, match="no address"):
-        Vpcs(lambda _vpc_id, _address: None).follow(inventory(ONE), kept=())
-    assert done == ["create vpc-1", "delete vpc-1"]
+        Vpcs(lambda _vpc_id, _address: None).reconcile(inventory(ONE), kept=())
+    assert actions == ["create vpc-1", "delete vpc-1"]
 
 
 def test_public_addresses_lead_to_their_vpcs_where_a_route_leads_out() -> None:

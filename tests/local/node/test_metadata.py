@@ -27,7 +27,7 @@ def metadata(tmp_path: Path) -> Metadata:
         region="us-east-1",
         role_name="node-role",
         credentials=lambda: CREDENTIALS,
-        notices=tmp_path / "notices",
+        spot_notices=tmp_path / "notices",
     )
 
 
@@ -75,8 +75,8 @@ def test_notice_is_there_from_when_it_is_given(metadata: Metadata, file: str, pa
     category = path.split("/")[0].encode() + b"/"
     assert lookup(metadata, f"/latest/meta-data/{path}") is None
     assert category not in (lookup(metadata, "/latest/meta-data/") or b"").splitlines()
-    metadata.notices.mkdir()
-    (metadata.notices / file).write_text(body)
+    metadata.spot_notices.mkdir()
+    (metadata.spot_notices / file).write_text(body)
     assert lookup(metadata, f"/latest/meta-data/{path}") == body.encode()
     assert category in (lookup(metadata, "/latest/meta-data/") or b"").splitlines()
 

@@ -10,13 +10,13 @@ from local.node.container import install_gpus
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The disk of a node with two GPUs."""
+    """Make the disk of a node with two GPUs."""
     install_gpus(tmp_path, instance_id="i-00000000000000001", models=["L4", "L4"])
     return tmp_path
 
 
 def see(root: Path, count: int) -> None:
-    """What a fault writes."""
+    """Write the file with which a fault hides GPUs."""
     (root / nvidia_smi.SEEN).parent.mkdir(parents=True, exist_ok=True)
     (root / nvidia_smi.SEEN).write_text(f"{count}\n")
 

@@ -1,4 +1,4 @@
-"""A local AWS used by hand, on a terminal."""
+"""A local AWS is used by hand, on a terminal."""
 
 import os
 import re
@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from local.run.by_hand import greeting
+from local.run.by_hand import first_steps
 from local.run.runs import Run, all_runs
 from local.run.sandbox import sweep
 from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
-from tests.machine import REPOSITORY, Look
+from tests.machine import REPOSITORY, Snapshot
 
 LOCAL = (sys.executable, "-m", "local")
 PROMPT = r"\[local-aws \w+\] .+ # $"
 DEADLINE_S = 60.0
 SLEEP = "sh -c 'echo begun; exec sleep 300'"
-"""A command that is in the terminal's foreground once it has said so."""
+"""Command that announces when it runs in the terminal's foreground."""
 KEEP = (sys.executable, "-c", "import sys; from local.run.by_hand import keep; sys.exit(keep(sys.argv[1:]))")
 
 
@@ -32,7 +32,7 @@ def local(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def kept(command: Sequence[str] = ("true",)) -> Run:
-    """A local AWS left up by a command on a terminal that is hung up afterwards."""
+    """Keep a local AWS that a command left running on a terminal which is hung up afterwards."""
     terminal = Terminal([*KEEP, *command], directory=REPOSITORY)
     name = terminal.expect(r"make end RUN=(\w+)")[1]
     assert terminal.await_end() == 0
@@ -41,8 +41,8 @@ def kept(command: Sequence[str] = ("true",)) -> Run:
 
 
 @pytest.fixture
-def run(clean_machine: Look) -> Iterator[Run]:
-    """A local AWS that is kept; ended at the end of the test if it is still up."""
+def run(clean_machine: Snapshot) -> Iterator[Run]:
+    """Keep a local AWS; end it after the test if it still runs."""
     assert clean_machine
     run = kept()
     yield run
@@ -57,8 +57,8 @@ def await_end(run: Run) -> None:
 
 
 @pytest.fixture
-def shell(clean_machine: Look) -> Iterator[Terminal]:
-    """A script whose terminal `python -m local shell` borrows: it says how it finds the terminal afterwards."""
+def shell(clean_machine: Snapshot) -> Iterator[Terminal]:
+    """Run a script that starts `python -m local shell` on its terminal and then reports the terminal's state."""
     assert clean_machine
     script = '"$@"; echo "code $?"; stty -a | grep -o "[-]*echo "; read -r line; echo "read $line"'
     terminal = Terminal(["bash", "-c", script, "script", *LOCAL, "shell"], directory=REPOSITORY)
@@ -171,7 +171,7 @@ def test_of_several_one_is_named(run: Run) -> None:
 
 def test_the_greeting_says_which_settings_come_first() -> None:
     run = Run(directory=Path("/run/3f2a"), owner=1, sandbox=1, checkout=REPOSITORY, variables={})
-    assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in greeting(run)
+    assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in first_steps(run)
 
 
 @pytest.mark.usefixtures("clean_machine")
@@ -246,7 +246,7 @@ def test_the_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
 
 
 def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What `local-aws` does where LOCAL_AWS_DIR is set."""
+    """Run `local-aws` with LOCAL_AWS_DIR set, as it is inside."""
     return subprocess.run(
         ["local/bin/local-aws", *arguments],
         cwd=REPOSITORY,
@@ -275,7 +275,7 @@ def test_ending_says_what_it_ended_and_that_there_is_nothing_to_end(run: Run, tm
 
 @pytest.mark.parametrize("target", ["end", "status", "lint"])
 def test_fails_at_once_when_make_is_used_inside(tmp_path: Path, target: str) -> None:
-    """The set-up would begin anew there, with an empty cache and without internet."""
+    """Inside, the set-up would start over with an empty cache and without internet."""
     environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = ["make", "--no-print-directory", target]
     result = subprocess.run(

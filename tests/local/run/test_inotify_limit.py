@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.run.inotify_limit import LIMIT, NODE_NEEDS, lack_of_watchers
+from local.run.inotify_limit import INSTANCES_PER_NODE, LIMIT, inotify_shortage
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def limit() -> int:
 
 @pytest.fixture
 def nearly_used_up() -> Iterator[None]:
-    """All inotify instances but two taken."""
+    """Use up all inotify instances except two."""
     libc, taken = ctypes.CDLL(None), list[int]()
     while (handle := libc.inotify_init1(os.O_CLOEXEC)) >= 0:
         taken.append(handle)
@@ -27,21 +27,21 @@ def nearly_used_up() -> Iterator[None]:
 
 
 def test_there_is_room_for_one_node() -> None:
-    assert lack_of_watchers(1) is None
+    assert inotify_shortage(1) is None
 
 
 def test_fails_when_there_are_more_nodes_than_the_limit_allows(limit: int) -> None:
-    nodes = limit // NODE_NEEDS + 1
-    line = lack_of_watchers(nodes)
+    nodes = limit // INSTANCES_PER_NODE + 1
+    line = inotify_shortage(nodes)
     assert line is not None
     enough = re.search(r"sysctl fs\.inotify\.max_user_instances=(\d+)$", line)
     assert enough is not None
-    assert int(enough[1]) >= nodes * NODE_NEEDS
+    assert int(enough[1]) >= nodes * INSTANCES_PER_NODE
     assert "\n" not in line
 
 
 @pytest.mark.usefixtures("nearly_used_up")
 def test_fails_when_others_have_used_them_up() -> None:
-    line = lack_of_watchers(1)
+    line = inotify_shortage(1)
     assert line is not None
     assert "2 of " in line

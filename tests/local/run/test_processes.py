@@ -1,4 +1,4 @@
-"""Processes named in files."""
+"""Files identify processes."""
 
 import os
 import subprocess

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from local.run.runs import runs_dir
-from tests.machine import REPOSITORY, Look
+from tests.machine import REPOSITORY, Snapshot
 
 DEADLINE_S = 120.0
-# An instance of its own, so that there is a node, and then the line by which the test knows that it runs.
+# Launch an instance, so that there is a node, then print the line that tells the test it runs.
 ONE_NODE = """
 import boto3, os, pathlib, sys, time
 ec2 = boto3.client("ec2")
@@ -62,7 +62,7 @@ def test_nothing_is_left_after_a_signal(signum: signal.Signals) -> None:
     assert process.returncode == (-9 if signum is signal.SIGKILL else 128 + signum)
 
 
-def test_a_run_works_while_another_is_up_and_sweeps_one_that_was_lost(clean_machine: Look) -> None:
+def test_a_run_works_while_another_is_up_and_sweeps_one_that_was_lost(clean_machine: Snapshot) -> None:
     lost = runs_dir() / "lost"
     lost.mkdir()
     (lost / "owner").write_text("1 0")

@@ -1,0 +1,55 @@
+"""A user works at a terminal and asks the local AWS for its instances."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.run.by_hand import REPOSITORY, SHELL
+from tests.e2e.conftest import Cluster
+from tests.local.terminal import CTRL_C, Terminal
+
+LOCAL_PROMPT = r"\[local-aws \w+\] \S+ # $"
+NODE_PROMPT = r"ubuntu@[\w-]+:\S*\$ $"
+
+
+@pytest.fixture
+def terminal(cluster: Cluster) -> Iterator[Terminal]:
+    """Open a shell on a terminal as `make local-aws` does."""
+    terminal = Terminal(SHELL, directory=REPOSITORY, environment=cluster.user.environment)
+    terminal.expect(LOCAL_PROMPT)
+    yield terminal
+    terminal.type("exit\n")
+    terminal.await_end()
+    terminal.close()
+    Path.home().joinpath(".ssh/config").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("login", ["dlcluster ssh", "ssh -A deeplearning-master"])
+def test_logging_in_and_interrupting_a_command_there(cluster: Cluster, terminal: Terminal, login: str) -> None:
+    terminal.type("dlcluster ssh-config >> ~/.ssh/config\n")
+    terminal.expect(LOCAL_PROMPT)
+    terminal.type(f"{login}\n")
+    terminal.expect(NODE_PROMPT)
+    terminal.type("ssh -o BatchMode=yes deeplearning-worker2 hostname\n")
+    terminal.expect(cluster.on("deeplearning-worker2", "hostname"))
+    terminal.expect(NODE_PROMPT)
+    terminal.type("sh -c 'echo begun; exec sleep 300'\n")
+    terminal.expect("begun\n")
+    terminal.type(CTRL_C)
+    terminal.expect(NODE_PROMPT)
+    terminal.type("echo code $?; exit\n")
+    terminal.expect("code 130")
+    terminal.expect(LOCAL_PROMPT)
+
+
+def test_the_status_shows_what_ec2_says_of_each_instance(cluster: Cluster) -> None:
+    lines = cluster.user.output("local-aws", "status").splitlines()[1:]
+    shown = {words[0]: words[1:] for words in map(str.split, lines)}
+    slots = {cluster.on(f"deeplearning-{slot}", "hostname"): slot for slot in ("master", "worker2", "worker3")}
+    for instance in cluster.instances:
+        slot = slots["ip-" + instance["PrivateIpAddress"].replace(".", "-")]
+        name = next(tag["Value"] for tag in instance["Tags"] if tag["Key"] == "Name")
+        public = instance.get("PublicIpAddress", "-")
+        expected = [name, slot, "running", "ready", instance["PrivateIpAddress"], public]
+        assert shown[instance["InstanceId"]][:6] == expected

@@ -1,0 +1,135 @@
+"""Jobs outlive their session, and the article's way to end jobs works on real nodes."""
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.e2e.conftest import NODES, STACK, Cluster, aliases, stack_outputs
+
+MASTER = "deeplearning-master"
+DETACH = "cd /tmp && SECRET=hunter2-of-the-shell launch --detach"
+SLEEP = "import os, time; print('up', os.environ['RANK'], os.environ['SECRET'], flush=True); time.sleep(1000)"
+# The third article's lines end everything that runs on all hosts.
+ARTICLE = 'while read -u 10 host; do ssh $host "pkill -f python"; done 10<$DEEPLEARNING_WORKERS_PATH'
+AGENT = "systemctl show -p MainPID -p ActiveState --value deeplearning-agent | xargs"
+FILES = ("/etc/hosts", "/opt/deeplearning/workers", "/etc/ssh/ssh_known_hosts", "/run/deeplearning/node.json")
+
+
+def start(cluster: Cluster) -> str:
+    """Start a job from a session that then ends; return the job's id."""
+    return cluster.user.ssh(MASTER, f"{DETACH} --env SECRET python -c {json.dumps(SLEEP)}").strip()
+
+
+def status(cluster: Cluster, job: str) -> dict[str, Any]:
+    return dict(json.loads(cluster.on(MASTER, f"launch status --json {job}")))
+
+
+def ranks(cluster: Cluster) -> list[int]:
+    """Count a job's processes on each node."""
+    # The brackets keep pgrep -f from finding the shell that carries its own pattern.
+    return [int(cluster.on(alias, "pgrep -fc '[t]ime.sleep.1000' || true")) for alias in aliases()]
+
+
+def agents(cluster: Cluster) -> list[str]:
+    """Return the process id and state of each node's agent."""
+    return [cluster.on(alias, AGENT) for alias in aliases()]
+
+
+def files(cluster: Cluster) -> list[str]:
+    return [cluster.on(alias, f"cat {' '.join(FILES)} | sha256sum") for alias in aliases()]
+
+
+def follow(cluster: Cluster, job: str) -> str:
+    """Return the job's output until it ends."""
+    return cluster.on(MASTER, f"timeout 60 launch logs -f {job}")
+
+
+def in_bucket(cluster: Cluster, job: str) -> dict[str, Any]:
+    key = f"jobs/{STACK}/{job}.json"
+    body = boto3.client("s3").get_object(Bucket=stack_outputs()["ClusterBucket"], Key=key)["Body"].read()
+    return dict(json.loads(body))
+
+
+def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) -> None:
+    job = start(cluster)
+    assert re.fullmatch(r"\d{8}-\d{6}-\w{7}", job)
+    assert ranks(cluster) == [1] * NODES
+    known = status(cluster, job)
+    assert (known["state"], known["cwd"], known["detached"]) == ("RUNNING", "/tmp", True)
+    assert known["hosts"] == aliases()
+    assert cluster.on(MASTER, f"launch list | grep {job}").split()[1] == "RUNNING"
+    # Its variables appear in no process list, and systemd does not know them either.
+    unit = f"deeplearning-job-{job}.service"
+    assert "hunter2" not in cluster.on(MASTER, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "hunter2" not in cluster.on(MASTER, f"XDG_RUNTIME_DIR=/run/user/$(id -u) systemctl --user show {unit}")
+    assert cluster.on(MASTER, f"launch stop {job}") == f"{job} CANCELLED"
+    assert ranks(cluster) == [0] * NODES
+    said = sorted(line for line in follow(cluster, job).splitlines() if " up " in line)
+    assert said == [f"{alias} [0] up {rank} hunter2-of-the-shell" for rank, alias in enumerate(aliases())]
+    assert cluster.on(MASTER, f"launch logs --rank 2 {job}") == "up 2 hunter2-of-the-shell"
+    kept = in_bucket(cluster, job)
+    assert (kept["id"], kept["state"], kept["reason"]) == (job, "CANCELLED", "stopped by SIGTERM")
+    assert "hunter2" not in json.dumps(kept)
+
+
+def test_a_job_that_failed_is_in_the_bucket_with_its_reason(cluster: Cluster) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        cluster.on(MASTER, "launch -n 1 'exit 3'")
+    assert failure.value.returncode == 3
+    job = json.loads(cluster.on(MASTER, "launch status --json"))
+    assert (job["state"], job["exit_code"], job["detached"]) == ("FAILED", 3, False)
+    assert in_bucket(cluster, job["id"]) == job
+
+
+def test_fails_when_a_detached_job_cannot_start_and_says_why(cluster: Cluster) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        cluster.on(MASTER, "echo nobody > /tmp/hosts; launch --detach -H /tmp/hosts true 2>&1")
+    assert failure.value.returncode == 1
+    assert failure.value.stdout.startswith("launch: nothing started, 1 of 1 nodes: nobody: ")
+
+
+def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: Cluster) -> None:
+    job = start(cluster)
+    pid = status(cluster, job)["pid"]
+    cluster.on(MASTER, f"kill -9 {pid}")
+    # Wait until nothing of the job runs on the master any more.
+    follow(cluster, job)
+    assert status(cluster, job)["state"] == "FAILED"
+    cluster.on(MASTER, "for i in $(seq 100); do pgrep -f '[t]ime.sleep.1000' || exit 0; sleep 0.1; done; exit 1")
+
+
+def test_the_articles_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: Cluster) -> None:
+    before, written = agents(cluster), files(cluster)
+    job = start(cluster)
+    assert ranks(cluster) == [1] * NODES
+    # From a file: a shell with the loop in its command line has "python" in it, and would end too.
+    subprocess.run(
+        cluster.user.ssh_command(MASTER, "cat > /tmp/end-jobs"),
+        env=dict(cluster.user.environment),
+        input=ARTICLE,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    cluster.user.ssh(MASTER, "bash /tmp/end-jobs || true")
+    follow(cluster, job)
+    assert ranks(cluster) == [0] * NODES
+    assert status(cluster, job)["state"] in ("FAILED", "CANCELLED")
+    assert agents(cluster) == before
+    assert all(agent.endswith(" active") for agent in before)
+    assert files(cluster) == written
+
+
+def test_agents_that_root_ends_with_pkill_are_back_at_once_with_their_files_right(cluster: Cluster) -> None:
+    before, written = agents(cluster), files(cluster)
+    for alias in aliases():
+        cluster.on(alias, "sudo pkill -f '[b]ootstrap run'")
+    for alias, pid in zip(aliases(), (agent.split()[0] for agent in before), strict=True):
+        cluster.on(alias, f"for i in $(seq 100); do {AGENT} | grep -qx '{pid} active' || break; sleep 0.2; done")
+        cluster.on(alias, f"for i in $(seq 100); do {AGENT} | grep -q ' active$' && exit; sleep 0.2; done; exit 1")
+    assert not set(agents(cluster)) & set(before)
+    assert files(cluster) == written

@@ -1,0 +1,175 @@
+"""Ports of nodes are reachable only as intended: from the administrator's address, from elsewhere, between members.
+
+Every tried port has a program listening on every node, so that a closed port is not mistaken for a filtered one; and
+each check is shown to fail when a rule is removed or added.
+"""
+
+import socket
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import boto3
+
+from local.network.addresses import USER_ADDRESS
+from local.network.vpc_network import in_namespace
+from tests.e2e.conftest import Cluster, stack_outputs
+from tests.e2e.port_scan import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports, open_ports, open_ports_from_node
+
+
+def other_addresses(cluster: Cluster) -> list[str]:
+    """List addresses, apart from the master's public one, at which the internet could look for nodes.
+
+    The local internet carries packets to private addresses too, as a network that is peered with the VPC would.
+    """
+    gateways = boto3.client("ec2").describe_nat_gateways(Filters=[{"Name": "state", "Values": ["available"]}])
+    nat = [address["PublicIp"] for gateway in gateways["NatGateways"] for address in gateway["NatGatewayAddresses"]]
+    assert nat
+    return [*(worker["PrivateIpAddress"] for worker in cluster.instances[1:]), *nat]
+
+
+def test_from_inside_ssh_location_only_the_masters_ssh_port(listening_cluster: Cluster) -> None:
+    assert open_ports(USER_ADDRESS, listening_cluster.public_address) == {SSH}
+
+
+def test_the_masters_ssh_port_is_answered_by_sshd(cluster: Cluster) -> None:
+    with socket.create_connection((cluster.public_address, SSH), timeout=10) as connection:
+        connection.settimeout(10)
+        assert connection.recv(8) == b"SSH-2.0-"
+
+
+def test_from_elsewhere_nothing(listening_cluster: Cluster, outside_address: str) -> None:
+    assert open_ports(outside_address, listening_cluster.public_address) == set()
+
+
+def test_no_node_is_reached_at_another_address(listening_cluster: Cluster, outside_address: str) -> None:
+    for address in other_addresses(listening_cluster):
+        for source in (USER_ADDRESS, outside_address):
+            assert (address, source, open_ports(source, address)) == (address, source, set())
+
+
+def datagram_arrives(receiver: str, send: Callable[[], None]) -> bool:
+    """Return whether a node receives what is sent to its port 45678."""
+
+    def bound() -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.bind(("0.0.0.0", 45678))
+        return made
+
+    with closing(in_namespace(receiver, bound)) as heard:
+        heard.settimeout(CONNECT_TIMEOUT_S)
+        send()
+        try:
+            return heard.recv(16) == b"datagram"
+        except TimeoutError:
+            return False
+
+
+def sent_to(address: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"datagram", (address, 45678))
+
+
+def pings(address: str) -> bool:
+    command = ["ping", "-c", "1", "-W", "2", address]
+    return subprocess.run(command, check=False, stdout=subprocess.DEVNULL, timeout=30).returncode == 0
+
+
+def test_other_protocols_come_from_members_only(cluster: Cluster) -> None:
+    master, worker = cluster.master["InstanceId"], cluster.instances[1]["InstanceId"]
+    private, public = cluster.addresses[master], cluster.public_address
+    assert datagram_arrives(master, lambda: in_namespace(worker, lambda: sent_to(private)))
+    assert not datagram_arrives(master, lambda: sent_to(public))
+    assert in_namespace(worker, lambda: pings(private))
+    assert not pings(public)
+
+
+def test_between_members_every_port(listening_cluster: Cluster) -> None:
+    for (sender, source), (_, address) in permutations(listening_cluster.addresses.items(), 2):
+        assert open_ports_from_node(sender, source, address) == set(EVERY_PORT)
+
+
+# ---- each check can fail ----
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """Locate an ingress rule, with its permission as EC2 describes it."""
+
+    group_id: str
+    permission: dict[str, Any]
+
+    def add(self) -> None:
+        ec2: Any = boto3.client("ec2")
+        ec2.authorize_security_group_ingress(GroupId=self.group_id, IpPermissions=[self.permission])
+
+    def remove(self) -> None:
+        ec2: Any = boto3.client("ec2")
+        ec2.revoke_security_group_ingress(GroupId=self.group_id, IpPermissions=[self.permission])
+
+
+def group_ids(instance: dict[str, Any]) -> list[str]:
+    return sorted(group["GroupId"] for group in instance["SecurityGroups"])
+
+
+def permissions(group_id: str) -> list[dict[str, Any]]:
+    found = boto3.client("ec2").describe_security_groups(GroupIds=[group_id])["SecurityGroups"][0]
+    return [dict(permission) for permission in found["IpPermissions"]]
+
+
+def test_fails_when_the_administrators_rule_is_revoked(listening_cluster: Cluster) -> None:
+    group_id = stack_outputs()["AdminSSHSecurityGroup"]
+    (permission,) = permissions(group_id)
+    rule = Rule(group_id=group_id, permission=permission)
+
+    def scan() -> set[int]:
+        return open_ports(USER_ADDRESS, listening_cluster.public_address)
+
+    rule.remove()
+    try:
+        await_ports(scan, set())
+    finally:
+        rule.add()
+    await_ports(scan, {SSH})
+
+
+def test_fails_when_members_may_not_reach_each_other(listening_cluster: Cluster) -> None:
+    master, worker = listening_cluster.master, listening_cluster.instances[1]
+    (group_id,) = group_ids(worker)
+    pairs = [pair for permission in permissions(group_id) for pair in permission["UserIdGroupPairs"]]
+    (pair,) = [pair for pair in pairs if pair["GroupId"] in group_ids(master)]
+    rule = Rule(group_id=group_id, permission={"IpProtocol": "-1", "UserIdGroupPairs": [pair]})
+
+    def scan() -> set[int]:
+        return open_ports_from_node(master["InstanceId"], master["PrivateIpAddress"], worker["PrivateIpAddress"])
+
+    rule.remove()
+    try:
+        await_ports(scan, set())
+    finally:
+        rule.add()
+    await_ports(scan, set(EVERY_PORT))
+
+
+def test_fails_when_a_port_is_opened_to_elsewhere(listening_cluster: Cluster, outside_address: str) -> None:
+    master, worker = listening_cluster.master, listening_cluster.instances[1]
+    permission = {
+        "IpProtocol": "tcp",
+        "FromPort": 8080,
+        "ToPort": 8080,
+        "IpRanges": [{"CidrIp": f"{outside_address}/32"}],
+    }
+    rules = [Rule(group_id=group_ids(node)[0], permission=permission) for node in (master, worker)]
+    for rule in rules:
+        rule.add()
+    try:
+        await_ports(lambda: open_ports(outside_address, listening_cluster.public_address), {8080})
+        # Its address is private, so no rule lets anybody outside reach it.
+        assert open_ports(outside_address, worker["PrivateIpAddress"]) == set()
+    finally:
+        for rule in rules:
+            rule.remove()
+    await_ports(lambda: open_ports(outside_address, listening_cluster.public_address), set())

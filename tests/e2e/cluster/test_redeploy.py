@@ -1,0 +1,276 @@
+"""A running cluster is deployed again and again with something changed: nothing that runs is replaced.
+
+The changes accumulate, as they do in the life of a cluster: each fixture deploys on top of the one before. The last
+one goes back to the first settings, with the first nodes.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from local.aws.ec2.images import FAMILIES, image_id
+from local.faults.clients import client
+from tests.e2e.checkouts import Edit, copy_checkout, deploy, try_deploy
+from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
+from tests.e2e.node_views import (
+    AGREE_TIMEOUT_S,
+    MASTER,
+    NodeIdentity,
+    Slots,
+    await_agreement,
+    identities,
+    logins_from,
+    look,
+)
+
+FIRST = aliases()[0]
+"""Name of the master as a worker."""
+TAKE_OVER_S = 60
+AGENT_LOG = "sudo cat /var/log/deeplearning/agent.log"
+TAGS = {"tags": "team=vision"}
+MODEL = {"instance_type": "m5.large", "ami": image_id(FAMILIES[0])}
+SIGN = "a newer agent"
+NEWER = (
+    Edit(file="bootstrap/service.py", old='"agent of a %s', new=f'"{SIGN} of a %s'),
+    Edit(
+        file="bootstrap/cluster/table.py",
+        old='HOST_KEY_FIELD: {"S": record.host_key},',
+        new=f'HOST_KEY_FIELD: {{"S": record.host_key}}, "made_by": {{"S": "{SIGN}"}},',
+    ),
+    Edit(
+        file="bootstrap/cluster/table.py",
+        old='MEMBERS_FIELD: {"S": members_to_json(new.members)},',
+        new=f'MEMBERS_FIELD: {{"S": members_to_json(new.members)}}, "made_by": {{"S": "{SIGN}"}},',
+    ),
+    Edit(
+        file="bootstrap/cluster/membership.py",
+        old="[asdict(member) for member in members]",
+        new=f'[asdict(member) | {{"made_by": "{SIGN}"}} for member in members]',
+    ),
+)
+"""Edits that make an agent of a later release: it writes more into each record, and logs another name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """Hold the cluster between two deploys."""
+
+    slots: Slots
+    identities: dict[str, NodeIdentity]
+    versions: list[int]
+    """Versions of the launch templates that the two groups use."""
+    members: dict[str, dict[str, Any]]
+    """Properties of each instance of the groups, by id, that EC2 does not change by itself."""
+    records: dict[str, dict[str, Any]]
+    """Items of the cluster's table, by instance id or key."""
+
+
+def groups() -> list[dict[str, Any]]:
+    outputs = stack_outputs()
+    names = [outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"]]
+    found: Any = boto3.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)
+    return sorted(found["AutoScalingGroups"], key=lambda group: names.index(group["AutoScalingGroupName"]))
+
+
+def members() -> dict[str, dict[str, Any]]:
+    kept = ("InstanceType", "ImageId", "PrivateIpAddress", "PublicIpAddress", "LaunchTime", "Tags")
+    found = [instance for group in groups() for instance in group_instances(group["AutoScalingGroupName"])]
+    return {instance["InstanceId"]: {key: instance.get(key) for key in kept} for instance in found}
+
+
+def records() -> dict[str, dict[str, Any]]:
+    table: Any = boto3.resource("dynamodb").Table(stack_outputs()["ClusterTable"])
+    return {item["id"].rpartition(":")[2]: item for item in table.scan()["Items"]}
+
+
+def state(cluster: Cluster, slots: Slots) -> State:
+    return State(
+        slots=slots,
+        identities=identities(cluster, slots),
+        versions=[int(group["LaunchTemplate"]["Version"]) for group in groups()],
+        members=members(),
+        records=records(),
+    )
+
+
+def event_ids() -> set[str]:
+    events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"]
+    return {event["EventId"] for event in events}
+
+
+def with_newcomer(slots: Slots) -> Slots:
+    """Return the members after the one new instance has taken the next index."""
+    (newcomer,) = members().keys() - {*slots.values()}
+    return {**slots, f"deeplearning-worker{len(slots) + 1}": newcomer}
+
+
+def await_only(instance_ids: Set[str]) -> None:
+    """Wait until leaving nodes have ended: they are in no list, but they run until the others have looked."""
+    deadline = time.monotonic() + AGREE_TIMEOUT_S
+    while True:
+        rows = json.loads(records()["membership"]["members"])
+        here = members().keys() | {row["instance_id"] for row in rows}
+        if here == instance_ids:
+            return
+        assert time.monotonic() < deadline, f"waited {AGREE_TIMEOUT_S:.0f} s for {here - instance_ids} to end"
+        time.sleep(0.5)
+
+
+def template() -> Any:
+    """Return the deployed template, made from settings and code."""
+    return client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
+
+
+def install(cluster: Cluster, release: str) -> None:
+    cluster.on(MASTER, f"sudo python3 {release}/bootstrap install")
+
+
+@pytest.fixture(scope="module")
+def start(cluster: Cluster) -> Iterator[State]:
+    deployed, before = template(), state(cluster, {alias: look(cluster, alias)[0].instance_id for alias in aliases()})
+    yield before
+    install(cluster, before.identities[aliases()[0]].release)
+    if template() != deployed:  # The last test's fixture restores it, if that test runs.
+        deploy(cluster)
+    await_agreement(cluster, before.slots)
+
+
+@pytest.fixture(scope="module")
+def remodelled(cluster: Cluster, start: State) -> State:
+    """Change tags, instance type and image in one deploy, because each takes many seconds."""
+    deploy(cluster, TAGS | MODEL)
+    return state(cluster, start.slots)
+
+
+@pytest.fixture(scope="module")
+def grown(cluster: Cluster, remodelled: State) -> State:
+    deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES)})
+    slots = with_newcomer(remodelled.slots)
+    await_agreement(cluster, slots)
+    return state(cluster, slots)
+
+
+@pytest.fixture(scope="module")
+def mixed(cluster: Cluster, grown: State, tmp_path_factory: pytest.TempPathFactory) -> State:
+    """Add one worker from a newer release than the others."""
+    checkout = copy_checkout(tmp_path_factory.mktemp("newer"), *NEWER)
+    deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=checkout)
+    slots = with_newcomer(grown.slots)
+    await_agreement(cluster, slots)
+    return state(cluster, slots)
+
+
+@pytest.fixture(scope="module")
+def led_by_newer(cluster: Cluster, mixed: State) -> State:
+    """Install the newer release on the master too, as if the master had been replaced."""
+    *_, newest = mixed.slots
+    release = mixed.identities[newest].release
+    cluster.user.ssh(MASTER, f"rsync -a {newest}:{release} /tmp/ && sudo cp -r /tmp/{Path(release).name} {release}")
+    install(cluster, release)
+    return state(cluster, mixed.slots)
+
+
+@pytest.fixture(scope="module")
+def shrunk(cluster: Cluster, led_by_newer: State, start: State) -> State:
+    """Restore the first settings and code."""
+    assert led_by_newer.slots.keys() > start.slots.keys()
+    deploy(cluster)
+    await_agreement(cluster, start.slots)
+    await_only(start.members.keys())
+    return state(cluster, start.slots)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("vpc_cidr", "10.9.0.0/16"), ("availability_zone", "us-east-1b")])
+def test_fails_when_the_change_would_replace_the_network(
+    cluster: Cluster, start: State, setting: str, value: str
+) -> None:
+    events = event_ids()
+    code, output = try_deploy(cluster, TAGS | {"worker_count": "5", setting: value})
+    assert code == 1
+    reason = f"{setting} of a running cluster cannot change, got {value}: it would replace the network and every node; "
+    assert any(reason in line and line.endswith("or cdk destroy first") for line in output.splitlines()), output
+    assert event_ids() == events
+    assert state(cluster, start.slots) == start
+
+
+def test_changed_tags_type_and_image_touch_no_node(start: State, remodelled: State) -> None:
+    assert (remodelled.identities, remodelled.members) == (start.identities, start.members)
+    assert remodelled.versions == [version + 1 for version in start.versions]
+
+
+@pytest.mark.usefixtures("remodelled")
+def test_changed_tags_reach_the_network_and_the_groups(cluster: Cluster) -> None:
+    team = {"Key": "team", "Value": "vision"}
+    (vpc,) = boto3.client("ec2").describe_vpcs(VpcIds=[cluster.master["VpcId"]])["Vpcs"]
+    assert team in vpc["Tags"]
+    for group in groups():
+        assert team in [{key: tag[key] for key in team} for tag in group["Tags"]]
+
+
+def test_one_more_worker_joins_and_the_others_stay(cluster: Cluster, remodelled: State, grown: State) -> None:
+    assert remodelled.identities.items() < grown.identities.items()
+    assert remodelled.members.items() < grown.members.items()
+    expected = [f"{instance_id} {len(grown.slots)}" for instance_id in grown.slots.values()]
+    assert logins_from(cluster, MASTER) == expected
+
+
+def test_the_next_node_has_the_changed_type_image_and_tags(remodelled: State, grown: State) -> None:
+    (newcomer,) = grown.members.keys() - remodelled.members.keys()
+    for instance_id, found in grown.members.items():
+        changed = (found["InstanceType"], found["ImageId"], {"Key": "team", "Value": "vision"} in found["Tags"])
+        assert (changed == (MODEL["instance_type"], MODEL["ami"], True)) == (instance_id == newcomer)
+
+
+def test_changed_code_is_the_next_nodes_alone(cluster: Cluster, grown: State, mixed: State) -> None:
+    assert grown.identities.items() < mixed.identities.items()
+    assert grown.members.items() < mixed.members.items()
+    *_, newest = mixed.slots
+    releases = {alias: identity.release for alias, identity in mixed.identities.items()}
+    assert [alias for alias in releases if releases[alias] != releases[FIRST]] == [newest]
+    assert f"{SIGN} of a worker" in cluster.on(newest, AGENT_LOG)
+
+
+def test_older_coordinator_takes_in_a_newer_agent(mixed: State) -> None:
+    *_, newest = mixed.slots
+    signed = [key for key, record in mixed.records.items() if record.get("made_by") == SIGN]
+    assert signed == [mixed.slots[newest]]
+
+
+def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, mixed: State) -> None:
+    printed = cluster.user.ssh(MASTER, "launch 'echo $DEEPLEARNING_INSTANCE_ID'")
+    assert sorted(line.split()[-1] for line in printed.splitlines()) == sorted(mixed.slots.values())
+
+
+def test_fewer_workers_end_the_newest_and_leave_the_others(start: State, led_by_newer: State, shrunk: State) -> None:
+    assert {alias: led_by_newer.identities[alias] for alias in start.slots} == shrunk.identities
+    assert shrunk.members == start.members
+    gone = [*led_by_newer.members.keys() - start.members.keys()]
+    reservations = boto3.client("ec2").describe_instances(InstanceIds=gone)["Reservations"]
+    assert {i["State"]["Name"] for r in reservations for i in r["Instances"]} == {"terminated"}
+
+
+def test_older_agents_follow_a_newer_coordinator(start: State, shrunk: State) -> None:
+    membership = shrunk.records["membership"]
+    assert membership["made_by"] == SIGN
+    rows = json.loads(membership["members"])
+    assert [row["made_by"] for row in rows] == [SIGN] * NODES
+    workers = [alias for alias in start.slots if alias != FIRST]
+    assert {shrunk.identities[alias].release for alias in workers} == {
+        start.identities[alias].release for alias in workers
+    }
+
+
+def test_older_coordinator_takes_over_from_a_newer_one(cluster: Cluster, start: State, shrunk: State) -> None:
+    before, deadline = len(cluster.on(MASTER, AGENT_LOG)), time.monotonic() + TAKE_OVER_S
+    install(cluster, start.identities[FIRST].release)
+    while "phase files" not in (log := cluster.on(MASTER, AGENT_LOG)[before:]):
+        assert time.monotonic() < deadline, f"waited {TAKE_OVER_S} s for the older agent, which logged\n{log}"
+        time.sleep(0.5)
+    assert "WARNING" not in log
+    assert records() == shrunk.records | {start.slots[FIRST]: start.records[start.slots[FIRST]]}

@@ -1,0 +1,77 @@
+"""``ssh_location`` changes in place: other addresses get in, and no node restarts."""
+
+import json
+from typing import Any
+
+import boto3
+
+from local.network.addresses import USER_ADDRESS
+from local.run.user import deploy_arguments
+from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
+from tests.e2e.port_scan import SSH, await_ports, open_ports
+
+
+def instance_ids() -> set[str]:
+    outputs = stack_outputs()
+    groups = (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"])
+    return {instance["InstanceId"] for group in groups for instance in group_instances(group)}
+
+
+def starts(cluster: Cluster) -> dict[str, str]:
+    """Return what changes when a node reboots or its agent restarts."""
+    command = (
+        "cat /proc/sys/kernel/random/boot_id"
+        " && systemctl show -p ActiveEnterTimestamp --value deeplearning-agent ssh systemd-journald"
+    )
+    return {alias: cluster.on(alias, command) for alias in aliases()}
+
+
+def updated_resources(since: set[str]) -> list[str]:
+    """List the types of resources that the stack changed since these events, except the stack itself."""
+    events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"]
+    new = [event for event in events if event["EventId"] not in since]
+    assert new
+    return sorted({e["ResourceType"] for e in new if e["LogicalResourceId"] != STACK})
+
+
+def properties() -> dict[tuple[str, str], Any]:
+    """Return the deployed template's properties, by logical id and name."""
+    body: Any = boto3.client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
+    resources = (body if isinstance(body, dict) else json.loads(body))["Resources"]
+    return {
+        (logical_id, name): value
+        for logical_id, resource in resources.items()
+        for name, value in resource.get("Properties", {}).items()
+    }
+
+
+def changed(before: dict[tuple[str, str], Any], after: dict[tuple[str, str], Any]) -> set[str]:
+    """Return the names of the properties that differ: AWS documents whether each replaces its resource."""
+    return {key[1] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+def event_ids() -> set[str]:
+    events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"]
+    return {event["EventId"] for event in events}
+
+
+def deploy(cluster: Cluster, ssh_location: str) -> None:
+    cluster.user.cdk(*deploy_arguments(nodes=NODES), "-c", f"ssh_location={ssh_location}")
+
+
+def test_ssh_location_changes_in_place(listening_cluster: Cluster, outside_address: str) -> None:
+    before, ids, events = starts(listening_cluster), instance_ids(), event_ids()
+    public, template = listening_cluster.public_address, properties()
+    deploy(listening_cluster, f"{outside_address}/32")
+    try:
+        await_ports(lambda: open_ports(outside_address, public), {SSH})
+        await_ports(lambda: open_ports(USER_ADDRESS, public), set())
+        assert instance_ids() == ids
+        assert updated_resources(events) == ["AWS::EC2::SecurityGroup"]
+        assert changed(template, properties()) == {"SecurityGroupIngress"}
+    finally:
+        deploy(listening_cluster, f"{USER_ADDRESS}/32")
+    await_ports(lambda: open_ports(USER_ADDRESS, public), {SSH})
+    await_ports(lambda: open_ports(outside_address, public), set())
+    assert instance_ids() == ids
+    assert starts(listening_cluster) == before

@@ -1,0 +1,267 @@
+"""When nodes cannot come up, the deploy fails in time and says why, and so does ``dlcluster why`` afterwards.
+
+Each fault is planted in a copy of the project, which is then deployed as users deploy theirs. No other cluster may be
+up: `make e2e` gives these tests a local AWS of their own.
+"""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from local.run.user import User, deploy_arguments
+from tests.e2e.checkouts import Edit, copy_checkout
+from tests.e2e.conftest import STACK, group_instances, stack_outputs
+from tests.e2e.leftovers import left_over, stack_buckets
+
+DEPLOY_S = 300
+"""Far below the product's own timeouts; edits shorten those that a fault must wait for."""
+INSTANCE_ID = re.compile(r"\bi-[0-9a-f]{17}\b")
+
+
+def shorten(file: str, constant: str, *, old: str, new: str) -> Edit:
+    return Edit(file=file, old=f"{constant}: Final = {old}\n", new=f"{constant}: Final = {new}\n")
+
+
+SHORT_BOOTSTRAP_TIMEOUT = shorten("stacks/cluster.py", "BOOTSTRAP_TIMEOUT_S", old="1200", new="1")
+SHORT_CREATION_TIMEOUT = shorten(
+    "stacks/node_group.py", "CREATION_TIMEOUT", old="cdk.Duration.minutes(30)", new="cdk.Duration.seconds(10)"
+)
+
+
+SHORT_LEAVING_TIMEOUT = shorten("bootstrap/contract.py", "LEAVING_TIMEOUT_S", old="30", new="2")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedDeploy:
+    """Hold a failed deploy, and what AWS has left of it."""
+
+    reasons: tuple[str, ...]
+    """Reasons of the stack's failures, the first one first."""
+    launched: str
+    """Id of the only instance."""
+    log: str
+    """Lines of that instance in the stack's log group."""
+    why: str
+    """Output of ``dlcluster why``."""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Copy the project, to be broken."""
+    return copy_checkout(tmp_path)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cleared_away(user: User) -> Iterator[None]:
+    """Destroy the stack at the end; before that, each deploy removes what the previous one left."""
+    yield
+    user.cdk("destroy", "--force")
+
+
+def deploy_broken(user: User, checkout: Path, *edits: Edit) -> FailedDeploy:
+    """Deploy a single node with faults, which must fail and leave nothing but its log group and its bucket."""
+    buckets, before = stack_buckets(), _stack_id()
+    for edit in (*edits, SHORT_LEAVING_TIMEOUT):
+        edit.make(checkout)
+    deploy = subprocess.run(
+        ["cdk", *deploy_arguments(nodes=1)],
+        cwd=checkout,
+        env=dict(user.environment),
+        stdin=subprocess.DEVNULL,
+        check=False,
+        timeout=DEPLOY_S,
+    )
+    assert deploy.returncode == 1
+    assert _stack_id() not in (None, before)
+    assert {kind: found for kind, found in left_over().items() if found} == {}
+    events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"][::-1]
+    assert {*stack_buckets()} == {*buckets, _physical_id(events, "AWS::S3::Bucket")}
+    assert events[-1]["ResourceStatus"] == "ROLLBACK_COMPLETE"
+    launched = _launched(events)
+    return FailedDeploy(
+        reasons=tuple(e["ResourceStatusReason"] for e in events if e["ResourceStatus"] == "CREATE_FAILED"),
+        launched=launched,
+        log=_log(_physical_id(events, "AWS::Logs::LogGroup"), launched),
+        why=user.output("dlcluster", "why", "--cluster", STACK),
+    )
+
+
+def _stack_id() -> str | None:
+    """Return the id of the stack with that name, if any: it may be an earlier test's, rolled back."""
+    found = boto3.client("cloudformation").describe_stacks()["Stacks"]
+    return next((stack["StackId"] for stack in found if stack["StackName"] == STACK), None)
+
+
+def _physical_id(events: list[Any], resource_type: str, part: str = "") -> str:
+    (found,) = {
+        e["PhysicalResourceId"]
+        for e in events
+        if e["ResourceType"] == resource_type and part in e["LogicalResourceId"] and e["PhysicalResourceId"]
+    }
+    return str(found)
+
+
+def _launched(events: list[Any]) -> str:
+    group = _physical_id(events, "AWS::AutoScaling::AutoScalingGroup", "Master")
+    activities = boto3.client("autoscaling").describe_scaling_activities(
+        AutoScalingGroupName=group, IncludeDeletedGroups=True
+    )["Activities"]
+    # An earlier stack's group had the same name.
+    ours = [activity for activity in activities if activity["StartTime"] >= events[0]["Timestamp"]]
+    (launched,) = {found for activity in ours for found in INSTANCE_ID.findall(activity["Description"])}
+    return str(launched)
+
+
+def _log(group: str, stream: str) -> str:
+    """Return a stream's lines; empty if the node never reached it. The group must exist."""
+    logs = boto3.client("logs")
+    events = logs.filter_log_events(logGroupName=group, logStreamNamePrefix=stream)["events"]
+    return "\n".join(event["message"] for event in events)
+
+
+def assert_reason(failure: FailedDeploy, reason: str) -> None:
+    """The stack and ``dlcluster why`` name the node and its reason."""
+    told = f"Received FAILURE signal with UniqueId {failure.launched} {reason}"
+    assert failure.reasons == (told,)
+    assert told in failure.why
+
+
+SILENT = "none: its agent never reached CloudWatch Logs"
+
+
+def test_node_without_its_bundle_says_so(user: User, checkout: Path) -> None:
+    failure = deploy_broken(
+        user,
+        checkout,
+        shorten("stacks/user_data.py", "FETCH_TIMEOUT_S", old="420", new="1"),
+        Edit(
+            file="stacks/bundle_asset.py", old="url=location.s3_object_url", new='url=f"{location.s3_object_url}.gone"'
+        ),
+    )
+    assert_reason(failure, "user data: fetch the node bundle")
+    assert (failure.log, SILENT in failure.why) == ("", True)
+
+
+def test_agent_that_cannot_be_installed_is_reported(user: User, checkout: Path) -> None:
+    (checkout / "bootstrap/__main__.py").write_text("raise SystemExit('broken on purpose')\n")
+    failure = deploy_broken(user, checkout)
+    assert_reason(failure, "user data: install the agent")
+    assert (failure.log, SILENT in failure.why) == ("", True)
+
+
+def test_node_without_its_table_says_so(user: User, checkout: Path) -> None:
+    # Its role names the cluster's table alone, so another one is refused before anybody looks whether it exists.
+    failure = deploy_broken(
+        user,
+        checkout,
+        SHORT_BOOTSTRAP_TIMEOUT,
+        Edit(file="stacks/cluster.py", old="table=self.table.table_name", new='table="no-table"'),
+    )
+    assert_reason(failure, "PutItem-AccessDeniedException")
+    assert "PutItem-AccessDeniedException: An error occurred" in failure.log
+    assert "PutItem-AccessDeniedException: An error occurred" in failure.why
+
+
+def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout: Path) -> None:
+    failure = deploy_broken(
+        user,
+        checkout,
+        Edit(
+            file="bootstrap/agent.py",
+            old="found = links.coordinator.reconcile(stored)",
+            new="raise ZeroDivisionError('broken on purpose')",
+        ),
+    )
+    assert_reason(failure, "agent-crashed ZeroDivisionError")
+    for told in (failure.log, failure.why):
+        assert "ZeroDivisionError: broken on purpose" in told
+        assert "in _look" in told
+
+
+FULL_DISK = """
+mount -t tmpfs -o size=4k tmpfs /etc/profile.d
+head -c 4096 /dev/zero > /etc/profile.d/full
+"""
+"""Commands that mount a full disk of one page where the agent has a file to write."""
+
+
+def test_node_with_a_full_disk_says_so(user: User, checkout: Path) -> None:
+    start = "step='install the agent'\n"
+    failure = deploy_broken(
+        user,
+        checkout,
+        SHORT_BOOTSTRAP_TIMEOUT,
+        Edit(file="stacks/user_data.py", old=start, new=f"{FULL_DISK}\n{start}"),
+    )
+    assert_reason(failure, "disk-full")
+    assert "disk-full: [Errno 28] No space left on device" in failure.log
+    assert "disk-full: [Errno 28] No space left on device" in failure.why
+
+
+NEVER_ANSWERS = Edit(file="stacks/user_data.py", old="step='start' ", new="sleep infinity\n")
+NO_PROFILE = """
+        resource = launch_template.node.default_child
+        assert isinstance(resource, cdk.CfnResource)
+        resource.add_property_deletion_override("LaunchTemplateData.IamInstanceProfile")
+"""
+NO_CREDENTIALS = Edit(
+    file="stacks/node_group.py",
+    old="        for group in security_groups[1:]:\n",
+    new=f"{NO_PROFILE}        for group in security_groups[1:]:\n",
+)
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(NEVER_ANSWERS, id="never answers"), pytest.param(NO_CREDENTIALS, id="no credentials")]
+)
+def test_node_that_cannot_speak_is_waited_for_in_vain_and_named(user: User, checkout: Path, fault: Edit) -> None:
+    failure = deploy_broken(user, checkout, SHORT_CREATION_TIMEOUT, fault)
+    told = "Failed to receive 1 resource signal(s) within the specified duration"
+    assert failure.reasons == (told,)
+    assert told in failure.why
+    assert (failure.log, SILENT in failure.why) == ("", True)
+    assert f"aws ec2 get-console-output --latest --output text --instance-id {failure.launched}" in failure.why
+
+
+ONE_SIGNAL_MORE = Edit(
+    file="stacks/node_group.py",
+    old="autoscaling.Signals.wait_for_count(needed, ",
+    new="autoscaling.Signals.wait_for_count(needed + (node_type == contract.WORKER), ",
+)
+"""Edit that makes the stack wait for two workers where there is one: for it and for its replacement."""
+
+
+def test_worker_lost_during_the_deploy_is_replaced(user: User, checkout: Path) -> None:
+    ONE_SIGNAL_MORE.make(checkout)
+    command = ["cdk", *deploy_arguments(nodes=2)]
+    deploy = subprocess.Popen(command, cwd=checkout, env=dict(user.environment), stdin=subprocess.DEVNULL)
+    try:
+        lost = _worker_that_signalled(time.monotonic() + DEPLOY_S)
+        boto3.client("ec2").terminate_instances(InstanceIds=[lost])
+        assert deploy.wait(DEPLOY_S) == 0
+    finally:
+        deploy.kill()
+        deploy.wait()
+    (worker,) = [i["InstanceId"] for i in group_instances(stack_outputs()["WorkerAutoScalingGroup"])]
+    assert worker != lost
+    user.write_ssh_config()
+    assert user.ssh("deeplearning-worker2", "echo $DEEPLEARNING_INSTANCE_ID").strip() == worker
+
+
+def _worker_that_signalled(deadline: float) -> str:
+    formation = boto3.client("cloudformation")
+    while time.monotonic() < deadline:
+        stack = _stack_id()
+        for event in formation.describe_stack_events(StackName=stack)["StackEvents"] if stack else ():
+            reason = event.get("ResourceStatusReason", "")
+            if "Workers" in event["LogicalResourceId"] and reason.startswith("Received SUCCESS signal"):
+                return reason.split()[-1]
+        time.sleep(0.2)
+    raise TimeoutError(f"waited {DEPLOY_S} s for a worker's signal")

@@ -1,0 +1,150 @@
+"""An attacker with the login user's rights forges records with the nodes' own roles for a minute.
+
+Meanwhile dlcluster answers correctly or refuses, and nothing from the records is run or gets into a file; afterwards
+the cluster recovers without a person.
+"""
+
+import shlex
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from local.chaos.observer import Observer
+from local.faults import Faults
+from tests.e2e.conftest import STACK, Cluster, node_disk
+
+ATTACK_S = 60
+HEAL_TIMEOUT_S = 120.0
+TIMEOUT_S = 600
+ATTACK = Path(__file__).with_name("forge_records.py")
+FILES = (
+    "etc/hosts",
+    "etc/ssh/ssh_known_hosts",
+    "etc/deeplearning/authorized_keys/ubuntu",
+    "etc/environment",
+    "etc/profile.d/deeplearning.sh",
+    "etc/systemd/system.conf.d/60-deeplearning.conf",
+    "etc/ssh/ssh_config.d/60-deeplearning.conf",
+    "etc/ssh/sshd_config.d/60-deeplearning.conf",
+    "opt/deeplearning/workers",
+)
+WHO = "echo $DEEPLEARNING_INSTANCE_ID"
+VERBS = {
+    "ssh": ("ssh", "worker2", "--", WHO),
+    "ssh to the master": ("ssh", "--", WHO),
+    "ssh-config": ("ssh-config",),
+    "known-hosts": ("known-hosts",),
+    "status": ("status",),
+    "why": ("why",),
+}
+
+VerbResults = Mapping[str, "subprocess.CompletedProcess[str]"]
+
+
+@contextmanager
+def attacker(cluster: Cluster, alias: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run the forging program on a node, as the login user with the node's role."""
+    command = shlex.join(["python3", "-", *arguments])
+    with ATTACK.open() as program, subprocess.Popen(
+        cluster.user.ssh_command(alias, command),
+        env=dict(cluster.user.environment), stdin=program,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ask(cluster: Cluster) -> VerbResults:
+    def run(words: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["dlcluster", *words],
+            env=dict(cluster.user.environment),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=90,
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(VERBS, pool.map(run, VERBS.values()), strict=True))
+
+
+def text_of(verb: str, done: "subprocess.CompletedProcess[str]") -> str:
+    """Return the part of a verb's output that must not change: without the generation and the time."""
+    if verb == "why":
+        return ""
+    return done.stdout.partition("\n")[2] if verb == "status" else done.stdout
+
+
+def check(said: VerbResults, right: VerbResults) -> set[str]:
+    """Return the verbs that were refused; check that the others answered correctly."""
+    refused = set()
+    for verb, done in said.items():
+        assert "Traceback" not in done.stdout + done.stderr, done.stderr
+        assert (done.stdout + done.stderr).replace("\n", "").isprintable()
+        if done.returncode == 0:
+            assert text_of(verb, done) == text_of(verb, right[verb])
+            continue
+        refused.add(verb)
+        if verb == "why":
+            assert "membership record that cannot be used" in done.stdout
+        elif done.returncode == 1:
+            assert (done.stdout, done.stderr.count("\n")) == ("", 1), done.stderr
+            assert "membership record that cannot be used" in done.stderr
+        else:  # ssh itself failed because its question for the host key was refused.
+            assert (done.stdout, done.returncode) == ("", 255)
+            assert "membership record that cannot be used" in done.stderr
+    return refused
+
+
+def files(cluster: Cluster) -> dict[tuple[str, str], str]:
+    return {(name, path): (node_disk(name) / path).read_text() for name in cluster.addresses for path in FILES}
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Cluster) -> None:
+    marker = f"/tmp/forged-{uuid.uuid4().hex}"
+    observer = Observer.here(STACK, environment=cluster.user.environment)
+    before = observer.await_agreement(HEAL_TIMEOUT_S)
+    right, right_files = ask(cluster), files(cluster)
+    assert all(done.returncode == 0 for done in right.values()), right
+    assert right["ssh"].stdout.strip() == before.slots[2]
+
+    refused: set[str] = set()
+    aliases = ("deeplearning-master", "deeplearning-worker2")
+    with ExitStack() as stack:
+        go = f"{marker}-go"
+        attackers = [stack.enter_context(attacker(cluster, alias, go, str(ATTACK_S), marker)) for alias in aliases]
+        for process in attackers:  # Logins are impossible as soon as one of them writes.
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for slot in (1, 2):
+            Faults.here().node(before.slots[slot]).path(go).touch()
+        deadline, killed = time.monotonic() + ATTACK_S, False
+        while time.monotonic() < deadline:
+            refused |= check(ask(cluster), right)
+            assert files(cluster) == right_files
+            if not killed:
+                Faults.here().kill_agent(before.slots[1])
+                killed = True
+        for process in attackers:
+            stdout, stderr = process.communicate(timeout=60)
+            assert process.returncode == 0, stderr
+            kinds, written = map(int, stdout.split())
+            assert kinds >= 10
+            assert written >= ATTACK_S * kinds / 4, "on a busy machine not all kinds are written every second"
+    assert refused, "no forged record was ever seen"
+
+    after = observer.await_agreement(HEAL_TIMEOUT_S)
+    assert after.slots == before.slots
+    assert check(ask(cluster), right) == set()
+    assert files(cluster) == right_files
+    assert not Path(marker).exists()
+    for name in cluster.addresses:
+        assert not (node_disk(name) / marker.lstrip("/")).exists()
+        assert not Path(f"/proc/{Faults.here().node(name).init()}/root", marker.lstrip("/")).exists()

@@ -1,0 +1,176 @@
+"""Nodes end, and the cluster recovers without a person."""
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import boto3
+import pytest
+
+from local.chaos.membership_check import Observation
+from local.chaos.observer import Observer
+from local.faults import Faults
+from local.faults.clients import client
+from tests.e2e.conftest import STACK, Cluster, aliases, node_disk, stack_outputs
+
+HEAL_TIMEOUT_S = 120.0
+SAVING = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
+"""Command of a rank that needs a moment for its checkpoint."""
+AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
+
+
+@pytest.fixture
+def observer(cluster: Cluster) -> Observer:
+    return Observer.here(STACK, environment=cluster.user.environment)
+
+
+@pytest.fixture
+def before(observer: Observer) -> Observation:
+    return observer.await_agreement(HEAL_TIMEOUT_S)
+
+
+def await_true(condition: Callable[[], object], what: str, limit_s: float = HEAL_TIMEOUT_S) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
+        time.sleep(0.25)
+
+
+def await_replacement(observer: Observer, before: Observation, slot: int) -> Observation:
+    """Wait until another instance has the index and all agree; check that the others have not moved."""
+    await_true(
+        lambda: Faults.here().slots(STACK).get(slot) not in (None, before.slots[slot]), f"another in slot {slot}"
+    )
+    after = observer.await_agreement(HEAL_TIMEOUT_S, previous=before)
+    assert after.slots.keys() == before.slots.keys()
+    assert {s for s in before.slots if before.slots[s] != after.slots[s]} == {slot}
+    assert after.generation > before.generation
+    return after
+
+
+def public_address(instance_id: str) -> str:
+    found = boto3.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
+    return str(found.get("PublicIpAddress"))
+
+
+def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        cluster.user.ssh_command(host, command, options=options),
+        env=dict(cluster.user.environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_crashed_worker_is_replaced_in_its_slot(cluster: Cluster, observer: Observer, before: Observation) -> None:
+    Faults.here().kill("worker2")
+    await_replacement(observer, before, 2)
+    # The ssh configuration still is the one written after the deploy.
+    assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
+
+
+def test_a_crashed_master_is_replaced_behind_the_same_address(
+    cluster: Cluster, observer: Observer, before: Observation
+) -> None:
+    address, key = public_address(before.slots[1]), authorized_key(before.slots[2])
+    Faults.here().kill("master")
+    after = await_replacement(observer, before, 1)
+    assert public_address(after.slots[1]) == address
+    # The host key raises no alarm, and the new master's own key opens the workers without an agent.
+    hop = "ssh -o BatchMode=yes deeplearning-worker3 hostname"
+    done = log_in(cluster, "deeplearning-master", hop, "-a")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert authorized_key(before.slots[2]) not in ("", key)
+
+
+def authorized_key(instance_id: str) -> str:
+    return (node_disk(instance_id) / AUTHORIZED_KEYS).read_text()
+
+
+@pytest.mark.parametrize("slot", [3, 1])
+def test_a_node_that_has_notice_leaves_the_lists_before_it_ends(
+    observer: Observer, before: Observation, slot: int
+) -> None:
+    """A node with a rebalance recommendation asks for its replacement, and its group waits for it to leave."""
+    preempted_host, witness = before.slots[slot], before.slots[2]
+    boto3.client("ec2")  # The control plane must have answered once before the clock starts.
+    Faults.here().rebalance_recommendation(preempted_host)
+    await_true(lambda: f"deeplearning-worker{slot}\n" not in workers_file(witness), "the leaver to be in no list")
+    assert state(preempted_host) == "running"
+    await_replacement(observer, before, slot)
+    assert state(preempted_host) == "terminated"
+
+
+def workers_file(instance_id: str) -> str:
+    return (node_disk(instance_id) / "opt/deeplearning/workers").read_text()
+
+
+def state(instance_id: str) -> str:
+    found = client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
+    return str(found["State"]["Name"])
+
+
+@contextmanager
+def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
+    """Run a job whose ranks save a checkpoint at the end, on all nodes."""
+    with subprocess.Popen(
+        cluster.user.ssh_command("deeplearning-master", shlex.join(["launch", SAVING])),
+        env=dict(cluster.user.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout is not None
+        try:
+            assert sorted(job.stdout.readline() for _ in aliases()) == [f"{alias} [0] up\n" for alias in aliases()]
+            yield job
+        finally:
+            job.kill()
+
+
+def test_scaled_in_survivors_close_the_gap_in_one_generation(
+    cluster: Cluster, observer: Observer, before: Observation
+) -> None:
+    """When a worker with a low index goes for good, the highest survivor takes its place and nobody else moves.
+
+    Before that, a job has time to save on all nodes.
+    """
+    workers = stack_outputs()["WorkerAutoScalingGroup"]
+    autoscaling = boto3.client("autoscaling")
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=1)
+    with saving_job(cluster) as job:
+        autoscaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=before.slots[2], ShouldDecrementDesiredCapacity=True
+        )
+        stdout, stderr = job.communicate(timeout=HEAL_TIMEOUT_S)
+    assert sorted(stdout.splitlines()) == [f"{alias} [0] saved" for alias in aliases()]
+    # Before that line bash reports which of its children TERM has ended too.
+    assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
+    expected = {1: before.slots[1], 2: before.slots[3]}
+    await_true(lambda: Faults.here().slots(STACK) == expected, "the survivor in the free slot")
+    assert observer.await_agreement(HEAL_TIMEOUT_S).slots == expected
+    count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
+    assert count == "DEEPLEARNING_WORKERS_COUNT=2"
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
+    await_true(lambda: len(Faults.here().slots(STACK)) == 3, "the cluster to be whole again")
+    observer.await_agreement(HEAL_TIMEOUT_S)
+
+
+def test_a_job_without_a_person_runs_on_the_healed_cluster(cluster: Cluster) -> None:
+    job = 'launch python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
+    done = log_in(cluster, "deeplearning-master", job, "-a")
+    assert done.returncode == 0, done.stderr
+    assert sorted(line.split()[-2:] for line in done.stdout.splitlines()) == [["0", "3"], ["1", "3"], ["2", "3"]]
+
+
+def test_logs_of_nodes_that_are_gone_stay(before: Observation) -> None:
+    """The logs of replaced nodes' agents are in the log group, a stream each."""
+    group = stack_outputs()["ClusterLogGroup"]
+    streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
+    assert {stream["logStreamName"] for stream in streams} > set(before.slots.values())

@@ -1,0 +1,294 @@
+"""Faults have their documented effect on real nodes, affect no others, and can be undone. No cluster is needed."""
+
+import errno
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+
+import boto3
+import pytest
+
+from local.errors import LocalError
+from local.faults import Faults
+from local.faults.clients import client
+from local.faults.nodes import NodeHandle
+from local.network.addresses import METADATA_ADDRESS
+from local.network.vpc_network import in_namespace, router_of
+from local.node.spot_notices import INTERRUPTION
+from tests.e2e.conftest import node_disk
+
+DEADLINE_S = 60.0
+CONNECT_TIMEOUT_S = 1.5
+SSH = 22
+NODES = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BareNode:
+    """Hold a running instance with its node."""
+
+    handle: NodeHandle
+    address: str
+
+    @property
+    def name(self) -> str:
+        return self.handle.instance_id
+
+    def pings(self, other: "BareNode") -> bool:
+        ping = ["ping", "-c", "1", "-W", "1", other.address]
+        done = in_namespace(self.name, lambda: subprocess.run(ping, check=False, stdout=subprocess.DEVNULL, timeout=30))
+        return done.returncode == 0
+
+    def reaches_sshd(self, other: "BareNode") -> bool:
+        """Return whether the other's sshd sends its banner: that takes a process, a ping does not."""
+        return in_namespace(self.name, lambda: banner(other.address))
+
+    def metadata_answers(self) -> bool:
+        return in_namespace(self.name, metadata_token)
+
+    def writes(self) -> int:
+        """Write a page to the node's disk; return 0 or the errno."""
+        program = (
+            "import os, sys\n"
+            "try:\n"
+            "    with open('/root/page', 'wb') as file:\n"
+            "        file.write(b'x' * 4096)\n"
+            "        file.flush()\n"
+            "        os.fsync(file)\n"
+            "    print(0)\n"
+            "except OSError as error:\n"
+            "    print(error.errno)\n"
+        )
+        return int(self.handle.run("python3", "-c", program))
+
+
+def banner(address: str) -> bool:
+    try:
+        with socket.create_connection((address, SSH), timeout=CONNECT_TIMEOUT_S) as connection:
+            return connection.recv(8) == b"SSH-2.0-"
+    except OSError:
+        return False
+
+
+def metadata_token() -> bool:
+    connection = HTTPConnection(METADATA_ADDRESS, timeout=CONNECT_TIMEOUT_S)
+    with closing(connection):
+        try:
+            connection.request("PUT", "/latest/api/token", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+
+
+def boot_id_of(node: BareNode) -> str | None:
+    """Read a node's boot id from outside; None while it is down."""
+    try:
+        return node.handle.path("/proc/sys/kernel/random/boot_id").read_text()
+    except (LocalError, OSError):
+        return None
+
+
+def await_true(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
+        time.sleep(0.1)
+
+
+def state(node: BareNode) -> str:
+    found = client("ec2").describe_instances(InstanceIds=[node.name])["Reservations"][0]["Instances"][0]
+    return str(found["State"]["Name"])
+
+
+@pytest.fixture(scope="module")
+def faults() -> Faults:
+    return Faults.here()
+
+
+@pytest.fixture(scope="module")
+def nodes(faults: Faults) -> Iterator[list[BareNode]]:
+    """Start instances in the default VPC and wait until they have booted."""
+    ec2: Any = boto3.client("ec2")
+    subnet = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"][0]["SubnetId"]
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    group = ec2.create_security_group(GroupName="members", Description="open to each other")["GroupId"]
+    own = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[own])
+    made = ec2.run_instances(
+        ImageId=image,
+        MinCount=NODES,
+        MaxCount=NODES,
+        SubnetId=subnet,
+        InstanceType="c5.large",
+        SecurityGroupIds=[group],
+    )
+    ids = [instance["InstanceId"] for instance in made["Instances"]]
+    for name in ids:
+        finished = node_disk(name) / f"var/lib/cloud/instances/{name}/boot-finished"
+        await_true(finished.exists, f"{name} to boot")
+    yield [BareNode(handle=faults.node(i["InstanceId"]), address=i["PrivateIpAddress"]) for i in made["Instances"]]
+    ec2.terminate_instances(InstanceIds=ids)
+    await_true(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone")
+    ec2.delete_security_group(GroupId=group)
+
+
+@pytest.fixture
+def three_nodes(nodes: list[BareNode], faults: Faults) -> Iterator[list[BareNode]]:
+    """Return three nodes that are well before the test, and heal them after it."""
+    assert all(one.reaches_sshd(other) for one in nodes[:3] for other in nodes[:3])
+    yield nodes[:3]
+    faults.heal()
+
+
+def test_a_frozen_node_answers_nothing_and_thaws(three_nodes: list[BareNode], faults: Faults) -> None:
+    frozen, other, _ = three_nodes
+    boot_id = boot_id_of(frozen)
+    for _ in range(2):
+        faults.freeze(frozen.name)
+    assert not other.pings(frozen)
+    assert not other.reaches_sshd(frozen)
+    assert state(frozen) == "running"
+    faults.thaw(frozen.name)
+    assert other.pings(frozen)
+    await_true(lambda: other.reaches_sshd(frozen), "the thawed node to answer")
+    assert boot_id_of(frozen) == boot_id
+
+
+def test_a_pair_is_cut_and_nobody_else(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, three = three_nodes
+    for _ in range(2):
+        faults.partition(one.name, two.name)
+    assert not one.reaches_sshd(two)
+    assert not two.reaches_sshd(one)
+    assert not one.pings(two)
+    assert one.reaches_sshd(three)
+    assert three.reaches_sshd(two)
+    assert one.metadata_answers()
+    faults.reconnect(two.name, one.name)
+    assert one.reaches_sshd(two)
+    assert two.reaches_sshd(one)
+
+
+def test_connections_that_are_established_are_cut_too_and_go_on(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, _ = three_nodes
+    connection = in_namespace(one.name, lambda: socket.create_connection((two.address, SSH), timeout=CONNECT_TIMEOUT_S))
+    with closing(connection):
+        assert connection.recv(1024).startswith(b"SSH-2.0-")
+        faults.partition(one.name, two.name)
+        connection.sendall(b"SSH-2.0-test\r\n")
+        with pytest.raises(TimeoutError):
+            connection.recv(1024)
+        faults.reconnect(one.name, two.name)
+        connection.settimeout(DEADLINE_S)
+        assert connection.recv(1024)
+
+
+def rules(node: BareNode, table: str) -> str:
+    command = ["ip", "netns", "exec", router_of(node.name), "nft", "list", "table", "inet", table]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stdout
+
+
+def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, three = three_nodes
+    faults.partition(one.name)
+    ec2 = boto3.client("ec2")
+    group = ec2.create_security_group(GroupName="new", Description="changes the firewall")["GroupId"]
+    await_true(lambda: group.replace("-", "_") in rules(one, "vpc"), "the firewall to be loaded again")
+    ec2.delete_security_group(GroupId=group)
+    assert not two.reaches_sshd(one)
+    assert not one.reaches_sshd(three)
+    assert not one.metadata_answers()
+    assert two.reaches_sshd(three)
+    assert two.metadata_answers()
+    faults.reconnect(one.name)
+    assert two.reaches_sshd(one)
+    assert one.metadata_answers()
+
+
+def test_one_node_loses_its_metadata_alone(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, _ = three_nodes
+    faults.metadata_outage(one.name)
+    assert not one.metadata_answers()
+    assert one.reaches_sshd(two)
+    assert two.metadata_answers()
+    faults.metadata_back(one.name)
+    assert one.metadata_answers()
+
+
+def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: list[BareNode], faults: Faults) -> None:
+    rebooted, other, _ = three_nodes
+    rebooted.handle.run("touch", "/root/kept", "/run/lost")
+    boot_id = boot_id_of(rebooted)
+    faults.reboot(rebooted.name)
+    await_true(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id")
+    await_true(lambda: other.reaches_sshd(rebooted), "sshd after the reboot")
+    assert rebooted.handle.run("ls", "/root/kept").strip() == "/root/kept"
+    assert not rebooted.handle.path("/run/lost").exists()
+    assert state(rebooted) == "running"
+    again = boot_id_of(rebooted)
+    time.sleep(2)
+    assert boot_id_of(rebooted) == again, "it was asked for once"
+
+
+def test_a_full_disk_refuses_writes_until_it_is_freed(three_nodes: list[BareNode], faults: Faults) -> None:
+    full, other, _ = three_nodes
+    before = os.statvfs(full.handle.directory)
+    for _ in range(2):
+        faults.fill_disk(full.name)
+    assert full.writes() == errno.ENOSPC
+    assert full.handle.run("df", "--output=avail", "/").split()[-1] == "0"
+    assert other.writes() == 0
+    after = os.statvfs(full.handle.directory)
+    assert (before.f_bavail - after.f_bavail) * after.f_frsize < 1 << 30, "it took room on this machine"
+    faults.free_disk(full.name)
+    assert full.writes() == 0
+
+
+def test_healing_undoes_everything_and_may_be_repeated(three_nodes: list[BareNode], faults: Faults) -> None:
+    one, two, three = three_nodes
+    faults.freeze(one.name)
+    faults.partition(two.name)
+    faults.partition(two.name, three.name)
+    faults.metadata_outage(three.name)
+    faults.fill_disk(three.name)
+    faults.throttle("ec2")
+    assert rules(one, "faults")
+    for _ in range(2):
+        faults.heal()
+    assert rules(one, "faults") == ""
+    assert [three.writes(), three.metadata_answers(), two.reaches_sshd(three)] == [0, True, True]
+    await_true(lambda: two.reaches_sshd(one), "the thawed node to answer")
+
+
+def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode], faults: Faults) -> None:
+    killed, other = nodes[3], nodes[0]
+    assert other.reaches_sshd(killed)
+    for _ in range(2):
+        faults.kill(killed.name)
+    assert not other.reaches_sshd(killed)
+    await_true(lambda: state(killed) == "terminated", "EC2 to show that it is terminated")
+    await_true(lambda: not killed.handle.directory.exists(), "the node to be gone")
+    log = killed.handle.directory.parents[1] / "log" / f"{killed.name}.cloud-init.log"
+    assert "DataSourceEc2" in log.read_text()
+    faults.kill(killed.name)
+
+
+def test_a_spot_instance_is_told_its_end_and_then_ends(nodes: list[BareNode], faults: Faults) -> None:
+    spot = nodes[4]
+    faults.rebalance_recommendation(spot.name)
+    started = time.monotonic()
+    faults.spot_notice(spot.name, seconds=4)
+    notice = spot.handle.directory.parents[1] / "notices" / spot.name / INTERRUPTION
+    assert '"action": "terminate"' in notice.read_text()
+    assert state(spot) == "running"
+    faults.freeze(spot.name)  # A hanging node ends, too.
+    await_true(lambda: state(spot) == "terminated", "the instance to end")
+    assert time.monotonic() - started > 2.5, "it ended before the time that it was told"
+    await_true(lambda: not notice.exists(), "the notice to go with the instance")
+    assert not spot.handle.directory.exists()

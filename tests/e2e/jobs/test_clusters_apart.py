@@ -1,0 +1,104 @@
+"""Two clusters in one account with the same addresses do not affect each other, not even by their end."""
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from local.faults import Faults
+from local.faults.clients import client
+from local.network.vpc_network import in_namespace, routers
+from local.run.user import deploy_arguments
+from tests.e2e.conftest import NODES, STACK, Cluster, group_instances
+from tests.e2e.port_scan import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
+
+OTHER = "other"
+CONTEXT = ("-c", f"cluster_name={OTHER}")
+STOP = "/tmp/no-more-trainings"
+TRAINING = "python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 8"
+TRAININGS = f"cd && until [ -e {STOP} ]; do launch {TRAINING} 2>&1 || exit; done"
+"""Runs one training after the other, so that one is in progress when the other cluster goes, and continues after it."""
+
+
+def addresses(instances: list[dict[str, Any]]) -> dict[str, str]:
+    return {i["PrivateIpAddress"]: i["InstanceId"] for i in instances}
+
+
+@pytest.fixture(scope="module")
+def other(cluster: Cluster) -> Iterator[list[dict[str, Any]]]:
+    """Deploy a second cluster, whose settings differ only in the name; return its instances."""
+    cluster.user.cdk(*deploy_arguments(nodes=NODES), *CONTEXT)
+    stack = client("cloudformation").describe_stacks(StackName=OTHER)["Stacks"][0]
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    yield [i for kind in ("Master", "Worker") for i in group_instances(outputs[f"{kind}AutoScalingGroup"])]
+    cluster.user.cdk("destroy", "--force", *CONTEXT)  # Destroy it again if the test of that did not get there.
+
+
+def test_each_knows_its_own_nodes_at_the_same_addresses(cluster: Cluster, other: list[dict[str, Any]]) -> None:
+    here, there = addresses(list(cluster.instances)), addresses(other)
+    assert len(here.keys() & there.keys()) >= 1, "nothing is tested where no address is used twice"
+    assert len(here) == len(there) == NODES
+    assert set(Faults.here().slots(STACK).values()) == set(here.values())
+    assert set(Faults.here().slots(OTHER).values()) == set(there.values())
+
+
+def accepting(instance_id: str, targets: Sequence[Address]) -> int:
+    """Count the addresses and ports that accept a connection from a node."""
+
+    def accepts(target: Address) -> bool:
+        try:
+            socket.create_connection(target, timeout=CONNECT_TIMEOUT_S).close()
+        except OSError:
+            return False
+        return True
+
+    return in_namespace(instance_id, lambda: sum(map(accepts, targets)))
+
+
+def test_no_node_reaches_one_of_the_other_cluster(cluster: Cluster, other: list[dict[str, Any]]) -> None:
+    here, there, port = addresses(list(cluster.instances)), addresses(other), PORTS[-1]
+    with ExitStack() as programs:
+        for instance_id in there.values():
+            programs.enter_context(listening(instance_id))
+        for instance_id in there.values():
+            assert accepting(instance_id, [(address, port) for address in there]) == len(there)
+        for instance_id in here.values():
+            # Nothing listens there in its own VPC.
+            assert accepting(instance_id, [(address, port) for address in there]) == 0
+        public = str(other[0]["PublicIpAddress"])
+        for instance_id in here.values():
+            assert accepting(instance_id, [(public, SSH), (public, port)]) == 0
+
+
+def test_one_is_destroyed_while_the_other_trains(cluster: Cluster, other: list[dict[str, Any]]) -> None:
+    user, vpc = cluster.user, other[0]["VpcId"]
+    words = user.ssh_command("deeplearning-master", TRAININGS)
+    with subprocess.Popen(
+        words, env=dict(user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            seen = [next(line for line in process.stdout if "Epoch[0]" in line)]
+            assert vpc in routers()
+            user.cdk("destroy", "--force", *CONTEXT)
+            cluster.on("deeplearning-master", f"touch {STOP}")
+            seen += process.stdout
+            assert process.wait() == 0, "".join(seen)
+        finally:
+            process.kill()
+    said = "".join(seen)
+    assert "launch: restart" not in said
+    accuracies = re.findall(r"Validation-accuracy=([\d.]+) images/s=", said)
+    assert accuracies, said
+    assert all(float(accuracy) >= 0.9 for accuracy in accuracies), said
+    assert vpc not in routers()
+    assert not any(Path(os.environ["LOCAL_AWS_DIR"], "nodes", i["InstanceId"]).exists() for i in other)
+    left = boto3.client("ec2").describe_vpcs(Filters=[{"Name": "is-default", "Values": ["false"]}])["Vpcs"]
+    assert [found["VpcId"] for found in left] == [cluster.master["VpcId"]]

@@ -1,0 +1,92 @@
+"""Jobs survive nodes that go: a training resumes from its checkpoint, and ten jobs under random faults end or restart.
+
+The faults hit the launcher's own node, too. `make soak` runs fifty. The local AWS is their own (see the Makefile).
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from local.chaos.job import RECOVERY_TIMEOUT_S, run_rounds
+from local.chaos.observer import Observer
+from local.faults import Faults
+from tests.e2e.conftest import NODES, STACK, Cluster
+
+SEED, ROUNDS = 434, 10
+"""Seed that draws: the launcher's node restarts; a worker is cut off, one freezes, one crashes."""
+TIMEOUT_S = 900
+"""A round takes about a minute, and more on a busy machine."""
+TRAINING = (
+    "cd && launch --max-restarts 1 --min-nodes 2 --rejoin-timeout 0"
+    " python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 10000 2>&1"
+)
+SILENT = "launch --detach -n 2 'sleep 60; echo spoke'"
+"""Run the test on nodes that nothing replaces meanwhile."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def silent(cluster: Cluster) -> str:
+    """Start a job that prints nothing for a minute, beside the first test; return its id."""
+    return cluster.on("deeplearning-master", SILENT)
+
+
+@contextmanager
+def session(cluster: Cluster, command: str) -> Iterator[Iterator[str]]:
+    """Yield the lines of a command on the master; it ends with the block."""
+    words = cluster.user.ssh_command("deeplearning-master", command)
+    with subprocess.Popen(
+        words, env=dict(cluster.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield iter(process.stdout)
+        finally:
+            process.kill()
+
+
+def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
+    """Return the lines up to the first that matches the pattern."""
+    seen: list[str] = []
+    for line in lines:
+        seen.append(line)
+        if re.search(pattern, line):
+            return seen
+    pytest.fail(f"the job ended before {pattern!r}:\n{''.join(seen)}")
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_a_spot_notice_reaches_every_rank_and_the_training_goes_on_without_the_node(cluster: Cluster) -> None:
+    Observer.here(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
+    with session(cluster, TRAINING) as lines:
+        lines_until(lines, r"rank 0/3 Epoch\[2\] ")
+        Faults.here().spot_notice("worker3", seconds=60)
+        seen = lines_until(lines, r"rank 1/2 Epoch\[\d+\] weights=")
+    text = "".join(seen)
+    stopped = re.findall(r"rank (\d)/3 stopped by (?:SIGTERM|another rank's signal), with a checkpoint", text)
+    assert sorted(stopped) == ["0", "1", "2"]
+    assert "launch: deeplearning-worker3: leaves the cluster; waiting at most 0 s for 3 nodes" in text
+    # The first minutes count.
+    assert "launch: restart 1 of 1 on 2 of 3 nodes: deeplearning-worker1, deeplearning-worker2" in text
+    [epoch] = re.findall(r"rank 0/2 going on at epoch (\d+) ", text)
+    assert int(epoch) > 2
+
+
+def test_a_job_may_be_silent_for_a_minute(cluster: Cluster, silent: str) -> None:
+    said = cluster.on("deeplearning-master", f"timeout 90 launch logs -f {silent}")
+    assert sorted(said.splitlines()) == [f"deeplearning-worker{slot} [0] spoke" for slot in (1, 2)]
+    record = json.loads(cluster.on("deeplearning-master", f"launch status --json {silent}"))
+    assert (record["state"], record["exit_code"]) == ("SUCCEEDED", 0)
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_jobs_end_or_start_again_as_asked_whatever_becomes_of_a_node(cluster: Cluster) -> None:
+    assert len(cluster.instances) == NODES
+    errors = run_rounds(
+        STACK, user=cluster.user, seed=SEED, rounds=ROUNDS, say=lambda text: print(text, file=sys.stderr)
+    )
+    assert errors == []

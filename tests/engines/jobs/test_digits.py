@@ -1,0 +1,108 @@
+"""Every framework learns the digits with each of its kv-stores, and reads checkpoints of the others."""
+
+import re
+
+import pytest
+
+from tests.engines.conftest import MASTER, Cluster
+from tests.engines.training import MIN_ACCURACY, PYTHON, PYTORCH, SHORT, TRAINER, TWO_SERVERS, Training, train
+
+
+def test_all_reduce_learns_the_digits(all_reduce: Training) -> None:
+    assert all_reduce.accuracy >= MIN_ACCURACY, all_reduce.output
+    all_reduce.assert_equal_weights(ranks=2, epochs=12)
+
+
+def test_parameter_servers_learn_the_digits(dist_sync: Training) -> None:
+    assert dist_sync.accuracy >= MIN_ACCURACY, dist_sync.output
+    dist_sync.assert_equal_weights(ranks=2, epochs=6)
+
+
+def test_horovod_learns_the_digits(horovod: Training) -> None:
+    assert horovod.accuracy >= MIN_ACCURACY, horovod.output
+    horovod.assert_equal_weights(ranks=2, epochs=6)
+
+
+def test_horovod_learns_the_same_under_mpirun(cluster: Cluster, horovod: Training) -> None:
+    options = "--engine horovod --num-epochs 2 --batch-size 32 --model-prefix mpi"
+    found = train(cluster, "--launcher mpi -n 2", options)
+    assert found.digests == {epoch: horovod.digests[epoch] for epoch in range(2)}, found.output
+
+
+@pytest.mark.parametrize(("kv_store", "options"), [("dist_device_sync", SHORT), ("dist_async", "--num-epochs 20")])
+def test_the_other_kv_stores_with_servers_learn_the_digits(cluster: Cluster, kv_store: str, options: str) -> None:
+    found = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store {kv_store} --model-prefix {kv_store} {options}")
+    assert found.accuracy >= MIN_ACCURACY, found.output
+    # The user should know this before a spot instance is interrupted.
+    assert ("none when it is told to stop (SIGTERM)" in found.output) == (kv_store == "dist_async"), found.output
+    # Workers of dist_async synchronize at an epoch's end.
+    assert all(len(set(of_ranks.values())) == 1 for of_ranks in found.digests.values()), found.output
+
+
+@pytest.mark.parametrize("alone", [f"python {TRAINER}", f"WORLD_SIZE=1 {PYTHON} {TRAINER} --engine mxnet {SHORT}"])
+def test_every_kv_store_of_one_worker_learns_the_digits(cluster: Cluster, alone: str) -> None:
+    # One worker on each of two nodes, which do not know of each other.
+    output = cluster.on_master(
+        "export OMP_NUM_THREADS=1; launch -n 2"
+        f" 'set -- local device; shift $RANK; {alone} --kv-store $1 --model-prefix trainer/$1'"
+    )
+    found = [float(accuracy) for accuracy in re.findall(r"rank \d/\d Validation-accuracy=(\S+) images/s", output)]
+    assert len(found) == 2, output
+    assert min(found) >= MIN_ACCURACY, output
+
+
+READ_WITH_TORCH = """
+from pathlib import Path
+from trainer.checkpoint.format import load_checkpoint
+from trainer.config.settings import TrainConfig
+from trainer.torch.connect import create
+from trainer.backend import State
+from trainer.distributed.world import World
+from trainer.data.sampling import Shard
+config = TrainConfig(num_classes=10)
+engine = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+"""
+READ_WITH_MXNET = """
+from pathlib import Path
+from trainer.checkpoint.format import load_checkpoint
+from trainer.config.settings import TrainConfig
+from trainer.backend import State
+from trainer.mxnet.connect import connect
+from trainer.data.sampling import Shard
+config = TrainConfig(engine="mxnet", num_classes=10)
+connection = connect(config, {})
+engine = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
+"""
+COUNT = """
+weights = load_checkpoint(Path("%s")).state.weights
+kinds = [[(name, value.shape, value.dtype) for name, value in each.items()] for each in (weights, engine.weights())]
+assert kinds[0] == kinds[1]
+%s
+import numpy
+from trainer.data.batches import prepare
+from trainer.data.opening import open_data
+data = open_data(config)
+print("known", engine.count_correct(*prepare(data, data.validation, numpy.arange(360))) / 360)
+"""
+RESTORE_TORCH = "import torch; engine._model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})"
+RESTORE_MXNET = "engine.restore(State(weights=weights), source=0)"
+
+
+def test_a_checkpoint_of_one_engine_is_read_by_the_other(
+    cluster: Cluster, all_reduce: Training, dist_sync: Training
+) -> None:
+    def known(python: str, script: str, checkpoint: str, restore: str) -> float:
+        count = COUNT % (checkpoint, restore)
+        command = f"cd trainer; export PYTHONPATH=/opt/deeplearning; {python} - <<'PY'\n{script}{count}\nPY"
+        [said] = re.findall(r"known (\S+)", cluster.on_master(command))
+        return float(said)
+
+    found = known(PYTORCH, READ_WITH_TORCH, "dist_sync-0006.npz", RESTORE_TORCH)
+    assert found == pytest.approx(dist_sync.accuracy, abs=1e-6)
+    found = known(PYTHON, READ_WITH_MXNET, "torch-0012.npz", RESTORE_MXNET)
+    assert found == pytest.approx(all_reduce.accuracy, abs=1e-6)
+
+
+def test_the_checkpoint_lies_on_the_master(cluster: Cluster, dist_sync: Training) -> None:
+    assert "checkpoint=dist_sync-0006.npz" in dist_sync.output
+    assert int(cluster.on(MASTER, "stat -c %s trainer/dist_sync-0006.npz")) > 431_080 * 4

@@ -1,0 +1,140 @@
+"""A lost or failing rank ends or restarts the job, and unusable settings are refused."""
+
+import re
+import secrets
+import shlex
+import time
+
+import pytest
+
+from tests.engines.conftest import WORKERS, Cluster
+from tests.engines.observed_job import TOKEN, kill
+from tests.engines.training import (
+    DEADLINE_S,
+    PYTHON,
+    SHORT,
+    TRAINER,
+    TWO_SERVERS,
+    Training,
+    wait_for,
+    wait_for_end,
+)
+
+STARTED, TRAINS, GOES_ON = (
+    "",
+    r"Epoch\[1\] Batch \[2\]",
+    r"rank 0/2 going on at epoch [12345] sample \d+, from the checkpoint",
+)
+"""Pattern of the log at which a process is killed; any earlier, the processes may not have connected."""
+
+
+@pytest.mark.parametrize(
+    ("engine", "launch", "options", "kills"),
+    [
+        (
+            "mxnet",
+            TWO_SERVERS,
+            f"--kv-store dist_sync {SHORT}",
+            [(STARTED, "DMLC_ROLE=scheduler"), (TRAINS, "DMLC_ROLE=server"), (GOES_ON, "DMLC_TASK_ID=1")],
+        ),
+        ("horovod", "--engine horovod -n 2", f"{SHORT} --batch-size 32", [(TRAINS, "HOROVOD_RANK=1")]),
+    ],
+)
+def test_killed_processes_cost_nothing_but_time(
+    cluster: Cluster,
+    request: pytest.FixtureRequest,
+    engine: str,
+    launch: str,
+    options: str,
+    kills: list[tuple[str, str]],
+) -> None:
+    undisturbed: Training = request.getfixturevalue("dist_sync" if engine == "mxnet" else "horovod")
+    token = secrets.token_hex(8)
+    job = cluster.on_master(
+        "mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1;"
+        # A process that waits inside MXNet for a lost one does not react to TERM.
+        f" launch --detach --grace 2 --max-restarts {len(kills)} --env {TOKEN}:{token}"
+        f" {launch} python {TRAINER} --engine {engine} {options} --model-prefix killed-{engine}"
+        " --checkpoint-seconds 0.5 --disp-batches 1 2>/dev/null"
+    )
+    for moment, victim in kills:
+        wait_for(cluster, job, moment)
+        kill(victim, f"{TOKEN}={token}")
+
+    log = wait_for(cluster, job, r"Validation-accuracy=\S+ images/s")
+    assert len(re.findall(GOES_ON, log)) == sum(moment != STARTED for moment, _ in kills), log
+    assert len(re.findall(r"launch: restart \d of", log)) == len(kills), log
+    last = max(undisturbed.digests)
+    assert Training(output=log).digests[last] == undisturbed.digests[last], log
+    wait_for_end(cluster, job)
+
+
+@pytest.mark.parametrize(
+    ("launch", "engine"),
+    [("--engine mxnet -s 1 -n 2", "mxnet --kv-store dist_sync"), ("--engine horovod -n 2", "horovod")],
+)
+def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, launch: str, engine: str) -> None:
+    prefix = f"over-{engine.split()[0]}"
+    # The last rank fails after the trainer has finished, as if it had been killed while exiting.
+    script = f"{PYTHON} {TRAINER} --engine {engine} --num-epochs 1 --model-prefix {prefix} && [ $0 != $(hostname) -o"
+    script = f'{script} "$TORCHELASTIC_RESTART_COUNT" != 0 ]'
+    last = cluster.on(WORKERS[1], "hostname")
+    output = cluster.on_master(
+        f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --max-restarts 1 {launch}"
+        f" bash -c {shlex.quote(script)} {last}; echo code $?"
+    )
+    assert output.count(" checkpoint=") == 1, output
+    assert "the training was over before its job was started again" in output
+    assert output.splitlines()[-1] == "code 0", output
+
+
+def test_horovods_ranks_meet_when_one_comes_a_minute_late(cluster: Cluster) -> None:
+    # It waits as if it fetched its data; Gloo's own timeout is 30 s.
+    script = f"[ $HOROVOD_RANK = 0 ] || sleep 45; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
+    output = cluster.on_master(
+        f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --engine horovod -n 2"
+        f" bash -c {shlex.quote(script)}; echo code $?"
+    )
+    assert output.splitlines()[-1] == "code 0", output
+
+
+@pytest.mark.parametrize(
+    ("launch", "engine"), [("--engine mxnet -s 1", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")]
+)
+def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -> None:
+    # A file stands where the directory should be: MXNet would wait for the others before it ends this process.
+    cluster.on(WORKERS[2], "touch blocked")
+    prefix = "--model-prefix /home/ubuntu/blocked/net"
+    started = time.monotonic()
+    output = cluster.on_master(f"launch {launch} python {TRAINER} --engine {engine} {prefix}; echo code $?")
+    assert time.monotonic() - started < DEADLINE_S / 2
+    assert re.search(r"rank 2/3 trainer: cannot write checkpoints to /home/ubuntu/blocked, File exists", output), output
+    assert output.splitlines()[-1] == "code 1", output
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (
+            f"launch -s 1 python {TRAINER}",
+            "--engine torch needs `launch --engine torch`, got processes of the engine mxnet (DMLC_ROLE is worker)",
+        ),
+        (
+            f"launch python {TRAINER} --engine mxnet",
+            "--engine mxnet needs `launch --engine mxnet`, got processes of the engine torch (WORLD_SIZE is 3)",
+        ),
+        (
+            f"launch -s 1 python {TRAINER} --engine mxnet",
+            "--kv-store device is for one worker, got 3: dist_sync is for all",
+        ),
+        (
+            f"{PYTHON} {TRAINER} --engine mxnet --kv-store dist_sync",
+            "--kv-store dist_sync needs MXNet's servers, which `launch --engine mxnet` starts",
+        ),
+    ],
+)
+def test_fails_when_launcher_and_trainer_do_not_go_together(cluster: Cluster, command: str, reason: str) -> None:
+    output = cluster.on_master(f"{command}; echo code $?")
+    assert f"trainer: {reason}\n" in output
+    assert "Traceback" not in output
+    assert output.splitlines()[-1] == "code 2", output

@@ -1,0 +1,19 @@
+"""Nothing of any earlier job is left on the nodes; runs after all other tests."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from tests.engines.conftest import WORKERS, Cluster
+
+
+@pytest.mark.parametrize("alias", WORKERS)
+def test_nothing_of_any_job_is_left(cluster: Cluster, alias: str) -> None:
+    # End the processes that wait for the next launch.
+    cluster.on_master("launch close")
+    until = time.monotonic() + 30
+    # The last session's sshd ends a little later than its launch.
+    while left := Counter(cluster.processes(alias)) - Counter(cluster.before[alias]):
+        assert time.monotonic() < until, left
+        time.sleep(0.5)

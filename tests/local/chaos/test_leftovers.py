@@ -1,0 +1,95 @@
+"""Processes of a job count as leftovers; processes that wait for the next job do not."""
+
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from local.chaos import leftovers
+from local.chaos.leftovers import (
+    LAUNCHER,
+    MAX_IDLE_S,
+    POOL_DAEMON,
+    TOKEN,
+    age_s,
+    idle_connections,
+    leftover_processes,
+    ranks_of,
+)
+
+RUNNER = f"/opt/{LAUNCHER.decode()}/runner/__main__.py"
+NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); print(flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def running(*words: str, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program that prints a line when it runs, and ends with its input."""
+    program = [*words]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def found(process: "subprocess.Popen[bytes]", token: str = "none") -> bool:
+    return any(line.startswith(f"{process.pid} ") for line in leftover_processes(token))
+
+
+def named(name: str, *words: str) -> Sequence[str]:
+    return [sys.executable, "-c", NAMED, name, *words]
+
+
+def test_a_runner_that_waits_is_no_jobs_and_one_that_works_is() -> None:
+    with running(*named("launch-idle", RUNNER)) as waits, running(*named("launch-runner", RUNNER)) as works:
+        assert not found(waits)
+        assert found(works)
+
+
+def test_what_waits_for_too_long_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(*named("launch-idle", RUNNER)) as waits:
+        assert 0 <= age_s(Path("/proc", str(waits.pid))) < MAX_IDLE_S
+        monkeypatch.setattr(leftovers, "MAX_IDLE_S", 0.0)
+        assert found(waits)
+
+
+def test_what_has_a_jobs_mark_is_found_whatever_it_is_called() -> None:
+    with running(*named("python3"), environment={TOKEN: "abc"}) as rank:
+        assert found(rank, "abc")
+        assert not found(rank, "abcd")
+
+
+def test_of_a_jobs_ranks_those_from_before_a_moment_are_told_apart() -> None:
+    job = secrets.token_hex(8)
+    with running(*named("python3"), environment={TOKEN: f"{job}.1"}) as rank:
+        [line] = ranks_of(f"{job}.1")
+        assert line.startswith(f"{rank.pid} ")
+        assert ranks_of(f"{job}.1", before=time.monotonic() + 1) == [line]
+        assert ranks_of(f"{job}.1", before=time.monotonic() - 60) == []
+        assert ranks_of(f"{job}.2") == []
+
+
+def test_a_connection_counts_unless_a_keeper_holds_it() -> None:
+    ssh = ["bash", "-c", f'exec -a ssh bash -c "echo; read -r _" {RUNNER}']
+    with running(*ssh) as connection:
+        assert found(connection)
+        assert connection.stdin is not None
+        keeper = ["bash", "-c", f'exec -a {POOL_DAEMON.decode()} bash -c "echo; read -r _"']
+        with subprocess.Popen(
+            keeper, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[connection.stdin.fileno()]
+        ) as holder:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            assert not found(connection)
+            assert not found(holder)
+            assert str(connection.pid) in idle_connections()
+            holder.kill()
+            holder.wait()
+            assert found(connection)

@@ -1,0 +1,100 @@
+from typing import Any, cast
+
+import pytest
+
+from local.chaos.plan import KINDS, Plan, PlannedFault, PlannedTarget, make_plan, slot
+from local.chaos.plan_runner import run_plan
+from local.errors import LocalError
+from local.faults import Faults
+
+SLOTS = {1: "i-1", 2: "i-2", 3: "i-3"}
+
+
+class Recorder:
+    """Record the faults and their times, with a clock of its own."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[tuple[float, str, tuple[Any, ...]]] = []
+        self.log: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(Faults, name):
+            raise AttributeError(name)
+
+        def note(*arguments: Any, **named: Any) -> None:
+            if arguments == ("i-3",):
+                raise LocalError("i-3 has no node that runs")
+            self.calls.append((self.now, name, (*arguments, *named.items())))
+
+        return note
+
+    def run_plan(self, plan: Plan, slots: dict[int, str] | None = None) -> None:
+        def sleep(seconds: float) -> None:
+            self.now += seconds
+
+        run_plan(
+            plan,
+            cast("Faults", self),
+            slots=lambda: SLOTS if slots is None else slots,
+            say=self.log.append,
+            clock=lambda: self.now,
+            sleep=sleep,
+        )
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def plan_of(*faults: PlannedFault) -> Plan:
+    return Plan(seed=5, faults=faults)
+
+
+def test_faults_begin_and_end_in_time_on_the_same_node(recorder: Recorder) -> None:
+    freeze = PlannedFault(kind="freeze", at_s=1.0, duration_s=10.0, targets=(slot(2),))
+    pair = PlannedFault(kind="partition-pair", at_s=4.0, duration_s=2.0, targets=(slot(1), slot(2)))
+    throttle = PlannedFault(kind="throttle", at_s=20.0, duration_s=1.0)
+    recorder.run_plan(plan_of(freeze, pair, throttle))
+    assert recorder.calls == [
+        (1.0, "freeze", ("i-2",)),
+        (4.0, "partition", ("i-1", "i-2")),
+        (6.0, "reconnect", ("i-1", "i-2")),
+        (11.0, "thaw", ("i-2",)),
+        (20.0, "throttle", (("share", 0.5), ("seed", 7))),
+        (21.0, "stop_throttling", ()),
+    ]
+    assert recorder.log[:2] == ["    1.0 s  freeze i-2 begins", "    4.0 s  partition-pair i-1 and i-2 begins"]
+
+
+def test_a_spot_notice_leaves_its_length_and_ends_by_itself(recorder: Recorder) -> None:
+    recorder.run_plan(plan_of(PlannedFault(kind="spot-notice", at_s=0.0, duration_s=9.0, targets=(slot(2),))))
+    assert recorder.calls == [(0.0, "spot_notice", ("i-2", ("seconds", 9.0)))]
+
+
+def test_a_fault_that_finds_nobody_is_passed_over(recorder: Recorder) -> None:
+    gone = PlannedFault(kind="freeze", at_s=0.0, duration_s=9.0, targets=(slot(7),))
+    down = PlannedFault(kind="freeze", at_s=1.0, duration_s=9.0, targets=(slot(3),))
+    kill = PlannedFault(kind="kill", at_s=2.0, targets=(slot(1),))
+    recorder.run_plan(plan_of(gone, down, kill))
+    assert recorder.calls == [(2.0, "kill", ("i-1",))]
+    assert recorder.log == [
+        "    0.0 s  freeze  passed over: nobody is deeplearning-worker7",
+        "    1.0 s  freeze i-3 passed over: i-3 has no node that runs",
+        "    2.0 s  kill i-1 begins",
+    ]
+
+
+def test_two_of_a_type_are_two_nodes(recorder: Recorder) -> None:
+    any_worker = PlannedTarget(node_type="worker", pick=4)
+    pair = PlannedFault(kind="partition-pair", at_s=0.0, duration_s=1.0, targets=(any_worker, any_worker))
+    recorder.run_plan(plan_of(pair), {1: "i-1", 2: "i-2", 4: "i-4"})
+    assert recorder.calls[0] == (0.0, "partition", ("i-2", "i-4"))
+
+
+def test_every_kind_of_a_plan_is_played_and_what_lasts_is_ended(recorder: Recorder) -> None:
+    plan = make_plan(1, count=3 * len(KINDS), over_s=100, targets=[slot(1), slot(2)], at_least=3)
+    recorder.run_plan(plan)
+    ended = sum(1 for fault in plan.faults if fault.duration_s and fault.kind != "spot-notice")
+    assert len(recorder.calls) == len(plan.faults) + ended

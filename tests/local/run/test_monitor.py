@@ -1,0 +1,41 @@
+"""The user of a local AWS is told of failures while a deploy waits."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local.network.launch_failures import report
+from local.run import status
+from local.run.monitor import Monitor
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def test_instance_that_does_not_boot_is_named_once_with_the_reason(tmp_path: Path, said: list[str]) -> None:
+    monitor = Monitor(tmp_path, programs={}, say=said.append)
+    monitor.check()
+    report(tmp_path, "i-1", "mount: no such device")
+    monitor.check()
+    monitor.check()
+    assert said == ["warning: i-1 does not boot in the local AWS and is terminated: mount: no such device"]
+    assert status.launch_failure_lines(tmp_path) == "i-1 did not boot and was terminated: mount: no such device\n"
+
+
+def test_fails_aloud_when_a_program_of_the_local_aws_ends(tmp_path: Path, said: list[str]) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log/local.network.dataplane.log").write_text("Traceback:\nKeyError: 'x'\n")
+    with subprocess.Popen([sys.executable, "-c", "input(); exit(3)"], stdin=subprocess.PIPE) as program:
+        monitor = Monitor(tmp_path, programs={"local.network.dataplane": program}, say=said.append)
+        monitor.check()
+        assert said == []
+        program.communicate(b"\n")
+        monitor.check()
+        monitor.check()
+    assert said == [
+        "error: the local AWS's local.network.dataplane has ended (3), no node starts or ends any more: KeyError: 'x'"
+    ]
