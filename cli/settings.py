@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.errors import UsageError
-from stacks.props import ClusterProps, SettingsError, shown
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError, shown
 
 APP_FILE: Final = "cdk.json"
 LOOKED_UP_FILE: Final = "cdk.context.json"

@@ -7,7 +7,7 @@ from bootstrap.contract import CLUSTER_TAG
 from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import Site
-from stacks import instances
+from stacks.settings import instance_types
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -66,5 +66,5 @@ def _vcpus(instance: "InstanceTypeDef") -> int:
     options = instance.get("CpuOptions", {})
     if "CoreCount" in options:
         return options["CoreCount"] * options.get("ThreadsPerCore", 1)
-    known = instances.find(instance["InstanceType"])
+    known = instance_types.find(instance["InstanceType"])
     return known.vcpus if known else 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from cli.preflight import image_age
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.target import Site
-from stacks import instances
+from stacks.settings import instance_types
+from stacks.settings.deep_learning_ami import SSM_PATH
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef
@@ -67,7 +68,7 @@ def _other_images(site: Site) -> str:
         return "correct ami"
     return (
         "set ami to another of aws ssm get-parameters-by-path --recursive "
-        f"--region {site.region} --path {instances.DEEP_LEARNING_AMIS} --query 'Parameters[].Name'"
+        f"--region {site.region} --path {SSM_PATH} --query 'Parameters[].Name'"
     )
 
 
@@ -75,14 +76,12 @@ def _faults(site: Site, found: "ImageTypeDef") -> Iterator[Finding]:
     ami, props = found.get("ImageId", ""), site.props
     if found.get("State") != "available":
         yield problem("AMI", f"{ami} is {found.get('State')}", "set ami to one that is available")
-    wanted = "arm64" if instances.is_arm(props.instance_type) else "x86_64"
+    wanted = "arm64" if instance_types.is_arm(props.instance_type) else "x86_64"
     if found.get("Architecture") != wanted:
         sentence = f"{ami} is for {found.get('Architecture')}, {props.instance_type} is {wanted}"
         yield problem("AMI", sentence, f"set ami to one for {wanted}, or another instance_type")
-    if found.get("RootDeviceName") != instances.ROOT_DEVICE:
-        sentence = (
-            f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {instances.ROOT_DEVICE}"
-        )
+    if found.get("RootDeviceName") != ROOT_DEVICE:
+        sentence = f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
         yield problem("AMI", sentence, "set ami to an Ubuntu, 22.04 or later")
     least = _root_gib(found)
     if least > props.root_volume_gib:

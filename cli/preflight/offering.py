@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.target import Site, is_deployed
-from stacks import instances, zones
+from stacks.settings import instance_types
+from stacks.settings.network import first_zone, zones_context_key
 
 
 def offering(site: Site) -> Iterator[Finding]:
@@ -15,7 +16,7 @@ def offering(site: Site) -> Iterator[Finding]:
         others = ", ".join(other for other in having if other != zone) or "no other zone"
         yield ok("instance type", f"{name} is offered in {zone}; also in {others}")
     elif not having:
-        near = instances.find(name)
+        near = instance_types.find(name)
         other = near.successor if near and near.successor else "another instance_type"
         yield problem("instance type", f"{name} is not offered in {site.region}", f"choose {other}, or another region")
     elif is_deployed(site):
@@ -30,7 +31,7 @@ def _zone(site: Site) -> str | None:
     """The zone that the deploy takes: the setting, or the first of those that a synth looked up or would look up."""
     if site.props.availability_zone is not None:
         return site.props.availability_zone
-    return zones.first_zone(site.context.get(zones.pin(site.account, site.region)) or _all_zones(site), site.region)
+    return first_zone(site.context.get(zones_context_key(site.account, site.region)) or _all_zones(site), site.region)
 
 
 def _all_zones(site: Site) -> list[str]:
@@ -44,4 +45,4 @@ def _zones_with(site: Site, instance_type: str) -> list[str]:
         LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [instance_type]}]
     )
     found = [offered["Location"] for page in pages for offered in page["InstanceTypeOfferings"]]
-    return sorted(found, key=lambda zone: (zones.first_zone([zone], site.region) is None, zone))
+    return sorted(found, key=lambda zone: (first_zone([zone], site.region) is None, zone))

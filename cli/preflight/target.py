@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from cli.aws.clients import Clients
 from cli.preflight.finding import Finding
-from stacks.props import ClusterProps
+from stacks.settings.props import ClusterProps
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef

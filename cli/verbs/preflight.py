@@ -14,7 +14,7 @@ from cli.preflight import account, bucket, capacity, image, network, offering, p
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.target import Check, Site
 from cli.settings import read_context, read_props
-from stacks.props import ClusterProps
+from stacks.settings.props import ClusterProps
 
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("credentials", account.credentials),

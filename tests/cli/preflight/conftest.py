@@ -9,7 +9,7 @@ from botocore.stub import Stubber
 from cli.aws.clients import Clients
 from cli.preflight.finding import Finding
 from cli.preflight.target import Check, Site
-from stacks.props import ClusterProps
+from stacks.settings.props import ClusterProps
 from tests.cli.conftest import REGION
 
 ACCOUNT = "123456789012"
