@@ -36,8 +36,8 @@ class Access:
 def options(access: Access, member: Member) -> dict[str, str]:
     """Options for one node, the jump through the master aside.
 
-    All that comes from the table or the stack's outputs has been checked (bootstrap.cluster.records, cli.aws.clusters): it has
-    nothing that ssh or a shell would expand. Paths are quoted here.
+    Values from the table and the stack's outputs were checked when they were read (bootstrap.cluster.records,
+    cli.aws.clusters): they hold nothing that ssh or a shell would expand. Paths are quoted here.
     """
     is_master = member == access.master
     own = {

@@ -14,9 +14,9 @@ from botocore.stub import Stubber
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
 from cli.aws.diagnosis import diagnose
-from cli.aws.stack_history import StackRecord
+from cli.aws.stack_history import StackState
 from cli.main import main
-from cli.why import why_text
+from cli.reports.why import why_text
 from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, put_membership
 
 LOG_GROUP = "demo-ClusterLogs"
@@ -71,8 +71,8 @@ def tell_activities(stub: Stubber, *reasons: str, launched: str = "") -> None:
         }
         for number, reason in enumerate(reasons)
     ]  # fmt: skip
-    asked = {"AutoScalingGroupName": "workers", "IncludeDeletedGroups": True}
-    stub.add_response("describe_scaling_activities", {"Activities": activities}, asked)
+    desired_nodes = {"AutoScalingGroupName": "workers", "IncludeDeletedGroups": True}
+    stub.add_response("describe_scaling_activities", {"Activities": activities}, desired_nodes)
 
 
 def tell_groups(stub: Stubber, *instance_ids: str) -> None:
@@ -106,7 +106,7 @@ def speak(instance_id: str, *messages: str) -> None:
 
 
 def told(clients: Clients, *, status: str = "ROLLBACK_COMPLETE", cluster: Cluster | None = None) -> str:
-    return why_text(diagnose(clients, StackRecord(name="demo", stack_id=ID, status=status), cluster))
+    return why_text(diagnose(clients, StackState(name="demo", stack_id=ID, status=status), cluster))
 
 
 def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from cli.cdk_context import read_context, read_props
 from cli.errors import UsageError
-from cli.settings import read_context, read_props
 
 REPOSITORY = Path(__file__).parents[2]
 

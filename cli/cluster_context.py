@@ -12,7 +12,7 @@ from cli.options import Options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class ClusterContext:
     """A verb's options and the cluster that they mean."""
 
     options: Options
@@ -21,14 +21,14 @@ class Request:
     membership: Membership
 
 
-def find(options: Options) -> Request:
+def find(options: Options) -> ClusterContext:
     """Look the cluster up."""
     clients = connect(options.region)
     cluster = find_cluster(clients.cloudformation, name=options.cluster, region=clients.region)
     membership = read_membership(
         clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
     )
-    return Request(options=options, clients=clients, cluster=cluster, membership=membership)
+    return ClusterContext(options=options, clients=clients, cluster=cluster, membership=membership)
 
 
 def identity_path(name: str | None) -> str | None:

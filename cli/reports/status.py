@@ -8,11 +8,11 @@ from cli.aws.scaling import Activity, distinct_failures
 COLUMNS = ("SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
 
-def status_text(name: str, membership: Membership, machines: Mapping[str, Machine], *, asked: int) -> str:
+def status_text(name: str, membership: Membership, machines: Mapping[str, Machine], *, desired_nodes: int) -> str:
     """One line of summary and one a node."""
     members = membership.members
     running = running_count(membership, machines)
-    summary = f"{name}: {running} of {asked} nodes, generation {membership.generation}"
+    summary = f"{name}: {running} of {desired_nodes} nodes, generation {membership.generation}"
     rows = [
         (
             str(member.slot),
@@ -29,11 +29,16 @@ def status_text(name: str, membership: Membership, machines: Mapping[str, Machin
     return f"{summary}\n{_table([COLUMNS, *rows])}"
 
 
-def missing_text(membership: Membership, machines: Mapping[str, Machine], *, asked: int, told: Sequence[str]) -> str:
+def missing_text(
+    membership: Membership, machines: Mapping[str, Machine], *, desired_nodes: int, told: Sequence[str]
+) -> str:
     """What stands below the table of a cluster that is not whole, with what is told of the reason."""
-    missing, running = missing_count(membership, machines, asked=asked), running_count(membership, machines)
+    missing, running = (
+        missing_count(membership, machines, desired_nodes=desired_nodes),
+        running_count(membership, machines),
+    )
     numbers = f"{len(membership.members)} in the list, {running} of them running"
-    lines = (f"{missing} of {asked} nodes missing: {numbers} (dlcluster why tells more)", *told)
+    lines = (f"{missing} of {desired_nodes} nodes missing: {numbers} (dlcluster why tells more)", *told)
     return "".join(f"{line}\n" for line in lines)
 
 
