@@ -116,7 +116,7 @@ test-gpu:
 soak: root
 	@$(ENTER) python -m local run -- python -m local.chaos.cluster --faults $(FAULTS) --seed $(SEED)
 	@$(ENTER) python -m local run -- python -m local.chaos.job --rounds $(ROUNDS) --seed $(SEED)
-	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/test_contexts.py
+	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py
 	@$(ENTER) KILLS=$(KILLS) python -m pytest tests/trainer/checkpoint/test_kills.py
 
 bench:

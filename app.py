@@ -1,4 +1,4 @@
-"""The CDK app: settings from cdk.json and ``-c name=value``, one stack. Run by ``cdk synth``."""
+"""Build the stack of the settings in cdk.json and ``-c name=value``; ``cdk synth`` runs this file."""
 
 import os
 import sys
@@ -7,15 +7,16 @@ from collections.abc import Mapping
 try:
     import aws_cdk as cdk
 
-    from stacks.cluster import ClusterStack
-    from stacks.props import ClusterProps, SettingsError
+    from stacks.settings.props import ClusterProps
+    from stacks.settings.values import SettingsError
+    from stacks.stack import ClusterStack
 except ModuleNotFoundError as missing:
-    advice = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"
-    sys.exit(f"error: {sys.executable} has no {missing.name}: {advice}")
+    fix = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"
+    sys.exit(f"error: {sys.executable} has no {missing.name}: {fix}")
 
 
 def main() -> int:
-    """Synthesize the stack; a setting that cannot be used is one line on stderr."""
+    """Synthesize the stack, or print one line for a setting that cannot be used."""
     app = cdk.App()
     env = _environment(os.environ)
     try:
@@ -31,7 +32,7 @@ def main() -> int:
 
 
 def _environment(variables: Mapping[str, str]) -> cdk.Environment | None:
-    # The CDK CLI sets the account when it has credentials; without them the stack fits any.
+    # The CDK's command line sets the account when it has credentials; without them the stack fits any account.
     account = variables.get("CDK_DEFAULT_ACCOUNT")
     return cdk.Environment(account=account, region=variables.get("CDK_DEFAULT_REGION")) if account else None
 

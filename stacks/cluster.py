@@ -1,28 +1,29 @@
-"""The cluster: a construct that any stack can hold, and the one stack that app.py deploys."""
+"""The cluster: a construct that any stack can hold."""
 
-from typing import Any, Final
+from typing import Final
 
 import aws_cdk as cdk
 from constructs import Construct
 
 from bootstrap import contract
-from stacks.address import MasterAddress
-from stacks.bundle_asset import BundleAsset
-from stacks.image import LOGIN_USER, machine_image
-from stacks.immutable_setting import FixedSetting
-from stacks.instances import ROOT_DEVICE
-from stacks.logs import ClusterLogs
-from stacks.network import Network, default_zone
-from stacks.node_group import NodeGroup, NodeTemplate
-from stacks.permissions import NodeResources, NodeRoles
-from stacks.props import ClusterProps
-from stacks.security import SecurityGroups
-from stacks.storage import ClusterTable, cluster_bucket
-from stacks.user_data import NodeSettings
+from stacks.immutable_setting import ImmutableSetting
+from stacks.network.master_address import MasterAddress
+from stacks.network.network import Network, default_zone, zone_in_template
+from stacks.network.security_groups import SecurityGroups
+from stacks.nodes.bundle_asset import BundleAsset
+from stacks.nodes.machine_image import LOGIN_USER, machine_image
+from stacks.nodes.node_group import NodeGroup, NodeTemplate
+from stacks.nodes.roles import NodeResources, NodeRoles
+from stacks.nodes.user_data import NodeSettings
+from stacks.settings.deep_learning_ami import ROOT_DEVICE
+from stacks.settings.props import ClusterProps
+from stacks.storage.bucket import cluster_bucket
+from stacks.storage.log_group import ClusterLogs
+from stacks.storage.table import ClusterTable
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
-"""How long an agent waits for its cluster; with the boot and the fetch before it, this ends
-well before CREATION_TIMEOUT, so that the node says what it waited for."""
+"""How long an agent waits for its cluster. With the boot and the download before it, this ends well before
+CREATION_TIMEOUT, so that the node reports what it waited for."""
 
 
 class DeepLearningCluster(Construct):
@@ -37,7 +38,7 @@ class DeepLearningCluster(Construct):
             "Network",
             cluster_name=props.cluster_name,
             cidr=props.vpc_cidr,
-            availability_zone=_in_template(self.zone),
+            availability_zone=zone_in_template(self.zone),
         )
         self.security = SecurityGroups(
             self,
@@ -50,7 +51,7 @@ class DeepLearningCluster(Construct):
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket)
         self.log_group = ClusterLogs(self, "Logs").log_group
         self.address = MasterAddress(
-            self, "MasterAddress", cluster_name=props.cluster_name, subnet=self.network.public_subnet
+            self, "MasterAddress", cluster_name=props.cluster_name, subnet=self.network.subnet_for(contract.MASTER)
         )
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.roles = NodeRoles(
@@ -68,22 +69,19 @@ class DeepLearningCluster(Construct):
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
             group.start_with(self._settings(group), self.bundle.source)
-        self._fix_the_network()
-        self._fix_the_bucket()
+        self._refuse_changes()
         for warning_id, sentence in props.warnings().items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
-    def _fix_the_network(self) -> None:
-        FixedSetting(self, "VpcCidr", name="vpc_cidr", value=self.props.vpc_cidr)
-        FixedSetting(self, "AvailabilityZone", name="availability_zone", value=self.zone or "the region's first")
-
-    def _fix_the_bucket(self) -> None:
-        FixedSetting(
-            self,
-            "Bucket",
-            name="bucket",
-            value=self.props.bucket or "one of its own",
-            why="running nodes would lose their rights to the old one",
+    def _refuse_changes(self) -> None:
+        """Refuse a deploy that would harm the running nodes."""
+        replaces = "it would replace the network and every node"
+        zone = self.zone or "the region's first"
+        bucket = self.props.bucket or "one of its own"
+        ImmutableSetting(self, "VpcCidr", name="vpc_cidr", value=self.props.vpc_cidr, why=replaces)
+        ImmutableSetting(self, "AvailabilityZone", name="availability_zone", value=zone, why=replaces)
+        ImmutableSetting(
+            self, "Bucket", name="bucket", value=bucket, why="running nodes would lose their rights to the old one"
         )
 
     def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
@@ -99,11 +97,11 @@ class DeepLearningCluster(Construct):
             self,
             "Master",
             node_type=contract.MASTER,
-            count=1,
-            needed=1,
+            desired_nodes=1,
+            min_nodes=1,
             template=template,
             vpc=self.network.vpc,
-            subnet=self.network.public_subnet,
+            subnet=self.network.subnet_for(contract.MASTER),
             security_groups=[self.security.master, self.security.admin_ssh],
             role=self.roles.master,
         )
@@ -111,11 +109,11 @@ class DeepLearningCluster(Construct):
             self,
             "Workers",
             node_type=contract.WORKER,
-            count=self.props.worker_count,
-            needed=self.props.needed_workers,
+            desired_nodes=self.props.worker_count,
+            min_nodes=self.props.needed_workers,
             template=template,
             vpc=self.network.vpc,
-            subnet=self.network.private_subnet,
+            subnet=self.network.subnet_for(contract.WORKER),
             security_groups=[self.security.worker],
             role=self.roles.worker,
         )
@@ -134,7 +132,7 @@ class DeepLearningCluster(Construct):
             fails_deploy=is_master or props.min_workers is None,
             min_nodes=None if props.min_workers is None else 1 + props.min_workers,
             gpu_count=props.gpus,
-            # So that on destroy the master goes before its address.
+            # The reference makes CloudFormation delete the master before its address.
             address=self.address.address if is_master else None,
             address_allocation=self.address.allocation_id if is_master else None,
             table=self.table.table_name,
@@ -147,40 +145,3 @@ class DeepLearningCluster(Construct):
             default_user=LOGIN_USER,
             bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
         )
-
-
-class ClusterStack(cdk.Stack):
-    """The one stack of the product, named as the cluster; its outputs are what login needs."""
-
-    def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
-        super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
-        self._zone = _in_template(props.availability_zone or default_zone(self))
-        self.cluster = DeepLearningCluster(self, "Cluster", props=props)
-        for key, value in props.tags.items():
-            cdk.Tags.of(self).add(key, value)
-        for name, value in self._outputs().items():
-            cdk.CfnOutput(self, name, value=value)
-
-    @property
-    def availability_zones(self) -> list[str]:
-        """The cluster's one zone; asking AWS for all of them would need credentials at synth."""
-        return [self._zone]
-
-    def _outputs(self) -> dict[str, str]:
-        cluster = self.cluster
-        return {
-            contract.MASTER_GROUP_OUTPUT: cluster.master.group.auto_scaling_group_name,
-            contract.WORKER_GROUP_OUTPUT: cluster.workers.group.auto_scaling_group_name,
-            contract.ADMIN_SECURITY_GROUP_OUTPUT: cluster.security.admin_ssh.security_group_id,
-            contract.CLUSTER_NAME_OUTPUT: cluster.props.cluster_name,
-            contract.TABLE_OUTPUT: cluster.table.table_name,
-            contract.LOG_GROUP_OUTPUT: cluster.log_group.log_group_name,
-            contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
-            contract.LOGIN_USER_OUTPUT: LOGIN_USER,
-            contract.NETWORKS_OUTPUT: cluster.props.vpc_cidr,
-        }
-
-
-def _in_template(zone: str | None) -> str:
-    """The zone's name, or, where nobody could be asked, CloudFormation's own choice at the deploy."""
-    return zone or cdk.Fn.select(0, cdk.Fn.get_azs())

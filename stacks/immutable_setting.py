@@ -1,25 +1,20 @@
-"""Settings that a running cluster keeps: a deploy that changes one is refused, and touches nothing.
+"""Refuse a deploy that changes a setting which a running cluster has to keep.
 
-CloudFormation could only follow most such changes by replacing the network, and with it every node. Each
-setting is a parameter whose default is the setting, and a rule says that the two are equal: as they are
-when the stack is created. On an update the CDK's command line asks for the previous value of every
-parameter (``--previous-parameters``, its default), so that a changed setting breaks the rule, and
-CloudFormation judges rules before anything else:
+The setting becomes a parameter whose default is its value, and a rule that says the two are equal, as they are
+when the stack is created. On an update the CDK's command line passes the previous value of every parameter
+(``--previous-parameters``, its default), so that a changed setting breaks the rule. CloudFormation checks rules
+before it changes anything:
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-structure.html
 """
-
-from typing import Final
 
 import aws_cdk as cdk
 from constructs import Construct
 
-REPLACES: Final = "it would replace the network and every node"
 
+class ImmutableSetting(Construct):
+    """A setting that CloudFormation refuses to change; ``why`` completes the sentence that the user reads."""
 
-class FixedSetting(Construct):
-    """One setting, refused by CloudFormation when it is no longer what the stack was created with."""
-
-    def __init__(self, scope: Construct, construct_id: str, *, name: str, value: str, why: str = REPLACES) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, name: str, value: str, why: str) -> None:
         super().__init__(scope, construct_id)
         created_with = cdk.CfnParameter(
             self,

@@ -11,11 +11,11 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 ROOMS = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
 CONTRACT = {"bootstrap.contract"}
 RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
-"""Who reads records checks them by the same code."""
+"""The code that checks records, which every reader of records uses."""
 ALLOWED: dict[str, set[str]] = {
     "stacks": CONTRACT,
     "launcher": CONTRACT | RECORDS,
-    "cli": CONTRACT | RECORDS | {"stacks.props", "stacks.instances", "stacks.patches", "stacks.zones"},
+    "cli": CONTRACT | RECORDS | {"stacks.settings"},
     "bootstrap": set(),
     "trainer": set(),
 }
@@ -83,18 +83,22 @@ def test_only_stacks_and_the_app_import_the_cdk(room: str) -> None:
     assert [(str(p), n) for p, n in all_imports(room) if n.partition(".")[0] in cdk] == []
 
 
-@pytest.mark.parametrize("name", ["fields", "records"])
+@pytest.mark.parametrize("name", ["record_fields", "records"])
 def test_records_are_checked_by_code_that_stands_alone(name: str) -> None:
-    seen = set(imports(REPOSITORY / "bootstrap" / f"{name}.py"))
+    seen = set(imports(REPOSITORY / "bootstrap" / "cluster" / f"{name}.py"))
     ours = {n for n in seen if n.startswith("bootstrap")}
-    assert {n.split(".")[1] for n in ours} <= {"contract", "fields"}
+    assert {n.removeprefix("bootstrap.").removeprefix("cluster.").partition(".")[0] for n in ours} <= {
+        "contract",
+        "record_fields",
+    }
     assert {n.partition(".")[0] for n in seen - ours} <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("name", ["props", "instances", "__init__"])
-def test_settings_are_read_without_the_cdk(name: str) -> None:
-    seen = set(imports(REPOSITORY / "stacks" / f"{name}.py"))
-    assert {n.partition(".")[0] for n in seen} <= sys.stdlib_module_names | {"stacks"}
+def test_settings_are_read_without_the_cdk() -> None:
+    files = [REPOSITORY / "stacks" / "__init__.py", *modules("stacks/settings")]
+    seen = {name for path in files for name in imports(path)}
+    foreign = {n for n in seen if n.partition(".")[0] not in sys.stdlib_module_names}
+    assert {n for n in foreign if not n.startswith(("stacks.settings", "bootstrap.contract"))} == set()
 
 
 def test_nothing_of_the_product_imports_local() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.props import ClusterProps
+from stacks.settings.props import ClusterProps
 
 REPOSITORY = Path(__file__).parents[1]
 TEXT = "".join((REPOSITORY / name).read_text() for name in ("README.md", "CONTRIBUTING.md"))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sts import STSClient
 
 
-LONGEST_LINE: Final = 400
+LONGEST_MESSAGE: Final = 400
 """A refusal names the caller, the action and the resource; what is longer is no sentence."""
 
 
@@ -52,7 +52,7 @@ def _client(service: str) -> Any:
     """An attribute of Clients that is made when first used: a client takes a while."""
 
     def make(clients: "Clients") -> Any:
-        with _readable_settings():
+        with _sdk_setting_errors():
             made = clients.session.client(service)
             _ = urlsplit(made.meta.endpoint_url).port  # which botocore itself reads with the first request
             return made
@@ -90,12 +90,12 @@ def connect(region: str | None) -> Clients:
 
 def _session(region: str | None) -> boto3.Session:
     # boto3 itself reads AWS_DEFAULT_REGION only; every other tool reads AWS_REGION.
-    with _readable_settings():
+    with _sdk_setting_errors():
         return boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
 
 
 @contextmanager
-def _readable_settings() -> Iterator[None]:
+def _sdk_setting_errors() -> Iterator[None]:
     """Around what reads variables and profile: botocore says of most that it cannot use one by a ValueError."""
     try:
         yield
@@ -103,7 +103,7 @@ def _readable_settings() -> Iterator[None]:
         # Most say which value they mean, none says where it stands.
         guilty = [name for name, value in os.environ.items() if name.startswith("AWS_") and repr(value) in str(error)]
         sources = ", ".join(guilty) or "--region, AWS_ENDPOINT_URL and its like, the profile"
-        raise UsageError(_one_line(f"the settings for AWS ({sources}) cannot be used: {error}")) from error
+        raise UsageError(_shorten(f"the settings for AWS ({sources}) cannot be used: {error}")) from error
 
 
 @contextmanager
@@ -116,14 +116,14 @@ def aws_errors(region: str | None) -> Iterator[None]:
     except (NoCredentialsError, ProfileNotFound) as error:
         raise CredentialsError(f"no AWS credentials: {error}") from error
     except (CredentialRetrievalError, SSOError, TokenRetrievalError) as error:
-        raise CredentialsError(_one_line(f"the AWS credentials cannot be used: {error}")) from error
+        raise CredentialsError(_shorten(f"the AWS credentials cannot be used: {error}")) from error
     except ClientError as error:
         details = error.response["Error"]
         code, message = details.get("Code", "unknown"), details.get("Message", "")
         # An HTTP status in the code's place: not an error of AWS's own, and the message some web page.
         if code.isdigit():
             raise NoAnswerError(f"AWS refused {error.operation_name}: HTTP status {code}") from error
-        refused = _one_line(f"AWS refused {error.operation_name}: {code}: {message}")
+        refused = _shorten(f"AWS refused {error.operation_name}: {code}: {message}")
         if code in EXPIRED:
             raise CredentialsError(refused) from error
         if code in UNKNOWN_CALLER:
@@ -132,14 +132,14 @@ def aws_errors(region: str | None) -> Iterator[None]:
             raise CredentialsError(f"{refused}{place}") from error
         raise ClusterError(refused) from error
     except (NoConnectionError, HTTPClientError) as error:
-        raise NoAnswerError(_one_line(f"AWS cannot be asked: {error}")) from error
+        raise NoAnswerError(_shorten(f"AWS cannot be asked: {error}")) from error
     except BotoCoreError as error:
-        raise ClusterError(_one_line(f"AWS cannot be asked: {error}")) from error
+        raise ClusterError(_shorten(f"AWS cannot be asked: {error}")) from error
     except ResponseParserError as error:
         place = f"in place of the region {_session(region).region_name}"
         raise NoAnswerError(f"AWS cannot be asked: something else answers {place}") from error
 
 
-def _one_line(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
+    return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}..."

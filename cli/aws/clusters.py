@@ -70,7 +70,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
     )
 
 
-def checked(cluster: Cluster) -> Cluster:
+def check_outputs(cluster: Cluster) -> Cluster:
     """The cluster, once its outputs are what a cluster's are; ClusterError otherwise."""
     values = (cluster.name, cluster.table, cluster.login_user)
     for (output, pattern, allowed), value in zip(_RULES, values, strict=True):
@@ -79,7 +79,7 @@ def checked(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _stack_called(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
+def _describe_stack(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
     """The stack of a cluster's name, as ours have it: asks for no right to see other stacks."""
     try:
         return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
@@ -89,7 +89,7 @@ def _stack_called(cloudformation: "CloudFormationClient", name: str) -> "StackTy
         return None
 
 
-def _in_its_place(stack: "StackTypeDef") -> str:
+def _why_no_cluster(stack: "StackTypeDef") -> str:
     name, status = stack["StackName"], stack["StackStatus"]
     # A deploy that was stopped while it made its change set leaves this, and nothing else.
     begun = "cdk deploy goes on with it, cdk destroy removes it"
@@ -99,13 +99,13 @@ def _in_its_place(stack: "StackTypeDef") -> str:
 
 def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
     """The cluster called `name`, or the only one there is."""
-    stack = _stack_called(cloudformation, name) if name is not None else None
+    stack = _describe_stack(cloudformation, name) if name is not None else None
     if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
-        return checked(named)
+        return check_outputs(named)
     clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
-    names = ", ".join(checked(cluster).name for cluster in clusters)
+    names = ", ".join(check_outputs(cluster).name for cluster in clusters)
     if stack is not None and name not in [cluster.name for cluster in clusters]:
-        raise ClusterError(f"no cluster {name!r} in {region}: {_in_its_place(stack)}")
+        raise ClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack)}")
     if not clusters:
         raise ClusterError(
             f"no cluster in {region} (--region or AWS_REGION names another); "
@@ -119,4 +119,4 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
     if len(chosen) > 1:
         stacks = ", ".join(cluster.stack_name for cluster in chosen)
         raise ClusterError(f"more than one stack in {region} calls its cluster {name}: {stacks}")
-    return checked(chosen[0])
+    return check_outputs(chosen[0])

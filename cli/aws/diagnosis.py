@@ -11,7 +11,7 @@ from cli.aws.left_buckets import left_buckets
 from cli.aws.node_logs import NodeLog, newest_streams, read_log
 from cli.aws.nodes import RUNNING, find_machines, missing_count, read_membership
 from cli.aws.scaling import EVER, Activity, find_groups, read_activities
-from cli.aws.stack_history import Event, StackRecord, last_failures, physical_ids, read_events
+from cli.aws.stack_history import Event, StackState, last_failures, physical_ids, read_events
 from cli.errors import ClusterError
 
 MOST_NODES: Final = 3
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Presence:
+class NodePresence:
     """Which nodes a cluster should have and has."""
 
     sentence: str = ""
@@ -30,18 +30,18 @@ class Presence:
     complete: bool = True
 
 
-NO_CLUSTER: Final = Presence()
+NO_CLUSTER: Final = NodePresence()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
     """What is known of a cluster's trouble."""
 
-    stack: StackRecord
+    stack: StackState
     cluster_name: str
     failures: tuple[Event, ...]
     """Of the last deploy or destroy that failed, the cause first."""
-    presence: Presence
+    presence: NodePresence
     activities: tuple[Activity, ...]
     """What the groups did last, newest first; none were asked for where nothing is wrong."""
     log_group: str
@@ -54,7 +54,7 @@ class Diagnosis:
     """What could not be asked, and why."""
 
 
-def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> Diagnosis:
+def diagnose(clients: Clients, stack: StackState, cluster: Cluster | None) -> Diagnosis:
     """Ask all that can tell; what a service refuses is left out and said."""
     unknown: list[str] = []
 
@@ -97,24 +97,24 @@ def diagnose(clients: Clients, stack: StackRecord, cluster: Cluster | None) -> D
     )
 
 
-def _presence(clients: Clients, cluster: Cluster) -> Presence:
+def _presence(clients: Clients, cluster: Cluster) -> NodePresence:
     membership = read_membership(
         clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
     )
     groups = find_groups(clients.autoscaling, cluster.name)
-    asked = groups.asked(otherwise=membership.expected)
+    desired_nodes = groups.desired_nodes(otherwise=membership.expected)
     ids = [member.instance_id for member in membership.members]
     machines = find_machines(clients.ec2, ids)
-    missing = missing_count(membership, machines, asked=asked)
+    missing = missing_count(membership, machines, desired_nodes=desired_nodes)
     lost = [instance_id for instance_id in ids if machines[instance_id].state != RUNNING]
-    return Presence(
-        sentence=f"{missing} of {asked} nodes missing" if missing else f"all {asked} nodes",
+    return NodePresence(
+        sentence=f"{missing} of {desired_nodes} nodes missing" if missing else f"all {desired_nodes} nodes",
         absent=(*(instance_id for instance_id in groups.instance_ids if instance_id not in ids), *lost),
         complete=not missing,
     )
 
 
-def _suspects(failures: Sequence[Event], presence: Presence) -> list[str]:
+def _suspects(failures: Sequence[Event], presence: NodePresence) -> list[str]:
     """Instances that the failures name, and those that should be nodes."""
     named = (instance_id for event in failures for instance_id in _INSTANCE_ID.findall(event.reason))
     return list(dict.fromkeys([*presence.absent, *named]))[:MOST_NODES]

@@ -26,7 +26,7 @@ def left_buckets(
     last = {event.physical_id: event.status for event in events}
     candidates = {bucket for bucket in tagged if last.get(bucket, KEPT) == KEPT}
     # A cluster may have adopted one: its output says so, and its parameter before there are outputs.
-    return sorted(candidates - set(_said_by_stacks(cloudformation))) if candidates else []
+    return sorted(candidates - set(_values_in_stacks(cloudformation))) if candidates else []
 
 
 def _tagged(tagging: Any, cluster_name: str) -> Iterator[str]:
@@ -36,7 +36,7 @@ def _tagged(tagging: Any, cluster_name: str) -> Iterator[str]:
     yield from (found["ResourceARN"].rpartition(":")[2] for page in pages for found in page["ResourceTagMappingList"])
 
 
-def _said_by_stacks(cloudformation: "CloudFormationClient") -> Iterator[str]:
+def _values_in_stacks(cloudformation: "CloudFormationClient") -> Iterator[str]:
     """Every value that a stack has been given or gives out; one that was rolled back may be tried again."""
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:

@@ -146,9 +146,9 @@ def running_count(membership: Membership, machines: Mapping[str, Machine]) -> in
     return sum(machines[member.instance_id].state == RUNNING and not member.away for member in membership.members)
 
 
-def missing_count(membership: Membership, machines: Mapping[str, Machine], *, asked: int) -> int:
+def missing_count(membership: Membership, machines: Mapping[str, Machine], *, desired_nodes: int) -> int:
     """How many of the nodes that are asked for are not there: never joined, stopped or lost."""
-    return max(asked - running_count(membership, machines), 0)
+    return max(desired_nodes - running_count(membership, machines), 0)
 
 
 def _machine(instance: "InstanceTypeDef") -> Machine:

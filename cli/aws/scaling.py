@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_ACTIVITIES: Final = 100
 """Enough to reach back over some hours of failing launches; the history goes back six weeks."""
 _FAILURES: Final = ("Failed", "Cancelled")
-_OF_ONE_CALL: Final = re.compile(
+_ONE_CALL_ONLY: Final = re.compile(
     r"\bi-[0-9a-f]{8,17}\b"
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
     r"|(?<=Encoded authorization failure message: )\S+"
@@ -54,7 +54,7 @@ class RepeatedFailure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Groups:
+class ScalingGroups:
     """A cluster's Auto Scaling groups, and the instances in them now."""
 
     names: tuple[str, ...]
@@ -64,22 +64,22 @@ class Groups:
     since: datetime
     """When the first of them was made."""
 
-    def asked(self, otherwise: int) -> int:
+    def desired_nodes(self, otherwise: int) -> int:
         """How many nodes the cluster should have; `otherwise` where no group is known."""
         return self.desired if self.names else otherwise
 
 
 EVER: Final = datetime.min.replace(tzinfo=timezone.utc)
-NO_GROUPS: Final = Groups(names=(), instance_ids=(), desired=0, since=EVER)
+NO_GROUPS: Final = ScalingGroups(names=(), instance_ids=(), desired=0, since=EVER)
 
 
-def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> Groups:
+def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingGroups:
     """The groups that have the cluster's tag."""
     pages = autoscaling.get_paginator("describe_auto_scaling_groups").paginate(
         Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]}]
     )
     groups = [group for page in pages for group in page["AutoScalingGroups"]]
-    return Groups(
+    return ScalingGroups(
         names=tuple(group["AutoScalingGroupName"] for group in groups),
         instance_ids=tuple(instance["InstanceId"] for group in groups for instance in group.get("Instances", [])),
         desired=sum(group["DesiredCapacity"] for group in groups),
@@ -116,7 +116,7 @@ def distinct_failures(activities: Sequence[Activity]) -> list[RepeatedFailure]:
     alike: dict[tuple[str, str], list[Activity]] = {}
     for activity in activities:
         if activity.is_failure:
-            alike.setdefault((activity.group, _OF_ONE_CALL.sub("", activity.reason)), []).append(activity)
+            alike.setdefault((activity.group, _ONE_CALL_ONLY.sub("", activity.reason)), []).append(activity)
     return [RepeatedFailure(newest=failures[0], count=len(failures)) for failures in alike.values()]
 
 

@@ -17,7 +17,7 @@ _CONSEQUENCES: Final = ("Resource creation cancelled", "Resource update cancelle
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StackRecord:
+class StackState:
     """A stack of a name, of which there was perhaps another before."""
 
     name: str
@@ -43,11 +43,11 @@ class Event:
         return told and not self.reason.startswith(_CONSEQUENCES)
 
 
-def find_stack(cloudformation: "CloudFormationClient", name: str) -> StackRecord | None:
+def find_stack(cloudformation: "CloudFormationClient", name: str) -> StackState | None:
     """The stack of that name: the one there is, or the last one there was."""
     try:
         stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
-        return StackRecord(name=name, stack_id=stack["StackId"], status=stack["StackStatus"])
+        return StackState(name=name, stack_id=stack["StackId"], status=stack["StackStatus"])
     except ClientError as error:
         if error.response["Error"]["Code"] != "ValidationError":
             raise
@@ -56,7 +56,7 @@ def find_stack(cloudformation: "CloudFormationClient", name: str) -> StackRecord
     if not deleted:
         return None
     last = max(deleted, key=lambda stack: stack["CreationTime"])
-    return StackRecord(name=name, stack_id=last["StackId"], status=last["StackStatus"])
+    return StackState(name=name, stack_id=last["StackId"], status=last["StackStatus"])
 
 
 def read_events(cloudformation: "CloudFormationClient", stack_id: str) -> list[Event]:

@@ -5,50 +5,50 @@ from collections.abc import Iterator
 from typing import Final
 
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import Site
+from cli.preflight.target import PreflightTarget
 
 LEAST_BOOTSTRAP_VERSION: Final = 6
 """The CDK's default synthesizer asks for it in every template (rule CheckBootstrapVersion)."""
 
 
-def credentials(site: Site) -> Iterator[Finding]:
+def credentials(target: PreflightTarget) -> Iterator[Finding]:
     """Say whose account and which region it would be."""
-    yield ok("credentials", f"{site.caller} in {site.region}")
+    yield ok("credentials", f"{target.caller} in {target.region}")
 
 
-def settings(site: Site) -> Iterator[Finding]:
+def settings(target: PreflightTarget) -> Iterator[Finding]:
     """Pass on what the settings themselves warn of."""
-    for sentence in site.props.warnings().values():
+    for sentence in target.props.warnings().values():
         yield warning("settings", sentence)
 
 
-def key_pair(site: Site) -> Iterator[Finding]:
+def key_pair(target: PreflightTarget) -> Iterator[Finding]:
     """Look for the EC2 key pair; a missing one fails the launch of every node."""
-    name = site.props.key_name
+    name = target.props.key_name
     if name is None:
         return
-    names = [pair.get("KeyName", "") for pair in site.clients.ec2.describe_key_pairs()["KeyPairs"]]
+    names = [pair.get("KeyName", "") for pair in target.clients.ec2.describe_key_pairs()["KeyPairs"]]
     if name in names:
-        yield ok("key pair", f"{name} exists in {site.region}")
+        yield ok("key pair", f"{name} exists in {target.region}")
         return
     near = difflib.get_close_matches(name, names, n=1)
     fix = (
         f"did you mean {near[0]}?"
         if near
-        else f"aws ec2 import-key-pair --region {site.region} --key-name '{name}' "
+        else f"aws ec2 import-key-pair --region {target.region} --key-name '{name}' "
         "--public-key-material fileb://~/.ssh/id_ed25519.pub"
     )
-    yield problem("key pair", f"there is no key pair {name!r} in {site.region}", fix)
+    yield problem("key pair", f"there is no key pair {name!r} in {target.region}", fix)
 
 
-def bootstrap(site: Site) -> Iterator[Finding]:
+def bootstrap(target: PreflightTarget) -> Iterator[Finding]:
     """Look for what ``cdk bootstrap`` leaves behind."""
-    name, fix = f"/cdk-bootstrap/{site.qualifier}/version", f"cdk bootstrap aws://{site.account}/{site.region}"
-    ssm = site.clients.ssm
+    name, fix = f"/cdk-bootstrap/{target.qualifier}/version", f"cdk bootstrap aws://{target.account}/{target.region}"
+    ssm = target.clients.ssm
     try:
         version = int(ssm.get_parameter(Name=name)["Parameter"]["Value"])
     except ssm.exceptions.ParameterNotFound:
-        yield problem("cdk bootstrap", f"not done in {site.region}", fix)
+        yield problem("cdk bootstrap", f"not done in {target.region}", fix)
         return
     if version < LEAST_BOOTSTRAP_VERSION:
         yield problem("cdk bootstrap", f"version {version} is older than {LEAST_BOOTSTRAP_VERSION}", fix)

@@ -6,19 +6,19 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import Site
+from cli.preflight.target import PreflightTarget
 
 SUBJECT = "bucket"
 
 
-def bucket(site: Site) -> Iterator[Finding]:
+def bucket(target: PreflightTarget) -> Iterator[Finding]:
     """Look at an adopted bucket; one of the cluster's own is made as it has to be."""
-    name = site.props.bucket
+    name = target.props.bucket
     if name is None:
         yield ok(SUBJECT, "the cluster makes one of its own")
         return
     try:
-        head = site.clients.s3.head_bucket(Bucket=name, ExpectedBucketOwner=site.account)
+        head = target.clients.s3.head_bucket(Bucket=name, ExpectedBucketOwner=target.account)
     except ClientError as error:
         # S3 answers HEAD without a body: the code is the HTTP status.
         code = error.response["Error"]["Code"]
@@ -27,11 +27,13 @@ def bucket(site: Site) -> Iterator[Finding]:
             raise
         yield problem(SUBJECT, f"{why[code]} {name}", "choose another bucket, or leave it out for one of its own")
         return
-    region = head.get("BucketRegion", site.region)
-    if region != site.region:
-        yield problem(SUBJECT, f"{name} is in {region}", f"choose one in {site.region}: nodes reach no other for free")
+    region = head.get("BucketRegion", target.region)
+    if region != target.region:
+        yield problem(
+            SUBJECT, f"{name} is in {region}", f"choose one in {target.region}: nodes reach no other for free"
+        )
         return
-    found = [*_shortcomings(site.clients.s3, name)]
+    found = [*_shortcomings(target.clients.s3, name)]
     yield from found or [ok(SUBJECT, f"{name} is here and keeps old versions for a while")]
 
 

@@ -6,83 +6,82 @@ from typing import TYPE_CHECKING
 
 from cli.preflight import image_age
 from cli.preflight.finding import Finding, ok, problem
-from cli.preflight.target import Site
-from stacks import instances
+from cli.preflight.target import PreflightTarget
+from stacks.settings import instance_types
+from stacks.settings.deep_learning_ami import ROOT_DEVICE, SSM_PATH
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
 
-def image(site: Site) -> Iterator[Finding]:
+def image(target: PreflightTarget) -> Iterator[Finding]:
     """Find the image as the deploy will, and look at it."""
-    name = site.props.ami_source
-    pinned = _pin(site, name)
-    ami = site.context.get(pinned) or _resolve(site, name)
+    name = target.props.ami_source
+    pinned = _pin(target, name)
+    ami = target.context.get(pinned) or _resolve(target, name)
     if ami is None:
-        yield problem("AMI", f"there is no SSM parameter {name} in {site.region}", _other_images(site))
+        yield problem("AMI", f"there is no SSM parameter {name} in {target.region}", _other_images(target))
         return
     # By a filter, as a name that is not found would be an error.
-    found = site.clients.ec2.describe_images(
+    found = target.clients.ec2.describe_images(
         Filters=[{"Name": "image-id", "Values": [str(ami)]}], IncludeDeprecated=True
     )["Images"]
     if not found:
-        again = f"cdk context --reset '{pinned}'" if pinned in site.context else "set ami to one that you can use"
-        yield problem("AMI", f"{ami} is not there in {site.region}, or not shared with {site.account}", again)
+        again = f"cdk context --reset '{pinned}'" if pinned in target.context else "set ami to one that you can use"
+        yield problem("AMI", f"{ami} is not there in {target.region}, or not shared with {target.account}", again)
         return
-    faults = list(_faults(site, found[0]))
+    faults = list(_faults(target, found[0]))
     yield from faults
     if not faults:
-        size = f"{_root_gib(found[0])} of {site.props.root_volume_gib} GiB"
-        yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {site.props.instance_type} and takes {size}")
+        size = f"{_root_gib(found[0])} of {target.props.root_volume_gib} GiB"
+        yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {target.props.instance_type} and takes {size}")
     today = datetime.now(timezone.utc).date()
     again = f"cdk context --reset '{pinned}' takes the newest for nodes launched after the next deploy"
-    later = _later_line(site)
-    yield from image_age.age(found[0], today=today, renew=again if pinned in site.context else later, later=later)
+    later = _later_line(target)
+    yield from image_age.age(found[0], today=today, renew=again if pinned in target.context else later, later=later)
 
 
-def _later_line(site: Site) -> str:
+def _later_line(target: PreflightTarget) -> str:
     """How to get an image of another line."""
-    if site.props.ami is not None:
+    if target.props.ami is not None:
         return "set ami to a newer image, or leave it out"
     return "take a newer release of this project, or set ami to an image of a newer line"
 
 
-def _pin(site: Site, name: str) -> str:
+def _pin(target: PreflightTarget, name: str) -> str:
     """Key of cdk.context.json under which the CDK keeps what the parameter once said."""
-    return f"ssm:account={site.account}:parameterName={name}:region={site.region}"
+    return f"ssm:account={target.account}:parameterName={name}:region={target.region}"
 
 
-def _resolve(site: Site, name: str) -> str | None:
+def _resolve(target: PreflightTarget, name: str) -> str | None:
     if name.startswith("ami-"):
         return name
-    ssm = site.clients.ssm
+    ssm = target.clients.ssm
     try:
         return ssm.get_parameter(Name=name)["Parameter"]["Value"]
     except ssm.exceptions.ParameterNotFound:
         return None
 
 
-def _other_images(site: Site) -> str:
-    if site.props.ami is not None:
+def _other_images(target: PreflightTarget) -> str:
+    if target.props.ami is not None:
         return "correct ami"
     return (
         "set ami to another of aws ssm get-parameters-by-path --recursive "
-        f"--region {site.region} --path {instances.DEEP_LEARNING_AMIS} --query 'Parameters[].Name'"
+        f"--region {target.region} --path {SSM_PATH} --query 'Parameters[].Name'"
     )
 
 
-def _faults(site: Site, found: "ImageTypeDef") -> Iterator[Finding]:
-    ami, props = found.get("ImageId", ""), site.props
+def _faults(target: PreflightTarget, found: "ImageTypeDef") -> Iterator[Finding]:
+    ami, props = found.get("ImageId", ""), target.props
     if found.get("State") != "available":
         yield problem("AMI", f"{ami} is {found.get('State')}", "set ami to one that is available")
-    wanted = "arm64" if instances.is_arm(props.instance_type) else "x86_64"
+    wanted = "arm64" if instance_types.is_arm(props.instance_type) else "x86_64"
     if found.get("Architecture") != wanted:
         sentence = f"{ami} is for {found.get('Architecture')}, {props.instance_type} is {wanted}"
         yield problem("AMI", sentence, f"set ami to one for {wanted}, or another instance_type")
-    if found.get("RootDeviceName") != instances.ROOT_DEVICE:
-        sentence = (
-            f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {instances.ROOT_DEVICE}"
-        )
+    if found.get("RootDeviceName") != ROOT_DEVICE:
+        sentence = f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
         yield problem("AMI", sentence, "set ami to an Ubuntu, 22.04 or later")
     least = _root_gib(found)
     if least > props.root_volume_gib:

@@ -5,33 +5,33 @@ from typing import Final
 
 from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem
-from cli.preflight.target import Site, is_deployed
+from cli.preflight.target import PreflightTarget, is_deployed
 
 ELASTIC_IPS: Final = 2
 """One for the NAT gateway and one for the master."""
 VPCS: Final = 1
 
 
-def elastic_ip(site: Site) -> Iterator[Finding]:
+def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
     """The addresses of one cluster more must be allowed; AWS's default is 5 a region."""
-    used = len(site.clients.ec2.describe_addresses()["Addresses"])
-    yield from _room(site, "Elastic IP", quotas.ELASTIC_IPS, needed=ELASTIC_IPS, used=used)
+    used = len(target.clients.ec2.describe_addresses()["Addresses"])
+    yield from _room(target, "Elastic IP", quotas.ELASTIC_IPS, needed=ELASTIC_IPS, used=used)
 
 
-def vpc(site: Site) -> Iterator[Finding]:
+def vpc(target: PreflightTarget) -> Iterator[Finding]:
     """One VPC more must be allowed."""
-    pages = site.clients.ec2.get_paginator("describe_vpcs").paginate()
+    pages = target.clients.ec2.get_paginator("describe_vpcs").paginate()
     used = sum(len(page["Vpcs"]) for page in pages)
-    yield from _room(site, "VPC", quotas.VPCS, needed=VPCS, used=used)
+    yield from _room(target, "VPC", quotas.VPCS, needed=VPCS, used=used)
 
 
-def _room(site: Site, subject: str, quota: quotas.Quota, *, needed: int, used: int) -> Iterator[Finding]:
-    if is_deployed(site):
+def _room(target: PreflightTarget, subject: str, quota: quotas.Quota, *, needed: int, used: int) -> Iterator[Finding]:
+    if is_deployed(target):
         yield ok(subject, f"the cluster has its {subject} already")
         return
-    allowed = quotas.value(site, quota)
+    allowed = quotas.value(target, quota)
     found = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
-        yield problem(subject, found, quotas.request(quota, wanted=used + needed, region=site.region))
+        yield problem(subject, found, quotas.request(quota, wanted=used + needed, region=target.region))
     else:
         yield ok(subject, found)

@@ -3,22 +3,25 @@
 from collections.abc import Iterator
 
 from cli.preflight.finding import Finding, ok, problem
-from cli.preflight.target import Site, is_deployed
-from stacks import instances, zones
+from cli.preflight.target import PreflightTarget, is_deployed
+from stacks.settings import instance_types
+from stacks.settings.network import first_zone, zones_context_key
 
 
-def offering(site: Site) -> Iterator[Finding]:
+def offering(target: PreflightTarget) -> Iterator[Finding]:
     """Look whether EC2 has the type in the cluster's zone; it says nothing of free capacity."""
-    name = site.props.instance_type
-    zone, having = _zone(site), _zones_with(site, name)
+    name = target.props.instance_type
+    zone, having = _zone(target), _zones_with(target, name)
     if zone in having:
         others = ", ".join(other for other in having if other != zone) or "no other zone"
         yield ok("instance type", f"{name} is offered in {zone}; also in {others}")
     elif not having:
-        near = instances.find(name)
+        near = instance_types.find(name)
         other = near.successor if near and near.successor else "another instance_type"
-        yield problem("instance type", f"{name} is not offered in {site.region}", f"choose {other}, or another region")
-    elif is_deployed(site):
+        yield problem(
+            "instance type", f"{name} is not offered in {target.region}", f"choose {other}, or another region"
+        )
+    elif is_deployed(target):
         sentence = f"{name} is not offered in {zone}, which the running cluster keeps"
         yield problem("instance type", sentence, "choose another instance_type, or cdk destroy first")
     else:
@@ -26,22 +29,24 @@ def offering(site: Site) -> Iterator[Finding]:
         yield problem("instance type", f"{name} is not offered in {zone}", fix)
 
 
-def _zone(site: Site) -> str | None:
+def _zone(target: PreflightTarget) -> str | None:
     """The zone that the deploy takes: the setting, or the first of those that a synth looked up or would look up."""
-    if site.props.availability_zone is not None:
-        return site.props.availability_zone
-    return zones.first_zone(site.context.get(zones.pin(site.account, site.region)) or _all_zones(site), site.region)
+    if target.props.availability_zone is not None:
+        return target.props.availability_zone
+    return first_zone(
+        target.context.get(zones_context_key(target.account, target.region)) or _all_zones(target), target.region
+    )
 
 
-def _all_zones(site: Site) -> list[str]:
-    found = site.clients.ec2.describe_availability_zones(Filters=[{"Name": "state", "Values": ["available"]}])
+def _all_zones(target: PreflightTarget) -> list[str]:
+    found = target.clients.ec2.describe_availability_zones(Filters=[{"Name": "state", "Values": ["available"]}])
     return [zone["ZoneName"] for zone in found["AvailabilityZones"]]
 
 
-def _zones_with(site: Site, instance_type: str) -> list[str]:
+def _zones_with(target: PreflightTarget, instance_type: str) -> list[str]:
     """The region's own zones before Local Zones, which have no NAT gateway for the workers everywhere."""
-    pages = site.clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
+    pages = target.clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
         LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [instance_type]}]
     )
     found = [offered["Location"] for page in pages for offered in page["InstanceTypeOfferings"]]
-    return sorted(found, key=lambda zone: (zones.first_zone([zone], site.region) is None, zone))
+    return sorted(found, key=lambda zone: (first_zone([zone], target.region) is None, zone))

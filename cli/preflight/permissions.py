@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import Site
+from cli.preflight.target import PreflightTarget
 
 ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
 
 
-def deploy(site: Site) -> Iterator[Finding]:
+def deploy(target: PreflightTarget) -> Iterator[Finding]:
     """The caller must be able to become the role that deploys."""
-    caller = _caller(site)
+    caller = _caller(target)
     if caller is None:
-        yield warning("permissions", f"could not check: IAM cannot simulate {site.caller}")
+        yield warning("permissions", f"could not check: IAM cannot simulate {target.caller}")
         return
-    role = _bootstrap_role(site, "deploy-role")
-    if denied_to(site, caller, ["sts:AssumeRole"], role):
+    role = _bootstrap_role(target, "deploy-role")
+    if denied_to(target, caller, ["sts:AssumeRole"], role):
         # The CDK's command line goes on with the caller's own credentials, where they are the account's.
         sentence = f"{caller} may not become {role}"
         yield warning("permissions", sentence, "allow it sts:AssumeRole there, or everything that the stack creates")
@@ -28,47 +28,48 @@ def deploy(site: Site) -> Iterator[Finding]:
         yield ok("permissions", f"{caller} may deploy")
 
 
-def create_roles(site: Site) -> Iterator[Finding]:
+def create_roles(target: PreflightTarget) -> Iterator[Finding]:
     """CloudFormation's role must be able to create the roles of the nodes."""
-    executor = execution_role(site)
-    example = f"arn:{site.partition}:iam::{site.account}:role/{site.props.cluster_name}-ClusterRoles"
-    denied = denied_to(site, executor, ROLE_ACTIONS, example)
+    executor = execution_role(target)
+    example = f"arn:{target.partition}:iam::{target.account}:role/{target.props.cluster_name}-ClusterRoles"
+    denied = denied_to(target, executor, ROLE_ACTIONS, example)
     if denied:
         sentence = f"CloudFormation, as {executor}, may not {' and '.join(denied)}"
-        policy = f"arn:{site.partition}:iam::aws:policy/AdministratorAccess"
+        policy = f"arn:{target.partition}:iam::aws:policy/AdministratorAccess"
         yield problem(
             "permissions",
             sentence,
-            f"cdk bootstrap aws://{site.account}/{site.region} --cloudformation-execution-policies {policy}, "
+            f"cdk bootstrap aws://{target.account}/{target.region} --cloudformation-execution-policies {policy}, "
             "or a narrower policy that allows it",
         )
     else:
         yield ok("permissions", "CloudFormation may create the roles of the nodes")
 
 
-def execution_role(site: Site) -> str:
+def execution_role(target: PreflightTarget) -> str:
     """As which CloudFormation creates the stack's resources."""
-    return _bootstrap_role(site, "cfn-exec-role")
+    return _bootstrap_role(target, "cfn-exec-role")
 
 
-def _bootstrap_role(site: Site, name: str) -> str:
-    return f"arn:{site.partition}:iam::{site.account}:role/cdk-{site.qualifier}-{name}-{site.account}-{site.region}"
+def _bootstrap_role(target: PreflightTarget, name: str) -> str:
+    account = target.account
+    return f"arn:{target.partition}:iam::{account}:role/cdk-{target.qualifier}-{name}-{account}-{target.region}"
 
 
-def _caller(site: Site) -> str | None:
+def _caller(target: PreflightTarget) -> str | None:
     """The user or role behind the credentials; None for the root user and federated ones."""
-    kind, _, name = site.caller.split(":", 5)[5].partition("/")
-    if kind == "user":
-        return site.caller
-    if kind == "assumed-role":
+    principal_type, _, name = target.caller.split(":", 5)[5].partition("/")
+    if principal_type == "user":
+        return target.caller
+    if principal_type == "assumed-role":
         # The session's ARN has lost the path of its role.
-        return str(site.clients.iam.get_role(RoleName=name.split("/")[0])["Role"]["Arn"])
+        return str(target.clients.iam.get_role(RoleName=name.split("/")[0])["Role"]["Arn"])
     return None
 
 
-def denied_to(site: Site, principal: str, actions: Sequence[str], resource: str) -> list[str]:
+def denied_to(target: PreflightTarget, principal: str, actions: Sequence[str], resource: str) -> list[str]:
     """Which of the actions on the resource the user or role may not do."""
-    pages = site.clients.iam.get_paginator("simulate_principal_policy").paginate(
+    pages = target.clients.iam.get_paginator("simulate_principal_policy").paginate(
         PolicySourceArn=principal, ActionNames=list(actions), ResourceArns=[resource]
     )
     results = (result for page in pages for result in page["EvaluationResults"])

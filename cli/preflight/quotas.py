@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cli.preflight.target import Site
+from cli.preflight.target import PreflightTarget
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,14 +49,14 @@ def vcpu_quota(instance_type: str) -> Quota | None:
     return _VCPU_QUOTAS.get(letters[0]) if letters else None
 
 
-def value(site: Site, quota: Quota) -> int:
+def value(target: PreflightTarget, quota: Quota) -> int:
     """What the account may have, of what is counted."""
-    return math.floor(amount(site, quota))
+    return math.floor(amount(target, quota))
 
 
-def amount(site: Site, quota: Quota) -> float:
+def amount(target: PreflightTarget, quota: Quota) -> float:
     """What the account may have, of what is measured."""
-    client = site.clients.service_quotas
+    client = target.clients.service_quotas
     try:
         found = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
     except client.exceptions.NoSuchResourceException:

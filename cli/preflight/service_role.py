@@ -9,16 +9,16 @@ from typing import Final
 
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.permissions import denied_to, execution_role
-from cli.preflight.target import Site
+from cli.preflight.target import PreflightTarget
 
 ROLE: Final = "AWSServiceRoleForAutoScaling"
 SERVICE: Final = "autoscaling.amazonaws.com"
 ACTION: Final = "iam:CreateServiceLinkedRole"
 
 
-def auto_scaling(site: Site) -> Iterator[Finding]:
+def auto_scaling(target: PreflightTarget) -> Iterator[Finding]:
     """Look for the role, and else whether the deploy may make it."""
-    iam, fix = site.clients.iam, f"aws iam create-service-linked-role --aws-service-name {SERVICE}"
+    iam, fix = target.clients.iam, f"aws iam create-service-linked-role --aws-service-name {SERVICE}"
     try:
         iam.get_role(RoleName=ROLE)
     except iam.exceptions.NoSuchEntityException:
@@ -28,7 +28,7 @@ def auto_scaling(site: Site) -> Iterator[Finding]:
     else:
         yield ok("service role", f"{ROLE} is there")
         return
-    executor = execution_role(site)
-    arn = f"arn:{site.partition}:iam::{site.account}:role/aws-service-role/{SERVICE}/{ROLE}"
-    if denied_to(site, executor, [ACTION], arn):
+    executor = execution_role(target)
+    arn = f"arn:{target.partition}:iam::{target.account}:role/aws-service-role/{SERVICE}/{ROLE}"
+    if denied_to(target, executor, [ACTION], arn):
         yield problem("service role", f"CloudFormation, as {executor}, may not make {ROLE} ({ACTION})", fix)

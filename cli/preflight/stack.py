@@ -5,7 +5,7 @@ from typing import Final
 
 from bootstrap.contract import CLUSTER_NAME_OUTPUT
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import Site, find_stack
+from cli.preflight.target import PreflightTarget, find_stack
 
 _DELETE: Final = "aws cloudformation delete-stack --region {region} --stack-name {name}"
 _WAYS_OUT: Final[Mapping[str, str]] = {
@@ -17,9 +17,9 @@ _WAYS_OUT: Final[Mapping[str, str]] = {
 }
 
 
-def stack(site: Site) -> Iterator[Finding]:
+def stack(target: PreflightTarget) -> Iterator[Finding]:
     """Say what a deploy would meet."""
-    name, found = site.props.cluster_name, find_stack(site)
+    name, found = target.props.cluster_name, find_stack(target)
     if found is None:
         yield ok("stack", f"there is no stack {name} yet")
         return
@@ -32,7 +32,7 @@ def stack(site: Site) -> Iterator[Finding]:
         # The CDK's command line removes such a stack before it deploys (aws-cdk, deploy-stack).
         yield warning("stack", f"{now}, its deploy failed", "see dlcluster why; cdk deploy removes it first")
     elif status in _WAYS_OUT:
-        yield problem("stack", now, _WAYS_OUT[status].format(region=site.region, name=name))
+        yield problem("stack", now, _WAYS_OUT[status].format(region=target.region, name=name))
     elif status.endswith("_IN_PROGRESS"):
         yield problem("stack", now, "wait until that has ended")
     elif CLUSTER_NAME_OUTPUT not in names:

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from cli.aws.clients import Clients
 from cli.preflight.finding import Finding
-from stacks.props import ClusterProps
+from stacks.settings.props import ClusterProps
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
@@ -18,7 +18,7 @@ _SETTLED: Final = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Site:
+class PreflightTarget:
     """What every check is given."""
 
     clients: Clients
@@ -49,20 +49,20 @@ class Site:
         return str(self.context.get("@aws-cdk/core:bootstrapQualifier", "hnb659fds"))
 
 
-Check = Callable[[Site], Iterator[Finding]]
+Check = Callable[[PreflightTarget], Iterator[Finding]]
 
 
-def find_stack(site: Site) -> "StackTypeDef | None":
+def find_stack(target: PreflightTarget) -> "StackTypeDef | None":
     """The stack that has the cluster's name now, if any."""
     try:
-        return site.clients.cloudformation.describe_stacks(StackName=site.props.cluster_name)["Stacks"][0]
+        return target.clients.cloudformation.describe_stacks(StackName=target.props.cluster_name)["Stacks"][0]
     except ClientError as error:
         if error.response["Error"]["Code"] == "ValidationError":
             return None
         raise
 
 
-def is_deployed(site: Site) -> bool:
+def is_deployed(target: PreflightTarget) -> bool:
     """Whether the network of the cluster is there already and need not be made."""
-    stack = find_stack(site)
+    stack = find_stack(target)
     return stack is not None and stack["StackStatus"] in _SETTLED

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.contract import CLUSTER_TAG
 from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem
-from cli.preflight.target import Site
+from cli.preflight.target import PreflightTarget
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import VolumeTypeDef
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 _GIB_A_TIB: Final = 1024
 
 
-def root_volumes(site: Site) -> Iterator[Finding]:
+def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the nodes' root volumes with the quota, less the volumes that there are."""
-    needed, used = site.nodes * site.props.root_volume_gib, _used_gib(site)
-    allowed = quotas.amount(site, quotas.GP3_TIB) * _GIB_A_TIB
+    needed, used = target.nodes * target.props.root_volume_gib, _used_gib(target)
+    allowed = quotas.amount(target, quotas.GP3_TIB) * _GIB_A_TIB
     found = (
-        f"{site.nodes} x {site.props.root_volume_gib} GiB are {needed} GiB; "
+        f"{target.nodes} x {target.props.root_volume_gib} GiB are {needed} GiB; "
         f"{quotas.GP3_TIB.name}: {allowed / _GIB_A_TIB:g}, {used} GiB in use"
     )
     if used + needed > allowed:
         wanted = math.ceil((used + needed) / _GIB_A_TIB)
-        fix = quotas.request(quotas.GP3_TIB, wanted=wanted, region=site.region)
+        fix = quotas.request(quotas.GP3_TIB, wanted=wanted, region=target.region)
         yield problem("EBS quota", found, f"set a smaller root_volume_gib, or {fix}")
     else:
         yield ok("EBS quota", found)
 
 
-def _used_gib(site: Site) -> int:
+def _used_gib(target: PreflightTarget) -> int:
     """The gp3 volumes of the region but for the cluster's own, which are in what it needs."""
-    own = _own_instances(site)
-    pages = site.clients.ec2.get_paginator("describe_volumes").paginate(
+    own = _own_instances(target)
+    pages = target.clients.ec2.get_paginator("describe_volumes").paginate(
         Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
     )
     return sum(volume["Size"] for page in pages for volume in page["Volumes"] if not _holders(volume) & own)
@@ -44,9 +44,9 @@ def _holders(volume: "VolumeTypeDef") -> set[str]:
     return {attachment["InstanceId"] for attachment in volume.get("Attachments", []) if "InstanceId" in attachment}
 
 
-def _own_instances(site: Site) -> set[str]:
-    pages = site.clients.ec2.get_paginator("describe_instances").paginate(
-        Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [site.props.cluster_name]}]
+def _own_instances(target: PreflightTarget) -> set[str]:
+    pages = target.clients.ec2.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [target.props.cluster_name]}]
     )
     return {
         instance["InstanceId"]

@@ -36,8 +36,8 @@ class Access:
 def options(access: Access, member: Member) -> dict[str, str]:
     """Options for one node, the jump through the master aside.
 
-    All that comes from the table or the stack's outputs has been checked (bootstrap.cluster.records, cli.aws.clusters): it has
-    nothing that ssh or a shell would expand. Paths are quoted here.
+    What comes from the table or the stack's outputs has been checked (bootstrap.cluster.records,
+    cli.aws.clusters): they hold nothing that ssh or a shell would expand. Paths are quoted here.
     """
     is_master = member == access.master
     own = {

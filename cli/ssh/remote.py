@@ -20,7 +20,7 @@ KEY_HINT = "is your key in the agent, ssh-add -l, or named with -i?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class SshTarget:
     """Where to log in, and the one host key to accept there."""
 
     address: str
@@ -30,7 +30,7 @@ class Target:
     port: int = SSH_PORT
 
 
-def run_command(target: Target, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
+def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
     """Run `command` with the user's agent forwarded; its output streams, its exit code is returned.
 
     The master needs no agent to reach the workers: it has the cluster's own key.
@@ -61,7 +61,7 @@ def agent_has_keys() -> bool:
         agent.close()
 
 
-def _log_in(client: paramiko.SSHClient, target: Target) -> paramiko.Transport:
+def _log_in(client: paramiko.SSHClient, target: SshTarget) -> paramiko.Transport:
     key_type, data = target.host_key.split()[:2]
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     try:
@@ -93,7 +93,7 @@ def _log_in(client: paramiko.SSHClient, target: Target) -> paramiko.Transport:
     return transport
 
 
-def _known_name(target: Target) -> str:
+def _known_name(target: SshTarget) -> str:
     return target.address if target.port == SSH_PORT else f"[{target.address}]:{target.port}"
 
 

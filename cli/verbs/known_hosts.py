@@ -7,9 +7,9 @@ from bootstrap.cluster.record_fields import Networks, RecordError, parse_network
 from cli.aws.clients import connect
 from cli.aws.clusters import TABLE, TABLE_RULE
 from cli.aws.nodes import read_membership
+from cli.cluster_context import find
 from cli.errors import UsageError
 from cli.options import Options
-from cli.request import find
 from cli.ssh.config import known_hosts_text
 
 

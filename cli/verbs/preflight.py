@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.aws.clients import Clients, aws_errors, connect
+from cli.cdk_context import read_context, read_props
 from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.options import Options
 from cli.preflight import account, bucket, capacity, image, network, offering, permissions, service_role, stack, volumes
 from cli.preflight.finding import Finding, problem, warning
-from cli.preflight.target import Check, Site
-from cli.settings import read_context, read_props
-from stacks.props import ClusterProps
+from cli.preflight.target import Check, PreflightTarget
+from stacks.settings.props import ClusterProps
 
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("credentials", account.credentials),
@@ -59,14 +59,16 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
     except ClusterError as error:
         yield problem("credentials", str(error), error.fix or CredentialsError.fix)
         return
-    site = Site(clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"])
+    target = PreflightTarget(
+        clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
+    )
     for subject, check in CHECKS:
-        yield from _done(subject, check, site)
+        yield from _run_check(subject, check, target)
 
 
-def _done(subject: str, check: Check, site: Site) -> Iterator[Finding]:
+def _run_check(subject: str, check: Check, target: PreflightTarget) -> Iterator[Finding]:
     try:
-        with aws_errors(site.clients.region):
-            yield from check(site)
+        with aws_errors(target.clients.region):
+            yield from check(target)
     except ClusterError as error:
         yield warning(subject, f"could not check: {error}")

@@ -3,17 +3,17 @@
 import sys
 
 from cli.aws.nodes import master_address
+from cli.cluster_context import find, identity_path, remote_line
 from cli.options import Options
-from cli.request import find, identity_path, remote_line
-from cli.ssh.remote import Target, run_command
+from cli.ssh.remote import SshTarget, run_command
 
 
 def main(options: Options) -> int:
-    request = find(options)
-    target = Target(
-        address=master_address(request.clients.ec2, request.membership),
-        user=request.cluster.login_user,
-        host_key=request.membership.master.host_key,
+    context = find(options)
+    target = SshTarget(
+        address=master_address(context.clients.ec2, context.membership),
+        user=context.cluster.login_user,
+        host_key=context.membership.master.host_key,
         identity=identity_path(options.identity),
     )
     line = remote_line(options.command)

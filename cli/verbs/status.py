@@ -2,28 +2,28 @@
 
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.nodes import find_machines, missing_count
-from cli.aws.scaling import NO_GROUPS, Groups, find_groups, read_activities
+from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
+from cli.cluster_context import find
 from cli.errors import ClusterError
 from cli.options import Options
-from cli.request import find
-from cli.status import missing_text, reasons, status_text
+from cli.reports.status import missing_text, reasons, status_text
 
 
 def main(options: Options) -> int:
-    request = find(options)
-    clients, membership = request.clients, request.membership
+    context = find(options)
+    clients, membership = context.clients, context.membership
     machines = find_machines(clients.ec2, [member.instance_id for member in membership.members])
-    groups, refusals = _groups(clients, request.cluster.name)
+    groups, refusals = _groups(clients, context.cluster.name)
     # The groups say at once what was asked for; the membership only when a master has noticed.
-    asked = groups.asked(otherwise=membership.expected)
-    print(status_text(request.cluster.name, membership, machines, asked=asked), end="")
-    if missing_count(membership, machines, asked=asked):
+    desired_nodes = groups.desired_nodes(otherwise=membership.expected)
+    print(status_text(context.cluster.name, membership, machines, desired_nodes=desired_nodes), end="")
+    if missing_count(membership, machines, desired_nodes=desired_nodes):
         told = [*refusals, *_reasons(clients, groups)]
-        print(missing_text(membership, machines, asked=asked, told=told), end="")
+        print(missing_text(membership, machines, desired_nodes=desired_nodes, told=told), end="")
     return 0
 
 
-def _groups(clients: Clients, cluster_name: str) -> tuple[Groups, list[str]]:
+def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:
     """A user who may not ask for the groups gets the table all the same."""
     try:
         with aws_errors(clients.region):
@@ -32,7 +32,7 @@ def _groups(clients: Clients, cluster_name: str) -> tuple[Groups, list[str]]:
         return NO_GROUPS, [str(error)]
 
 
-def _reasons(clients: Clients, groups: Groups) -> list[str]:
+def _reasons(clients: Clients, groups: ScalingGroups) -> list[str]:
     try:
         with aws_errors(clients.region):
             return reasons(read_activities(clients.autoscaling, groups.names, since=groups.since))

@@ -6,13 +6,13 @@ Without a name it is the cluster of ./cdk.json, or else the only one there is. E
 from pathlib import Path
 
 from cli.aws.clients import Clients, connect
-from cli.aws.clusters import Cluster, checked, find_cluster, find_clusters
+from cli.aws.clusters import Cluster, check_outputs, find_cluster, find_clusters
 from cli.aws.diagnosis import diagnose
-from cli.aws.stack_history import StackRecord, find_stack
+from cli.aws.stack_history import StackState, find_stack
+from cli.cdk_context import APP_FILE, read_context, read_props
 from cli.errors import ClusterError
 from cli.options import Options
-from cli.settings import APP_FILE, read_context, read_props
-from cli.why import why_text
+from cli.reports.why import why_text
 
 
 def main(options: Options) -> int:
@@ -27,7 +27,7 @@ def _name_here(directory: Path) -> str | None:
     return read_props(read_context(directory)).cluster_name if (directory / APP_FILE).exists() else None
 
 
-def _find(clients: Clients, name: str | None) -> tuple[StackRecord, Cluster | None]:
+def _find(clients: Clients, name: str | None) -> tuple[StackState, Cluster | None]:
     """The stack, and the cluster where one came to be of it."""
     if name is None:
         name = find_cluster(clients.cloudformation, name=None, region=clients.region).name
@@ -36,4 +36,4 @@ def _find(clients: Clients, name: str | None) -> tuple[StackRecord, Cluster | No
     stack = find_stack(clients.cloudformation, stack_name)
     if stack is None:
         raise ClusterError(f"no stack {stack_name} in {clients.region}, and none was deleted in the last 90 days")
-    return stack, checked(cluster) if cluster else None
+    return stack, check_outputs(cluster) if cluster else None

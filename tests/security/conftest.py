@@ -8,8 +8,8 @@ import aws_cdk as cdk
 import pytest
 
 from local.aws.ec2.images import FAMILIES, image_id
-from stacks.cluster import ClusterStack
-from stacks.props import ClusterProps
+from stacks.settings.props import ClusterProps
+from stacks.stack import ClusterStack
 from tests.local.aws.harness import REGION, Aws, Stacks, start_server
 from tests.security.cluster import ABUSED, ACCOUNT, Cluster, Node
 

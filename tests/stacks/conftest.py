@@ -8,8 +8,8 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from stacks.cluster import ClusterStack
-from stacks.props import ClusterProps
+from stacks.settings.props import ClusterProps
+from stacks.stack import ClusterStack
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stacks import bundle
+from stacks.nodes import bundle
 from tests.stacks.replacements import Template, Update, compare, create_only
 
 Synthesize = Callable[..., Template]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stacks.props import ClusterProps, SettingsError
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
 from tests.stacks.conftest import Synthesize
 
 Template = dict[str, Any]

@@ -11,7 +11,7 @@ from syrupy.extensions.json import JSONSnapshotExtension
 
 from bootstrap import contract
 from stacks.cluster import BOOTSTRAP_TIMEOUT_S
-from stacks.user_data import SHEBANG, BundleSource, NodeSettings, body
+from stacks.nodes.user_data import SHEBANG, BundleSource, NodeSettings, body
 
 Template = dict[str, Any]
 Synthesize = Callable[..., Template]

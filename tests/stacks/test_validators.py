@@ -11,8 +11,8 @@ import pytest
 from aws_cdk import aws_ec2 as ec2
 from cdk_nag import AwsSolutionsChecks
 
-from stacks.cluster import ClusterStack
-from stacks.props import ClusterProps
+from stacks.settings.props import ClusterProps
+from stacks.stack import ClusterStack
 
 SETTINGS: list[dict[str, Any]] = [
     {"worker_count": 4, "min_workers": 1, "key_name": "mine", "ssh_location": "203.0.113.0/24"},

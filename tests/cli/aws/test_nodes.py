@@ -118,9 +118,9 @@ def test_machines_are_asked_for_as_many_as_a_filter_takes_and_on_every_page() ->
     ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(ec2) as stub:
         for chunk in (ids[:200], ids[200:400], ids[400:]):
-            asked: dict[str, Any] = {"Filters": [{"Name": "instance-id", "Values": chunk}]}
-            stub.add_response("describe_instances", described(chunk[:150], NextToken="more"), asked)
-            stub.add_response("describe_instances", described(chunk[150:-1]), {**asked, "NextToken": "more"})
+            query: dict[str, Any] = {"Filters": [{"Name": "instance-id", "Values": chunk}]}
+            stub.add_response("describe_instances", described(chunk[:150], NextToken="more"), query)
+            stub.add_response("describe_instances", described(chunk[150:-1]), {**query, "NextToken": "more"})
         machines = find_machines(ec2, ids)
         stub.assert_no_pending_responses()
     assert list(machines) == ids
@@ -141,4 +141,4 @@ def test_a_node_that_leaves_is_no_master_and_is_missing() -> None:
         assert membership.master
     machine = Machine(instance_type="c5.large", zone="a", public_address="", state=RUNNING)
     machines = {member.instance_id: machine for member in MEMBERS}
-    assert missing_count(membership, machines, asked=3) == 1
+    assert missing_count(membership, machines, desired_nodes=3) == 1

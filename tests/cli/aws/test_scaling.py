@@ -31,13 +31,13 @@ def described(
 def test_activities_of_all_groups_and_pages_since_the_stack_was_made_come_newest_first() -> None:
     autoscaling = client()
     with Stubber(autoscaling) as stub:
-        asked = {"AutoScalingGroupName": "workers", "IncludeDeletedGroups": True}
+        query = {"AutoScalingGroupName": "workers", "IncludeDeletedGroups": True}
         first = {"Activities": [described(4), described(2)], "NextToken": "more"}
-        stub.add_response("describe_scaling_activities", first, asked)
-        more = {**asked, "NextToken": "more"}
+        stub.add_response("describe_scaling_activities", first, query)
+        more = {**query, "NextToken": "more"}
         stub.add_response("describe_scaling_activities", {"Activities": [described(1), described(0)]}, more)
-        asked = {**asked, "AutoScalingGroupName": "master"}
-        stub.add_response("describe_scaling_activities", {"Activities": [described(3, "master")]}, asked)
+        query = {**query, "AutoScalingGroupName": "master"}
+        stub.add_response("describe_scaling_activities", {"Activities": [described(3, "master")]}, query)
         found = read_activities(autoscaling, ["workers", "master"], since=described(1)["StartTime"])
         stub.assert_no_pending_responses()
     assert [activity.time.minute for activity in found] == [4, 3, 2, 1]
@@ -60,16 +60,16 @@ def test_groups_are_found_by_the_clusters_tag_on_every_page() -> None:
 
     autoscaling = client()
     with Stubber(autoscaling) as stub:
-        asked = {"Filters": [{"Name": "tag:deeplearning:cluster", "Values": ["demo"]}]}
+        query = {"Filters": [{"Name": "tag:deeplearning:cluster", "Values": ["demo"]}]}
         first = {"AutoScalingGroups": [group("m", "i-1")], "NextToken": "more"}
-        stub.add_response("describe_auto_scaling_groups", first, asked)
+        stub.add_response("describe_auto_scaling_groups", first, query)
         last = {"AutoScalingGroups": [group("w", "i-2", "i-3")]}
-        stub.add_response("describe_auto_scaling_groups", last, {**asked, "NextToken": "more"})
+        stub.add_response("describe_auto_scaling_groups", last, {**query, "NextToken": "more"})
         found = find_groups(autoscaling, "demo")
     assert (found.names, found.instance_ids) == (("m", "w"), ("i-1", "i-2", "i-3"))
-    assert found.asked(otherwise=7) == 4
+    assert found.desired_nodes(otherwise=7) == 4
     assert found.since == datetime(2026, 1, 1, tzinfo=timezone.utc)
-    assert NO_GROUPS.asked(otherwise=7) == 7
+    assert NO_GROUPS.desired_nodes(otherwise=7) == 7
 
 
 def activity(minute: int, status: str, reason: str, group: str = "workers") -> Activity:

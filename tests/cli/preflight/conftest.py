@@ -8,8 +8,8 @@ from botocore.stub import Stubber
 
 from cli.aws.clients import Clients
 from cli.preflight.finding import Finding
-from cli.preflight.target import Check, Site
-from stacks.props import ClusterProps
+from cli.preflight.target import Check, PreflightTarget
+from stacks.settings.props import ClusterProps
 from tests.cli.conftest import REGION
 
 ACCOUNT = "123456789012"
@@ -44,13 +44,15 @@ class Account:
     def refuses(self, service: str, operation: str, code: str, expected: Any = None) -> None:
         self[service].add_client_error(operation, code, "no", expected_params=expected)
 
-    def site(self) -> Site:
+    def target(self) -> PreflightTarget:
         props = ClusterProps(**self.settings)
-        return Site(clients=self.clients, props=props, context=self.context, account=ACCOUNT, caller=self.caller)
+        return PreflightTarget(
+            clients=self.clients, props=props, context=self.context, account=ACCOUNT, caller=self.caller
+        )
 
     def check(self, check: Check) -> list[Finding]:
         """What a check finds; every answer that the test gave must have been asked for."""
-        found = list(check(self.site()))
+        found = list(check(self.target()))
         for stub in self._stubs.values():
             stub.assert_no_pending_responses()
         return found

@@ -18,7 +18,7 @@ def simulates(account: Account, expected: dict[str, Any], *pages: dict[str, str]
         expected = expected if last else {**expected, "Marker": str(number)}
 
 
-def asked(caller: str) -> dict[str, Any]:
+def desired_nodes(caller: str) -> dict[str, Any]:
     return {"PolicySourceArn": caller, "ActionNames": ["sts:AssumeRole"], "ResourceArns": [DEPLOY_ROLE]}
 
 
@@ -26,7 +26,7 @@ def asked(caller: str) -> dict[str, Any]:
     ("decision", "level"), [("allowed", "ok"), ("implicitDeny", "warning"), ("explicitDeny", "warning")]
 )
 def test_the_caller_must_become_the_role_that_deploys(account: Account, decision: str, level: str) -> None:
-    simulates(account, asked(CALLER), {"sts:AssumeRole": decision})
+    simulates(account, desired_nodes(CALLER), {"sts:AssumeRole": decision})
     found = account.finds(permissions.deploy)
     assert found.level == level
     assert CALLER in found.sentence
@@ -40,7 +40,7 @@ def test_a_session_is_asked_about_as_its_role(account: Account) -> None:
         "CreateDate": "2026-01-01T00:00:00Z",
     }  # fmt: skip
     account.answers("iam", "get_role", {"Role": described}, {"RoleName": "Team"})
-    simulates(account, asked(role), {"sts:AssumeRole": "allowed"})
+    simulates(account, desired_nodes(role), {"sts:AssumeRole": "allowed"})
     assert account.finds(permissions.deploy).level == "ok"
 
 

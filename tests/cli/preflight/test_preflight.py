@@ -10,7 +10,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from cli.main import main
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import Check, Site
+from cli.preflight.target import Check, PreflightTarget
 from cli.verbs import preflight
 from tests.cli.conftest import REGION
 from tests.cli.preflight.conftest import Account
@@ -116,21 +116,21 @@ def test_cluster_names_the_stack_to_look_for(app: Path, capsys: pytest.CaptureFi
 # ---- the checks put together ----
 
 
-def fair(_: Site) -> Iterator[Finding]:
+def fair(_: PreflightTarget) -> Iterator[Finding]:
     yield ok("a", "fine")
     yield warning("b", "so so")
 
 
-def poor(_: Site) -> Iterator[Finding]:
+def poor(_: PreflightTarget) -> Iterator[Finding]:
     yield problem("c", "bad", "mend it")
 
 
-def denied(site: Site) -> Iterator[Finding]:
+def denied(target: PreflightTarget) -> Iterator[Finding]:
     yield ok("d", "half of it")
-    site.clients.ec2.describe_vpcs()
+    target.clients.ec2.describe_vpcs()
 
 
-def unreachable(_: Site) -> Iterator[Finding]:
+def unreachable(_: PreflightTarget) -> Iterator[Finding]:
     raise EndpointConnectionError(endpoint_url="https://nowhere")
     yield
 
@@ -146,7 +146,7 @@ def test_a_refused_call_ends_one_check_only(account: Account, monkeypatch: pytes
     identity = {"Account": "1", "Arn": account.caller, "UserId": "u"}
     account.answers("sts", "get_caller_identity", identity)
     account.refuses("ec2", "describe_vpcs", "UnauthorizedOperation")
-    found = list(preflight.findings(account.clients, account.site().props, {}))
+    found = list(preflight.findings(account.clients, account.target().props, {}))
     assert [(f.level, f.subject, f.sentence) for f in found] == [
         ("ok", "d", "half of it"),
         ("warning", "d", "could not check: AWS refused DescribeVpcs: UnauthorizedOperation: no"),

@@ -16,7 +16,7 @@ from bootstrap.cluster.records import parse_membership
 from cli.aws.nodes import Member, Membership, _member
 from cli.main import main
 from cli.ssh.config import Access, config_text, known_hosts_text, ssh_arguments
-from cli.ssh.remote import Target
+from cli.ssh.remote import SshTarget
 from tests.bootstrap.given import NETWORKS
 from tests.bootstrap.hostile import forged_items
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members
@@ -187,7 +187,7 @@ def test_what_is_accepted_puts_no_line_into_files(item: dict[str, Any]) -> None:
         text = config_text(access(masters[0]), members)
         assert text.count("\nHost ") + text.startswith("Host ") == len(members)
         assert all(re.fullmatch(r"Host [\w -]+|  [A-Z]\w+ [ -~]+|", row) for row in text.split("\n"))
-        target = Target(address="203.0.113.5", user="ubuntu", host_key=masters[0].host_key, identity=None)
+        target = SshTarget(address="203.0.113.5", user="ubuntu", host_key=masters[0].host_key, identity=None)
         assert re.fullmatch(rf"ssh-ed25519 {BASE64}", target.host_key)
 
 

@@ -16,7 +16,7 @@ import pytest
 from cli.aws.nodes import Member
 from cli.errors import ClusterError
 from cli.ssh.config import Access, known_hosts_text, ssh_arguments
-from cli.ssh.remote import Target, run_command
+from cli.ssh.remote import SshTarget, run_command
 from tests.cli.conftest import Deploy, Fleet, put_membership
 from tests.launcher.sshd import Node, make_key, sshd_nodes
 
@@ -44,8 +44,8 @@ class Site:
             stdin=subprocess.DEVNULL,
         )
 
-    def target(self, *, host_key: str | None = None) -> Target:
-        return Target(
+    def target(self, *, host_key: str | None = None) -> SshTarget:
+        return SshTarget(
             address=MASTER,
             user=getpass.getuser(),
             host_key=host_key or self.nodes[0].host_key,
@@ -257,7 +257,7 @@ def test_run_fails_when_the_host_key_is_not_the_tables(site: Site) -> None:
 
 def test_run_fails_when_the_key_is_not_accepted(site: Site, tmp_path: Path) -> None:
     make_key(tmp_path / "other")
-    target = Target(
+    target = SshTarget(
         address=MASTER, user=getpass.getuser(), host_key=site.nodes[0].host_key,
         identity=str(tmp_path / "other"), port=site.port,
     )  # fmt: skip

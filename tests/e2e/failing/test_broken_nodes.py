@@ -31,7 +31,7 @@ def shorten(file: str, constant: str, *, old: str, new: str) -> Edit:
 
 SHORT_BOOTSTRAP_TIMEOUT = shorten("stacks/cluster.py", "BOOTSTRAP_TIMEOUT_S", old="1200", new="1")
 SHORT_CREATION_TIMEOUT = shorten(
-    "stacks/node_group.py", "CREATION_TIMEOUT", old="cdk.Duration.minutes(30)", new="cdk.Duration.seconds(10)"
+    "stacks/nodes/node_group.py", "CREATION_TIMEOUT", old="cdk.Duration.minutes(30)", new="cdk.Duration.seconds(10)"
 )
 
 
@@ -140,9 +140,11 @@ def test_node_without_its_bundle_says_so(user: User, checkout: Path) -> None:
     failure = deploy_broken(
         user,
         checkout,
-        shorten("stacks/user_data.py", "FETCH_TIMEOUT_S", old="420", new="1"),
+        shorten("stacks/nodes/user_data.py", "FETCH_TIMEOUT_S", old="420", new="1"),
         Edit(
-            file="stacks/bundle_asset.py", old="url=location.s3_object_url", new='url=f"{location.s3_object_url}.gone"'
+            file="stacks/nodes/bundle_asset.py",
+            old="url=location.s3_object_url",
+            new='url=f"{location.s3_object_url}.gone"',
         ),
     )
     assert_reason(failure, "user data: fetch the node bundle")
@@ -198,21 +200,21 @@ def test_node_with_a_full_disk_says_so(user: User, checkout: Path) -> None:
         user,
         checkout,
         SHORT_BOOTSTRAP_TIMEOUT,
-        Edit(file="stacks/user_data.py", old=start, new=f"{FULL_DISK}\n{start}"),
+        Edit(file="stacks/nodes/user_data.py", old=start, new=f"{FULL_DISK}\n{start}"),
     )
     assert_reason(failure, "disk-full")
     assert "disk-full: [Errno 28] No space left on device" in failure.log
     assert "disk-full: [Errno 28] No space left on device" in failure.why
 
 
-NEVER_ANSWERS = Edit(file="stacks/user_data.py", old="step='start' ", new="sleep infinity\n")
+NEVER_ANSWERS = Edit(file="stacks/nodes/user_data.py", old="step='start' ", new="sleep infinity\n")
 NO_PROFILE = """
         resource = launch_template.node.default_child
         assert isinstance(resource, cdk.CfnResource)
         resource.add_property_deletion_override("LaunchTemplateData.IamInstanceProfile")
 """
 NO_CREDENTIALS = Edit(
-    file="stacks/node_group.py",
+    file="stacks/nodes/node_group.py",
     old="        for group in security_groups[1:]:\n",
     new=f"{NO_PROFILE}        for group in security_groups[1:]:\n",
 )
@@ -231,7 +233,7 @@ def test_node_that_cannot_speak_is_waited_for_in_vain_and_named(user: User, chec
 
 
 ONE_SIGNAL_MORE = Edit(
-    file="stacks/node_group.py",
+    file="stacks/nodes/node_group.py",
     old="autoscaling.Signals.wait_for_count(needed, ",
     new="autoscaling.Signals.wait_for_count(needed + (node_type == contract.WORKER), ",
 )

@@ -24,7 +24,8 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
     fail_until = f"[[ {{signal_resource}} != *Worker* ]] || (($(date +%s) > {until}))\n"
     start = "step='write the node configuration'\n"
     checkout = copy_checkout(
-        tmp_path, Edit(file="stacks/user_data.py", old=start, new=f"step='wait for better times'\n{fail_until}{start}")
+        tmp_path,
+        Edit(file="stacks/nodes/user_data.py", old=start, new=f"step='wait for better times'\n{fail_until}{start}"),
     )
     command = ["cdk", *deploy_arguments(nodes=2), "-c", "min_workers=0"]
     environment = dict(user.environment)

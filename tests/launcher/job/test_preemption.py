@@ -20,7 +20,7 @@ SAVE = "trap 'sleep 0.5; echo saved; exit' TERM; echo up; while :; do sleep 0.1;
 
 
 def state(*, away: Sequence[int] = (), slots: Sequence[int] = (1, 2, 3), own: int = 1, moved: int = 0) -> str:
-    """As bootstrap.files.node_files writes it: the instance of slot n has that number; with `moved` the last is in that slot."""
+    """Return the state as bootstrap.files.node_files writes it; with `moved` the last instance is in that slot."""
     members = [
         {
             "slot": moved if moved and slot == slots[-1] else slot,

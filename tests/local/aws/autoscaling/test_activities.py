@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.aws.scaling import read_activities
-from cli.status import reasons
+from cli.reports.status import reasons
 from local.network.launch_failures import report
 from tests.local.aws.harness import Aws, Group, Stacks, start_server
 from tests.local.aws.templates import cluster, group, launch_template

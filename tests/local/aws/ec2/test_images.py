@@ -1,7 +1,7 @@
 import pytest
 
 from local.aws.ec2.images import FAMILIES, image_id, parameter_name
-from stacks.instances import OPEN_DRIVER
+from stacks.settings.deep_learning_ami import OPEN_DRIVER
 from tests.local.aws.harness import Aws, Stacks
 
 

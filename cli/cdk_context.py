@@ -1,0 +1,76 @@
+"""The settings as ``cdk deploy`` reads them in a directory: its files, the user's own, and ``-c name=value``."""
+
+import json
+import os.path
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cli.errors import UsageError
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError, shown
+
+APP_FILE: Final = "cdk.json"
+LOOKED_UP_FILE: Final = "cdk.context.json"
+"""What earlier synths looked up in the account, such as the machine image."""
+USER_FILE: Final = "~/.cdk.json"
+"""What the user wants of every app."""
+
+
+def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
+    """The CDK's context. Its CLI takes a name from ``-c``, from cdk.json, from the look-ups, from the user's file,
+    in this order, and puts together the objects that several of them give (aws-cdk, user-configuration).
+    """
+    # Not Path.expanduser: it fails where no home is known, and then there is no file of the user's.
+    user = _context(Path(os.path.expanduser(USER_FILE)), needed=False)  # noqa: PTH111  (see above)
+    looked_up = _read(directory / LOOKED_UP_FILE, needed=False)
+    app = _context(directory / APP_FILE, needed=True)
+    return {**_merged(_merged(user, looked_up), app), **dict(map(_pair, words))}
+
+
+def read_props(context: dict[str, Any]) -> ClusterProps:
+    """The settings of the cluster, or one line that says which cannot be used."""
+    try:
+        return ClusterProps.from_context(context)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+
+
+def _context(path: Path, *, needed: bool) -> dict[str, Any]:
+    found = _read(path, needed=needed).get("context")
+    if found is not None and not isinstance(found, dict):
+        raise UsageError(f"{path} must have an object as its context, got {shown(found)}")
+    return found or {}
+
+
+def _read(path: Path, *, needed: bool) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        if not needed:
+            return {}
+        raise UsageError(f"no {path.name} in {path.parent}: go where you run cdk deploy") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as JSON: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path} cannot be read as JSON: it is nested too deeply") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} must be a JSON object, got {shown(found)}")
+    return found
+
+
+def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Both, name by name; where both have an object the same again."""
+    both = {name: _merged(under[name], over[name]) for name in under if _are_objects(under[name], over.get(name))}
+    return {**under, **over, **both}
+
+
+def _are_objects(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not (name and equals):
+        raise UsageError(f"-c must be name=value, got {word!r}")
+    return name, value

@@ -1,0 +1,1 @@
+"""Format what ``dlcluster status`` and ``dlcluster why`` print."""

@@ -1,0 +1,1 @@
+"""Build the network of a cluster: VPC and subnets, security groups, the address of the master."""

@@ -1,0 +1,83 @@
+"""The network of a cluster: a VPC in one availability zone, with a public and a private subnet."""
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from bootstrap import contract
+from stacks.settings.network import first_zone
+
+
+def default_zone(scope: Construct) -> str | None:
+    """Return the region's first zone, looked up once and kept in cdk.context.json; None without an account.
+
+    ``stack.availability_zones`` would not do: ClusterStack overrides it, and it would take any kind of zone.
+    """
+    stack = cdk.Stack.of(scope)
+    region = stack.region
+    if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(region):
+        return None
+    found = cdk.ContextProvider.get_value(
+        scope,
+        # AVAILABILITY_ZONE_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
+        provider="availability-zones",
+        # The CDK discards the first pass, which runs before the look-up.
+        dummy_value=[f"{region}a"],
+    )
+    return first_zone(found.value, region)
+
+
+def zone_in_template(zone: str | None) -> str:
+    """Return the zone's name, or without one the expression that lets CloudFormation choose at the deploy."""
+    return zone or cdk.Fn.select(0, cdk.Fn.get_azs())
+
+
+class Network(Construct):
+    """A VPC with one zone and one NAT gateway; S3 and DynamoDB are reached without it."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, cluster_name: str, cidr: str, availability_zone: str
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            vpc_name=cluster_name,
+            ip_addresses=ec2.IpAddresses.cidr(cidr),
+            availability_zones=[availability_zone],
+            nat_gateways=1,
+            subnet_configuration=[
+                ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC),
+                ec2.SubnetConfiguration(name="Private", subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS),
+            ],
+            gateway_endpoints={
+                "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3),
+                "DynamoDb": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.DYNAMODB),
+            },
+            # Emptying the default group takes a Lambda function with a role of its own; no node is in the group.
+            restrict_default_security_group=False,
+        )
+        cdk.Validations.of(self.vpc).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions::AwsSolutions-VPC7",
+                reason="flow logs cost by the gigabyte of training traffic; a user adds one to the VPC",
+            ),
+            cdk.Acknowledgment(
+                id="CloudFormation-Validate::W3010",
+                reason="the zone is pinned: one that moved would replace the network and every node",
+            ),
+        )
+        self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[0]
+        self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[0]
+        self._name_parts(cluster_name)
+
+    def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:
+        """Return the subnet of the nodes of a type: the master alone is reached from outside."""
+        return self.public_subnet if node_type == contract.MASTER else self.private_subnet
+
+    def _name_parts(self, cluster_name: str) -> None:
+        """Name every part after the cluster: the CDK's own names are the same in all clusters."""
+        for subnet, name in ((self.public_subnet, "public"), (self.private_subnet, "private")):
+            cdk.Tags.of(subnet).add("Name", f"{cluster_name}-{name}")
+        nat = ["AWS::EC2::EIP", "AWS::EC2::NatGateway"]
+        cdk.Tags.of(self.public_subnet).add("Name", f"{cluster_name}-nat", include_resource_types=nat, priority=200)

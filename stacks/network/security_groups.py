@@ -1,0 +1,53 @@
+"""The security groups: who may open which connection to a node."""
+
+from itertools import product
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from bootstrap import contract
+
+
+class SecurityGroups(Construct):
+    """Groups that allow SSH to the master from ``ssh_location``, everything between nodes, and nothing else."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, cluster_name: str, vpc: ec2.IVpc, ssh_location: str | None
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._cluster_name = cluster_name
+        self.admin_ssh = self._group("AdminSsh", "admin-ssh", vpc, "SSH to the master from the administrator")
+        self.master = self._group("Master", contract.MASTER, vpc, "The master of the cluster")
+        self.worker = self._group("Worker", contract.WORKER, vpc, "The workers of the cluster")
+        if ssh_location is not None:
+            self.admin_ssh.add_ingress_rule(
+                ec2.Peer.ipv4(ssh_location), ec2.Port.tcp(contract.SSH_PORT), "SSH from ssh_location"
+            )
+            cdk.Validations.of(self.admin_ssh).acknowledge(
+                cdk.Acknowledgment(
+                    id="CloudFormation-Validate::W2508",
+                    reason="the world is let in only where the user spelt it out, with our own warning",
+                )
+            )
+        self._open_to_members()
+        self._open_to_internet()
+
+    def _group(self, construct_id: str, name: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(self, construct_id, vpc=vpc, description=description, allow_all_outbound=False)
+        # A tag and not a GroupName: another name would replace the group.
+        cdk.Tags.of(group).add("Name", f"{self._cluster_name}-{name}")
+        return group
+
+    def _open_to_members(self) -> None:
+        # All traffic in both directions: Elastic Fabric Adapter sends no IP packets, so that only a rule
+        # for all traffic to and from the group itself lets it through.
+        members = {contract.MASTER: self.master, contract.WORKER: self.worker}
+        for (name, group), (peer_name, peer) in product(members.items(), repeat=2):
+            group.add_ingress_rule(peer, ec2.Port.all_traffic(), f"{peer_name} to {name}")
+            group.add_egress_rule(peer, ec2.Port.all_traffic(), f"{name} to {peer_name}")
+
+    def _open_to_internet(self) -> None:
+        for name, group in ((contract.MASTER, self.master), (contract.WORKER, self.worker)):
+            for port in (ec2.Port.all_tcp(), ec2.Port.all_udp()):
+                group.add_egress_rule(ec2.Peer.any_ipv4(), port, f"{name} to AWS and the internet")

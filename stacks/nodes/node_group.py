@@ -1,0 +1,153 @@
+"""A group of equal nodes: a launch template and an Auto Scaling group. The master is a group of one."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from bootstrap import contract
+from stacks.nodes import user_data
+
+CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
+"""How long CloudFormation waits for every node's signal."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeTemplate:
+    """What the nodes of both groups have in common."""
+
+    cluster_name: str
+    instance_type: str
+    image: ec2.IMachineImage
+    key_name: str | None
+    root_device: str
+    root_volume_gib: int
+
+
+class NodeGroup(Construct):
+    """``count`` nodes in one subnet, ``needed`` of them for a deploy to succeed.
+
+    AWS replaces a lost one, a deploy replaces none.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        node_type: contract.NodeType,
+        desired_nodes: int,
+        min_nodes: int,
+        template: NodeTemplate,
+        vpc: ec2.IVpc,
+        subnet: ec2.ISubnet,
+        security_groups: list[ec2.ISecurityGroup],
+        role: iam.IRole,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.node_type = node_type
+        self._user_data = ec2.UserData.custom(user_data.SHEBANG)
+        self.launch_template = self._launch_template(template, security_groups, role)
+        self.group = autoscaling.AutoScalingGroup(
+            self,
+            "Group",
+            vpc=vpc,
+            vpc_subnets=ec2.SubnetSelection(subnets=[subnet]),
+            launch_template=self.launch_template,
+            # Not count: with less than MinSize the group would not be created, whatever was signalled.
+            min_capacity=min_nodes,
+            max_capacity=desired_nodes,
+            desired_capacity=desired_nodes,
+            # AWS's default ends the nodes of the oldest launch template first: after a redeploy, those that train.
+            termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
+            # The nodes and their roles must know the name before there is a group.
+            auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
+            signals=autoscaling.Signals.wait_for_count(min_nodes, timeout=CREATION_TIMEOUT) if min_nodes else None,
+        )
+        self._let_nodes_leave()
+        # The nodes come after their way to the internet and go before it: a gateway that public
+        # addresses still use cannot be detached, and the delete of the stack would fail.
+        self.group.node.add_dependency(subnet.internet_connectivity_established)
+        cdk.Annotations.of(self.group).acknowledge_warning(
+            "@aws-cdk/aws-autoscaling:desiredCapacitySet",
+            "a deploy sets the size only when the declared one has changed; nothing else scales the group",
+        )
+        cdk.Validations.of(self.group).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions::AwsSolutions-AS3",
+                reason="the agents notice every change of the group by themselves",
+            )
+        )
+        self._tag(template.cluster_name)
+
+    def _let_nodes_leave(self) -> None:
+        """A node that is to end first tells the others; when it says nothing, AWS goes on all the same."""
+        # The L2 hook is a resource of its own, which nodes that end during the creation would not see.
+        self._resource.lifecycle_hook_specification_list = [
+            autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
+                lifecycle_hook_name=contract.LEAVING_HOOK,
+                lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
+                heartbeat_timeout=contract.LEAVING_TIMEOUT_S,
+                default_result="CONTINUE",
+            )
+        ]
+
+    @property
+    def _resource(self) -> autoscaling.CfnAutoScalingGroup:
+        resource = self.group.node.default_child
+        if not isinstance(resource, autoscaling.CfnAutoScalingGroup):
+            raise TypeError(f"an Auto Scaling group without its resource: {resource!r}")
+        return resource
+
+    @property
+    def signal_resource(self) -> str:
+        """Logical id that the nodes signal to: the id itself, as a reference would be a cycle."""
+        return cdk.Stack.of(self).get_logical_id(self._resource)
+
+    def start_with(self, settings: user_data.NodeSettings, bundle: user_data.BundleSource) -> None:
+        """Complete the user data, which names the group that the launch template comes before."""
+        self._user_data.add_commands(user_data.body(settings, bundle))
+
+    def _launch_template(
+        self, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup], role: iam.IRole
+    ) -> ec2.LaunchTemplate:
+        key = template.key_name
+        launch_template = ec2.LaunchTemplate(
+            self,
+            "LaunchTemplate",
+            instance_type=ec2.InstanceType(template.instance_type),
+            machine_image=template.image,
+            user_data=self._user_data,
+            role=role,
+            security_group=security_groups[0],
+            key_pair=ec2.KeyPair.from_key_pair_name(self, "KeyPair", key) if key else None,
+            block_devices=[_root_volume(template)],
+            require_imdsv2=True,
+            # A container is one hop further: it gets no credentials of the node.
+            http_put_response_hop_limit=1,
+        )
+        for group in security_groups[1:]:
+            launch_template.add_security_group(group)
+        return launch_template
+
+    def _tag(self, cluster_name: str) -> None:
+        for part in (self.launch_template, self.group):
+            cdk.Tags.of(part).add("Name", f"{cluster_name}-{self.node_type}")
+        cdk.Tags.of(self.group).add(contract.CLUSTER_TAG, cluster_name)
+        cdk.Tags.of(self.group).add(contract.NODE_TYPE_TAG, self.node_type)
+
+
+def _root_volume(template: NodeTemplate) -> ec2.BlockDevice:
+    return ec2.BlockDevice(
+        device_name=template.root_device,
+        volume=ec2.BlockDeviceVolume.ebs(
+            template.root_volume_gib,
+            volume_type=ec2.EbsDeviceVolumeType.GP3,
+            encrypted=True,
+            delete_on_termination=True,
+        ),
+    )

@@ -1,0 +1,87 @@
+"""The settings that say how many nodes a cluster has, and of which instance type."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from bootstrap import contract
+from stacks.settings import instance_types
+from stacks.settings.values import Settings, require
+
+_TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
+_MOST_GPUS: Final = 16
+_LONGEST_TYPE: Final = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacitySettings(Settings):
+    """The number of nodes and their instance type."""
+
+    instance_type: str = "g6.xlarge"
+    """Type of every node; the default is the least expensive current type with a GPU (NVIDIA L4)."""
+    gpu_count: int | None = None
+    """GPUs of a node; with it, a type that the catalogue does not know is taken with the default AMI.
+    Left out, the catalogue's number."""
+    worker_count: int = 1
+    """Nodes besides the master, which trains too; 0 makes a cluster of the master alone."""
+    min_workers: int | None = None
+    """Workers without which the deploy fails; the others may come later and join by themselves, and
+    broken ones are replaced. Left out, all are needed and a broken one fails the deploy at once."""
+
+    def check(self) -> None:
+        """Check the number of workers and the name of the type; ``ImageSettings`` checks what the AMI needs of it."""
+        super().check()
+        count, most = self.worker_count, contract.MOST_WORKERS
+        # The table could not serve more agents (docs/healing.md).
+        require(0 <= count <= most, "worker_count", count, f"0 to {most}")
+        least = self.min_workers
+        require(least is None or 0 <= least <= count, "min_workers", least, f"0 to worker_count, which is {count}")
+        self._check_gpu_count()
+        name = self.instance_type
+        is_plausible = self.instance is not None or _TYPE.fullmatch(name)
+        require(is_plausible, "instance_type", name, f"like g6.xlarge{nearest_type_hint(name)}")
+
+    def warnings(self) -> dict[str, str]:
+        """Warn of a type that the catalogue does not know, or that AWS hardly sells any more."""
+        found = super().warnings()
+        if self.instance is None and not instance_types.is_arm(self.instance_type):
+            near = instance_types.nearest(self.instance_type)
+            found["unknown-type"] = (
+                f"instance_type {self.instance_type} is not in the catalogue{f' (nearest: {near})' if near else ''}: "
+                "EC2 alone can say whether it exists and whether the AMI drives it"
+            )
+        elif self.instance is not None and self.instance.successor is not None:
+            found["not-sold"] = (
+                f"{self.instance_type} can hardly be bought any more; "
+                f"the nearest current type is {self.instance.successor}"
+            )
+        return found
+
+    @property
+    def instance(self) -> instance_types.InstanceType | None:
+        """The catalogue's entry of the instance type; None for a type that it does not know."""
+        return instance_types.find(self.instance_type)
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs of a node; None where neither the catalogue nor the user says."""
+        return self.gpu_count if self.instance is None else self.instance.gpus
+
+    @property
+    def needed_workers(self) -> int:
+        """Workers without which the deploy fails."""
+        return self.worker_count if self.min_workers is None else self.min_workers
+
+    def _check_gpu_count(self) -> None:
+        count, known = self.gpu_count, self.instance
+        if count is None:
+            return
+        require(0 <= count <= _MOST_GPUS, "gpu_count", count, f"0 to {_MOST_GPUS}")
+        if known is not None:
+            require(count == known.gpus, "gpu_count", count, f"{known.gpus} or left out for {known.name}")
+
+
+def nearest_type_hint(name: str) -> str:
+    """Return ", did you mean TYPE?" for a misspelt type, or nothing."""
+    near = instance_types.nearest(name) if len(name) <= _LONGEST_TYPE else None
+    return f", did you mean {near}?" if near else ""

@@ -1,0 +1,49 @@
+"""Find the settings of a cluster in the CDK's context, and refuse names that are no setting."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from stacks.settings.values import SettingsError, shown
+
+_CDK_OWN_KEYS: Final = frozenset({"acknowledged-issue-numbers", "cdk-migrate", "cli-telemetry"})
+_CDK_OWN_PREFIXES: Final = ("@", "aws:", "aws-cdk:")
+_SET_ELSEWHERE: Final = {
+    "region": "the region is that of AWS_REGION or of the profile, as in: AWS_REGION=eu-west-1 cdk deploy",
+    "profile": "the profile is AWS_PROFILE, as in: AWS_PROFILE=team cdk deploy",
+    "account": "the account is that of the credentials (AWS_PROFILE)",
+}
+"""Names that users try as settings, and how the AWS command line and SDKs take them."""
+
+
+def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that have a value: those of the ``cluster`` object, and single keys over them."""
+    cluster = context.get("cluster")
+    if cluster is None:
+        cluster = {}
+    if not isinstance(cluster, Mapping):
+        raise SettingsError(f"cluster must be an object of settings, got {shown(cluster)}")
+    single = {k: v for k, v in context.items() if k != "cluster" and not _belongs_to_cdk(k)}
+    settings = {**cluster, **single}
+    for key in settings:
+        if key.isdecimal() and key in context:
+            # The CDK's command line makes numbered keys of a list or a text.
+            raise SettingsError(f'unknown setting {shown(key)}: the "context" of cdk.json must be an object')
+        if key in _SET_ELSEWHERE:
+            raise SettingsError(f"unknown setting {shown(key)}: {_SET_ELSEWHERE[key]}")
+        if key not in known:
+            raise SettingsError(f"unknown setting {shown(key)}{_did_you_mean(key, known)}")
+    return {name: value for name, value in settings.items() if value not in (None, "")}
+
+
+def _belongs_to_cdk(key: str) -> bool:
+    # Feature flags (@aws-cdk/...), the CLI's own keys (aws:cdk:...) and cached look-ups
+    # (ssm:account=...): a key given with -c cannot contain the = that each look-up has.
+    return key in _CDK_OWN_KEYS or key.startswith(_CDK_OWN_PREFIXES) or (":" in key and "=" in key)
+
+
+def _did_you_mean(word: str, names: Sequence[str]) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "_", word[:100].lower())
+    close = difflib.get_close_matches(plain, names, n=1, cutoff=0.5)
+    return f", did you mean {close[0]}?" if close else f", settings are {', '.join(names)}"

@@ -1,0 +1,47 @@
+"""The setting that says which frameworks the nodes get besides PyTorch."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stacks.settings import instance_types
+from stacks.settings.capacity import CapacitySettings
+from stacks.settings.values import PARSER, SettingsError, require, shown
+
+ENGINES: Final = ("mxnet", "horovod")
+"""What ``engines`` may name; of the two, the later includes the earlier."""
+
+
+def parse_engines(name: str, value: Any) -> tuple[str, ...]:
+    """Parse a list or text like ``a,b``; each name comes once, in the order in which one builds on the other."""
+    words = [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+    require(isinstance(words, list), name, value, f"a list of {', '.join(ENGINES)}, or text like a,b")
+    for word in words:
+        require(word in ENGINES, name, word, " or ".join(ENGINES))
+    return tuple(engine for engine in ENGINES if engine in words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkSettings(CapacitySettings):
+    """The frameworks that the nodes build or download at their first boot."""
+
+    engines: tuple[str, ...] = field(default=(), metadata={PARSER: parse_engines})
+    """What the nodes get besides PyTorch: ``mxnet``, or ``horovod``, which is MXNet, Horovod and Open MPI;
+    left out, nothing. Nodes launched from then on get it."""
+
+    def check(self) -> None:
+        """Check the names and the processor: MXNet has wheels for x86_64 alone."""
+        super().check()
+        for engine in self.engines:
+            require(engine in ENGINES, "engines", engine, " or ".join(ENGINES))
+        if self.engines and instance_types.is_arm(self.instance_type):
+            name = shown(self.instance_type)
+            raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")
+
+    def warnings(self) -> dict[str, str]:
+        """Warn that MXNet leaves GPUs idle."""
+        found = super().warnings()
+        if self.engines and self.gpus:
+            found["engines-on-cpu"] = (
+                "engines: MXNet is its CPU build, the only one that still installs; GPUs are for PyTorch alone"
+            )
+        return found

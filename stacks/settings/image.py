@@ -1,0 +1,78 @@
+"""The settings of the machine image and of the disk that it is copied to."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from stacks.settings import deep_learning_ami, instance_types
+from stacks.settings.capacity import CapacitySettings, nearest_type_hint
+from stacks.settings.values import SettingsError, require, shown
+
+_AMI_ID: Final = re.compile(r"ami-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+_SSM_PARAMETER: Final = re.compile(r"/[A-Za-z0-9_./-]{1,1010}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSettings(CapacitySettings):
+    """The image of the nodes, which has to drive their instance type, and their root volume."""
+
+    ami: str | None = None
+    """``ami-...`` or the name of an SSM parameter, of an Ubuntu 22.04 or later; left out, the Deep
+    Learning AMI for the type."""
+    root_volume_gib: int = 150
+    """Size of each node's root volume; at least the size of the image."""
+
+    def check(self) -> None:
+        """Check that the image can boot on the instance type and fits the root volume."""
+        super().check()
+        self._check_ami()
+        self._check_root_volume()
+
+    def warnings(self) -> dict[str, str]:
+        """Warn of a GPU that AWS does not list for the image."""
+        found = super().warnings()
+        instance, family = self.instance, self.ami_family
+        if instance and family and not instance_types.is_listed(instance, family):
+            found["not-listed"] = (
+                f"{self.instance_type} is not on AWS's list for the AMI {family}, which may not drive its "
+                f"{instance.gpu_model}: set ami to an image that lists it if the nodes find no GPU"
+            )
+        return found
+
+    @property
+    def ami_family(self) -> str | None:
+        """Family of the Deep Learning AMI that the nodes get; None with the user's own ``ami``."""
+        if self.ami is not None:
+            return None
+        return self.instance.ami_family if self.instance else deep_learning_ami.OPEN_DRIVER
+
+    @property
+    def ami_source(self) -> str:
+        """Where the machine image comes from: ``ami``, or the SSM parameter of the family."""
+        return self.ami or f"{deep_learning_ami.SSM_PATH}/{self.ami_family}/latest/ami-id"
+
+    def _check_ami(self) -> None:
+        ami, name, known = self.ami, self.instance_type, self.instance
+        is_usable = ami is None or _AMI_ID.fullmatch(ami) or _SSM_PARAMETER.fullmatch(ami)
+        require(is_usable, "ami", ami, "ami- and 8 or 17 hex digits, or the name of an SSM parameter (/...)")
+        if reason := instance_types.why_refused(name, own_image=ami is not None):
+            raise SettingsError(f"instance_type {shown(name)} {reason}")
+        if ami is not None:
+            return
+        if instance_types.is_arm(name):
+            raise SettingsError(f"instance_type {shown(name)} is ARM and the default AMI is x86_64, set ami to use it")
+        if known is None and self.gpu_count is None:
+            hint = nearest_type_hint(name)
+            raise SettingsError(f"unknown instance_type {shown(name)}{hint} (any type goes with gpu_count or ami)")
+        if known is not None and known.ami_family is None:
+            raise SettingsError(
+                f"instance_type {name} needs ami: no current Deep Learning AMI drives its {known.gpu_model}; "
+                f"the nearest current type is {known.successor}"
+            )
+
+    def _check_root_volume(self) -> None:
+        """Check against EC2's limits and the size of the default image; the size of the user's own is not known."""
+        gib, family = self.root_volume_gib, self.ami_family
+        require(8 <= gib <= 16384, "root_volume_gib", gib, "8 to 16384")
+        least = deep_learning_ami.IMAGE_GIB[family] if family else 0
+        require(gib >= least, "root_volume_gib", gib, f"at least {least}, the size of the AMI {family}")

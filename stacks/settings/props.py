@@ -1,0 +1,49 @@
+"""Combine the settings of all concerns into one flat ``ClusterProps``.
+
+They come from the ``"cluster"`` object of cdk.json, each overridable with ``-c name=value``. A new setting is a field
+in the file of its concern, with its default, its check and its warning there; nothing here changes.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stacks.settings.access import AccessSettings
+from stacks.settings.capacity import CapacitySettings
+from stacks.settings.context import settings_in
+from stacks.settings.frameworks import FrameworkSettings
+from stacks.settings.image import ImageSettings
+from stacks.settings.naming import NamingSettings
+from stacks.settings.network import NetworkSettings
+from stacks.settings.storage import StorageSettings
+from stacks.settings.values import parse
+
+
+# Fields and checks run from the last base to the first. No slots: Python cannot combine several bases that have them.
+@dataclass(frozen=True, kw_only=True)
+class ClusterProps(
+    StorageSettings,
+    FrameworkSettings,
+    NetworkSettings,
+    ImageSettings,
+    AccessSettings,
+    CapacitySettings,
+    NamingSettings,
+):
+    """The settings of one cluster."""
+
+    def __post_init__(self) -> None:
+        """Refuse what AWS would refuse, before anything is created."""
+        self.check()
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> "ClusterProps":
+        """Read the settings from the CDK's context."""
+        given = settings_in(context, SETTINGS)
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        return cls(**{name: parse(fields[name], value) for name, value in given.items()})
+
+
+SETTINGS: Final = tuple(field.name for field in dataclasses.fields(ClusterProps))
+"""Names of all settings."""

@@ -1,0 +1,79 @@
+"""Parse and check one value of a setting.
+
+A refusal is one short line: what is wrong, what is allowed, what was given.
+"""
+
+import dataclasses
+import ipaddress
+import re
+import reprlib
+from typing import Any, Final
+
+PARSER: Final = "parser"
+"""Key in a field's metadata: the function ``(name, value) -> value`` that reads it, unless its type says how."""
+_LONGEST_SHOWN: Final = 60
+
+
+class SettingsError(Exception):
+    """A setting cannot be used; the message is one line for the user."""
+
+
+class Settings:
+    """Base of the settings of one concern; see ``ClusterProps``, which combines them.
+
+    ``check`` and ``warnings`` are cooperative: an override calls ``super()`` first.
+    """
+
+    def check(self) -> None:
+        """Raise SettingsError for a value that AWS or the nodes would refuse, before anything is created."""
+
+    def warnings(self) -> dict[str, str]:
+        """Return what the user should know before deploying: an id and a sentence each."""
+        return {}
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it: quoted, on one line, and never long."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = _LONGEST_SHOWN
+    short.maxlevel = 2
+    text = short.repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def require(holds: object, name: str, value: object, allowed: str) -> None:
+    """Refuse a value unless the condition holds."""
+    if not holds:
+        raise SettingsError(f"{name} must be {allowed}, got {shown(value)}")
+
+
+def ipv4_block(name: str, text: str) -> ipaddress.IPv4Network:
+    """Parse an IPv4 block, which AWS takes in one spelling only."""
+    try:
+        block = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise SettingsError(f"{name} must be an IPv4 block like 203.0.113.0/24, got {shown(text)}") from None
+    if not isinstance(block, ipaddress.IPv4Network):
+        raise SettingsError(f"{name} must be an IPv4 block like 203.0.113.0/24, got the IPv6 block {shown(text)}")
+    if text != str(block):
+        raise SettingsError(f"{name} must be an IPv4 block, got {shown(text)}, did you mean {block}?")
+    return block
+
+
+def parse(field: "dataclasses.Field[Any]", value: Any) -> Any:
+    """Parse the value of a setting as cdk.json or ``-c`` gives it."""
+    if parser := field.metadata.get(PARSER):
+        return parser(field.name, value)
+    if field.type in (int, int | None):
+        return _parse_integer(field.name, value)
+    require(isinstance(value, str), field.name, value, "text")
+    return value
+
+
+def _parse_integer(name: str, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    # int() does not strip everything that str.strip() does.
+    text = value.strip() if isinstance(value, str) else ""
+    require(re.fullmatch(r"-?[0-9]{1,9}", text), name, value, "a whole number")
+    return int(text)

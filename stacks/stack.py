@@ -1,0 +1,44 @@
+"""The stack that app.py deploys: one cluster and its outputs."""
+
+from typing import Any
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from bootstrap import contract
+from stacks.cluster import DeepLearningCluster
+from stacks.network.network import default_zone, zone_in_template
+from stacks.nodes.machine_image import LOGIN_USER
+from stacks.settings.props import ClusterProps
+
+
+class ClusterStack(cdk.Stack):
+    """A stack named after the cluster; its outputs are what dlcluster and scripts need to log in."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
+        super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
+        self._zone = zone_in_template(props.availability_zone or default_zone(self))
+        self.cluster = DeepLearningCluster(self, "Cluster", props=props)
+        for key, value in props.tags.items():
+            cdk.Tags.of(self).add(key, value)
+        for name, value in self._outputs().items():
+            cdk.CfnOutput(self, name, value=value)
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """The cluster's one zone: to look up all of them, the synth would need credentials."""
+        return [self._zone]
+
+    def _outputs(self) -> dict[str, str]:
+        cluster = self.cluster
+        return {
+            contract.MASTER_GROUP_OUTPUT: cluster.master.group.auto_scaling_group_name,
+            contract.WORKER_GROUP_OUTPUT: cluster.workers.group.auto_scaling_group_name,
+            contract.ADMIN_SECURITY_GROUP_OUTPUT: cluster.security.admin_ssh.security_group_id,
+            contract.CLUSTER_NAME_OUTPUT: cluster.props.cluster_name,
+            contract.TABLE_OUTPUT: cluster.table.table_name,
+            contract.LOG_GROUP_OUTPUT: cluster.log_group.log_group_name,
+            contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
+            contract.LOGIN_USER_OUTPUT: LOGIN_USER,
+            contract.NETWORKS_OUTPUT: cluster.props.vpc_cidr,
+        }

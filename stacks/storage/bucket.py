@@ -1,0 +1,62 @@
+"""The bucket for checkpoints, job records and built frameworks, which outlives the cluster."""
+
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from bootstrap import contract
+
+OLD_VERSIONS_KEPT: Final = cdk.Duration.days(14)
+"""How long an overwritten or deleted version is kept: as long as the log that tells what happened. Longer is
+expensive: a training that copies its newest checkpoint here every ten minutes leaves 144 versions a day."""
+UPLOADS_KEPT: Final = cdk.Duration.days(7)
+"""How long the parts of an interrupted multipart upload stay: nodes may not abort one."""
+
+
+def cluster_bucket(scope: Construct, *, cluster_name: str, adopted: str | None) -> s3.IBucket:
+    """Return the bucket that the user names, which the stack leaves as it is, or make one."""
+    if adopted is not None:
+        return s3.Bucket.from_bucket_name(scope, "AdoptedCheckpoints", adopted)
+    return ClusterBucket(scope, "Checkpoints", cluster_name=cluster_name).bucket
+
+
+class ClusterBucket(Construct):
+    """A versioned bucket that stays when the cluster is destroyed, so that no mistake deletes a checkpoint.
+
+    CloudFormation generates its name, so that the next deploy makes another.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str) -> None:
+        super().__init__(scope, construct_id)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            # No node may delete a version (stacks/nodes/roles.py): an overwritten or deleted object comes back.
+            versioned=True,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    noncurrent_version_expiration=OLD_VERSIONS_KEPT,
+                    expired_object_delete_marker=True,
+                    abort_incomplete_multipart_upload_after=UPLOADS_KEPT,
+                )
+            ],
+            # Not RETAIN_ON_UPDATE_OR_DELETE: a creation that is rolled back would delete it, and S3 refuses
+            # that as soon as a node has put anything there.
+            removal_policy=cdk.RemovalPolicy.RETAIN,
+        )
+        if self.bucket.policy is not None:
+            # The bucket stays, and so does its refusal of requests without TLS.
+            self.bucket.policy.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
+        # `dlcluster why` finds the bucket by this tag when the stack is gone.
+        cdk.Tags.of(self.bucket).add(contract.CLUSTER_TAG, cluster_name)
+        cdk.Validations.of(self.bucket).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions::AwsSolutions-S1",
+                reason="access logs of checkpoints cost more than they tell; a user adds them to the bucket",
+            )
+        )

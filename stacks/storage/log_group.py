@@ -1,0 +1,18 @@
+"""The log group of the nodes, which outlives the stack: it tells why a deploy was rolled back."""
+
+import aws_cdk as cdk
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+
+class ClusterLogs(Construct):
+    """A log group that is kept on rollback and destroy; its name is generated, so that a new deploy makes another."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.log_group = logs.LogGroup(
+            self,
+            "LogGroup",
+            retention=logs.RetentionDays.TWO_WEEKS,
+            removal_policy=cdk.RemovalPolicy.RETAIN,
+        )

@@ -1,0 +1,27 @@
+"""The table that holds a cluster's state while the cluster exists."""
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from constructs import Construct
+
+from bootstrap import contract
+
+
+class ClusterTable(Construct):
+    """One DynamoDB table on demand, deleted with the stack: the agents rebuild every record."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.table = dynamodb.Table(
+            self,
+            "Table",
+            partition_key=dynamodb.Attribute(name=contract.TABLE_KEY, type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        cdk.Validations.of(self.table).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions::AwsSolutions-DDB3",
+                reason="the agents rebuild every record, so there is nothing to recover",
+            )
+        )

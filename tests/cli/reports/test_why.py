@@ -1,0 +1,294 @@
+"""What is told of a deploy that failed, and of a node that is missing."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from cli.aws.clients import Clients
+from cli.aws.clusters import Cluster
+from cli.aws.diagnosis import diagnose
+from cli.aws.stack_history import StackState
+from cli.main import main
+from cli.reports.why import why_text
+from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, put_membership
+
+LOG_GROUP = "demo-ClusterLogs"
+BROKEN = "i-0123456789abcdef0"
+ID = "arn:aws:cloudformation:eu-west-1:1:stack/demo/1"
+SIGNAL = f"Received FAILURE signal with UniqueId {BROKEN} disk-full"
+Line = tuple[str, str, str, str]
+STACK = "AWS::CloudFormation::Stack"
+BEGUN: list[Line] = [
+    ("demo", STACK, "CREATE_IN_PROGRESS", "User Initiated"),
+    (LOG_GROUP, "AWS::Logs::LogGroup", "CREATE_COMPLETE", ""),
+    ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_IN_PROGRESS", "Resource creation Initiated"),
+]
+FAILED: list[Line] = [
+    *BEGUN,
+    ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", SIGNAL),
+    ("demo", STACK, "ROLLBACK_COMPLETE", ""),
+]
+
+
+@pytest.fixture
+def clients(aws: dict[str, str]) -> Clients:
+    return Clients(boto3.Session(region_name=REGION))
+
+
+@pytest.fixture
+def stubs(clients: Clients) -> Iterator[tuple[Stubber, Stubber]]:
+    with Stubber(clients.cloudformation) as cloudformation, Stubber(clients.autoscaling) as autoscaling:
+        yield cloudformation, autoscaling
+
+
+def tell_events(stub: Stubber, lines: list[Line]) -> None:
+    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    events = [
+        {
+            "StackId": ID, "EventId": str(number), "StackName": "demo", "Timestamp": start + timedelta(seconds=number),
+            "LogicalResourceId": f"Cluster{name}", "PhysicalResourceId": name, "ResourceType": kind,
+            "ResourceStatus": status, "ResourceStatusReason": reason,
+        }
+        for number, (name, kind, status, reason) in reversed(list(enumerate(lines)))
+    ]  # fmt: skip
+    stub.add_response("describe_stack_events", {"StackEvents": events}, {"StackName": ID})
+
+
+def tell_activities(stub: Stubber, *reasons: str, launched: str = "") -> None:
+    activities: list[dict[str, Any]] = [
+        {
+            "ActivityId": str(number), "AutoScalingGroupName": "workers", "Cause": "x",
+            "Description": f"Launching a new EC2 instance: {launched}" if launched else "Launching.",
+            "StartTime": datetime(2026, 1, 1, 0, 9 - number, tzinfo=timezone.utc),
+            "StatusCode": "Failed" if reason else "Successful", **({"StatusMessage": reason} if reason else {}),
+        }
+        for number, reason in enumerate(reasons)
+    ]  # fmt: skip
+    desired_nodes = {"AutoScalingGroupName": "workers", "IncludeDeletedGroups": True}
+    stub.add_response("describe_scaling_activities", {"Activities": activities}, desired_nodes)
+
+
+def tell_groups(stub: Stubber, *instance_ids: str) -> None:
+    instances = [
+        {
+            "InstanceId": instance_id, "AvailabilityZone": "a", "LifecycleState": "InService",
+            "HealthStatus": "Healthy", "ProtectedFromScaleIn": False,
+        }
+        for instance_id in instance_ids
+    ]  # fmt: skip
+    group = {
+        "AutoScalingGroupName": "workers", "MinSize": 3, "MaxSize": 3, "DesiredCapacity": 3, "DefaultCooldown": 1,
+        "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": datetime(2026, 1, 1, tzinfo=timezone.utc),
+        "Instances": instances,
+    }  # fmt: skip
+    stub.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [group]})
+
+
+def speak(instance_id: str, *messages: str) -> None:
+    logs = boto3.client("logs", region_name=REGION)
+    groups = [group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]]
+    if LOG_GROUP not in groups:
+        logs.create_log_group(logGroupName=LOG_GROUP)
+    logs.create_log_stream(logGroupName=LOG_GROUP, logStreamName=instance_id)
+    now = int(time.time() * 1000)
+    logs.put_log_events(
+        logGroupName=LOG_GROUP,
+        logStreamName=instance_id,
+        logEvents=[{"timestamp": now + number, "message": message} for number, message in enumerate(messages)],
+    )
+
+
+def told(clients: Clients, *, status: str = "ROLLBACK_COMPLETE", cluster: Cluster | None = None) -> str:
+    return why_text(diagnose(clients, StackState(name="demo", stack_id=ID, status=status), cluster))
+
+
+def test_what_nodes_wrote_reaches_no_terminal_and_no_command_line(
+    clients: Clients, stubs: tuple[Stubber, Stubber]
+) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1])
+    speak(BROKEN, "\x1b]52;c;ZXZpbA==\x07 one", "\x1b[2J two")
+    speak("i-0$(touch marker)", "three")
+    text = told(clients)
+    assert " two" in text
+    assert "marker" not in text
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(
+    clients: Clients, stubs: tuple[Stubber, Stubber]
+) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1], "no capacity", "no capacity")
+    speak(BROKEN, *(f"line {number}" for number in range(30)), "ERROR disk full")
+    speak("i-0fedcba9876543210", "fine")
+    text = told(clients)
+    assert text.startswith(
+        "stack demo is ROLLBACK_COMPLETE\n"
+        "  its last failure, 2026-01-01 00:00:03, the cause first:\n"
+        f"  Clusterworkers (AWS::AutoScaling::AutoScalingGroup) CREATE_FAILED: {SIGNAL}\n"
+        "\n"
+        "EC2 Auto Scaling, 2 of the last 2 activities failed, newest reason first\n"
+        "  2026-01-01 00:09:00 workers: Launching, Failed: no capacity (2 times)\n"
+        "\n"
+        f"last words of {BROKEN} (log group {LOG_GROUP})\n"
+    )
+    words = [line.split(" ", 4)[-1] for line in text.splitlines()[8:]]
+    assert words == [*(f"line {number}" for number in range(21, 30)), "ERROR disk full"]
+
+
+def test_after_a_rollback_every_reason_is_told_and_what_the_groups_did_last(
+    clients: Clients, stubs: tuple[Stubber, Stubber]
+) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1], "", "no capacity", "quota", "no capacity", "no capacity")
+    assert (
+        "EC2 Auto Scaling, 4 of the last 5 activities failed, newest reason first\n"
+        "  2026-01-01 00:08:00 workers: Launching, Failed: no capacity (3 times)\n"
+        "  2026-01-01 00:07:00 workers: Launching, Failed: quota\n"
+        "EC2 Auto Scaling, what the groups did last\n"
+        "  2026-01-01 00:09:00 workers: Launching, Successful\n"
+        "\n"
+    ) in told(clients)
+
+
+def test_of_many_reasons_the_newest_are_told(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1], *(f"reason {number}" for number in range(7)))
+    text = told(clients)
+    assert "Failed: reason 4\n  and 2 older reasons\n" in text
+    assert "reason 5" not in text
+
+
+def test_a_rollback_without_a_failed_launch_tells_what_the_groups_did_last(
+    clients: Clients, stubs: tuple[Stubber, Stubber]
+) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1], "", "")
+    text = told(clients)
+    assert "EC2 Auto Scaling, what the groups did last\n  2026-01-01 00:09:00 workers: Launching, Successful\n" in text
+    assert "activities failed" not in text
+
+
+def test_a_node_that_never_spoke_is_said(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1])
+    text = told(clients)
+    assert f"last words of {BROKEN}" in text
+    assert text.endswith(f"aws ec2 get-console-output --latest --output text --instance-id {BROKEN}\n")
+
+
+def test_without_a_named_node_those_that_spoke_last_are_heard(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+    tell_events(stubs[0], [*BEGUN, ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", "timed out")])
+    tell_activities(stubs[1])
+    speak(BROKEN, "waiting for the others")
+    assert "waiting for the others" in told(clients)
+
+
+def test_when_none_ever_spoke_those_that_were_launched_are_named(
+    clients: Clients, stubs: tuple[Stubber, Stubber]
+) -> None:
+    tell_events(stubs[0], [*BEGUN, ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", "timed out")])
+    tell_activities(stubs[1], "", launched=BROKEN)
+    boto3.client("logs", region_name=REGION).create_log_group(logGroupName=LOG_GROUP)
+    assert told(clients).endswith(f"aws ec2 get-console-output --latest --output text --instance-id {BROKEN}\n")
+
+
+def test_a_traceback_is_shown_as_one_block(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+    tell_events(stubs[0], FAILED)
+    tell_activities(stubs[1])
+    speak(BROKEN, "ERROR agent crashed\nTraceback\n  File")
+    assert told(clients).endswith("ERROR agent crashed\n  Traceback\n    File\n")
+
+
+def test_a_stack_without_trouble_is_not_explained(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+    tell_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
+    speak(BROKEN, "fine")
+    assert told(clients, status="CREATE_COMPLETE") == (
+        "stack demo is CREATE_COMPLETE\n  no deploy or destroy of it failed\n"
+    )
+
+
+def test_what_may_not_be_asked_is_said(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+    tell_events(stubs[0], FAILED)
+    stubs[1].add_client_error("describe_scaling_activities", "AccessDenied", "no")
+    text = told(clients)
+    assert text.endswith("part of the answer is missing: AWS refused DescribeScalingActivities: AccessDenied: no\n")
+    assert SIGNAL in text
+
+
+def test_a_missing_node_is_told_of_with_its_last_words(
+    clients: Clients, stubs: tuple[Stubber, Stubber], deploy: Deploy
+) -> None:
+    fleet = deploy()
+    put_membership(
+        fleet.table, fleet.instance_ids[:2], private=["10.0.0.10", "10.0.1.20"], host_keys=[KEY, KEY], expected=3
+    )
+    tell_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
+    tell_groups(stubs[1], *fleet.instance_ids)
+    tell_activities(stubs[1], "", "an old failure")
+    speak(fleet.instance_ids[2], "waiting for the table")
+    speak(fleet.instance_ids[0], "fine")
+    cluster = Cluster(name="demo", stack_name="demo", table=fleet.table, login_user="ubuntu", networks_text=NETWORKS)
+    text = told(clients, status="CREATE_COMPLETE", cluster=cluster)
+    assert text.startswith("stack demo is CREATE_COMPLETE, 1 of 3 nodes missing\n")
+    assert f"last words of {fleet.instance_ids[2]}" in text
+    assert "waiting for the table" in text
+    assert "an old failure" in text
+    assert fleet.instance_ids[0] not in text
+
+
+# ---- the verb ----
+
+
+def test_the_verb_finds_the_stack_of_the_app_here_after_it_was_deleted(
+    deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy("gone")
+    boto3.client("cloudformation", region_name=REGION).delete_stack(StackName="gone-stack")
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"cluster": {"cluster_name": "gone-stack"}}}))
+    monkeypatch.chdir(tmp_path)
+    assert main(["why"]) == 0
+    assert capsys.readouterr().out.startswith("stack gone-stack is DELETE_COMPLETE\n")
+
+
+def test_the_verb_takes_a_clusters_name_for_a_stack_called_otherwise(
+    deploy: Deploy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy("demo")
+    assert main(["why", "--cluster", "demo"]) == 0
+    assert capsys.readouterr().out.startswith("stack demo-stack is CREATE_COMPLETE, all 3 nodes\n")
+
+
+def test_the_verb_without_a_name_takes_the_only_cluster(
+    deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    deploy("demo")
+    assert main(["why"]) == 0
+    assert "demo-stack" in capsys.readouterr().out
+
+
+def test_fails_when_a_part_could_not_be_asked(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy("demo")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://localhost:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    assert main(["why", "--cluster", "demo"]) == 1
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "stack demo-stack is CREATE_COMPLETE"
+    assert last.startswith("part of the answer is missing: AWS cannot be asked: Could not connect to the endpoint")
+
+
+def test_fails_when_no_stack_was_ever_called_that(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "--cluster", "nobody"]) == 1
+    told = "dlcluster: no stack nobody in eu-west-1, and none was deleted in the last 90 days\n"
+    assert capsys.readouterr().err == told

@@ -1,0 +1,91 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.cdk_context import read_context, read_props
+from cli.errors import UsageError
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def write(directory: Path, app: Any, looked_up: Any = None) -> Path:
+    (directory / "cdk.json").write_text(json.dumps(app))
+    if looked_up is not None:
+        (directory / "cdk.context.json").write_text(json.dumps(looked_up))
+    return directory
+
+
+def test_the_products_own_settings_are_read() -> None:
+    props = read_props(read_context(REPOSITORY, ["worker_count=3", "tags=a=b"]))
+    assert (props.worker_count, props.tags) == (3, {"a": "b"})
+
+
+def test_the_command_line_goes_over_the_app_and_that_over_the_look_ups(tmp_path: Path) -> None:
+    app = {"context": {"cluster": {"worker_count": 2}, "@aws-cdk/a": "app", "@aws-cdk/c": "app"}}
+    write(tmp_path, app, {"@aws-cdk/a": "looked up", "ssm:account=1": "looked up"})
+    context = read_context(tmp_path, ["@aws-cdk/c=word", "key_name=x=y"])
+    assert (context["@aws-cdk/a"], context["@aws-cdk/c"], context["ssm:account=1"]) == ("app", "word", "looked up")
+    props = read_props(context)
+    assert (props.worker_count, props.key_name) == (2, "x=y")
+
+
+def test_the_users_own_settings_lie_beneath_the_apps_name_by_name(tmp_path: Path, home: Path) -> None:
+    user = {"key_name": "me", "worker_count": 5, "tags": {"team": "vision", "who": "me"}}
+    own = {"cluster": user, "@aws-cdk/a": "user", "@aws-cdk/b": "user", "@aws-cdk/c": "user"}
+    (home / ".cdk.json").write_text(json.dumps({"app": "x", "context": own}))
+    app = {"context": {"cluster": {"worker_count": 2, "tags": {"who": "us"}}, "@aws-cdk/a": "app"}}
+    context = read_context(write(tmp_path, app, {"@aws-cdk/b": "looked up"}))
+    assert [context[f"@aws-cdk/{name}"] for name in "abc"] == ["app", "looked up", "user"]
+    props = read_props(context)
+    assert (props.worker_count, props.key_name, props.tags) == (2, "me", {"team": "vision", "who": "us"})
+
+
+def test_what_is_no_object_replaces_the_users_object(tmp_path: Path, home: Path) -> None:
+    (home / ".cdk.json").write_text('{"context": {"cluster": {"key_name": "me"}}}')
+    assert read_context(write(tmp_path, {"context": {"cluster": None}})) == {"cluster": None}
+
+
+def test_fails_when_the_users_file_is_wrong(tmp_path: Path, home: Path) -> None:
+    (home / ".cdk.json").write_text('{"context": "x"}')
+    with pytest.raises(UsageError, match=r"\.cdk\.json must have an object as its context, got 'x'"):
+        read_context(write(tmp_path, {}))
+
+
+def test_no_context_at_all_is_none(tmp_path: Path) -> None:
+    assert read_context(write(tmp_path, {"context": None})) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cdk.json cannot be read as JSON"),
+        ("[]", "cdk.json must be a JSON object, got []"),
+        ('{"context": 1}', "cdk.json must have an object as its context, got 1"),
+        ("[" * 100_000, "cdk.json cannot be read as JSON: it is nested too deeply"),
+        (f"[{'1,' * 9999}1]", "cdk.json must be a JSON object, got [1, 1,"),
+    ],
+)
+def test_fails_when_cdk_json_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "cdk.json").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_context(tmp_path)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_fails_where_there_is_no_app(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no cdk\.json in .*: go where you run cdk deploy"):
+        read_context(tmp_path)
+
+
+@pytest.mark.parametrize("word", ["worker_count", "=3"])
+def test_fails_when_a_setting_is_no_pair(tmp_path: Path, word: str) -> None:
+    with pytest.raises(UsageError, match="-c must be name=value"):
+        read_context(write(tmp_path, {}), [word])
+
+
+def test_fails_when_a_setting_cannot_be_used() -> None:
+    with pytest.raises(UsageError, match="unknown setting 'worker-count', did you mean worker_count"):
+        read_props({"worker-count": "3"})

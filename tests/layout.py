@@ -1,0 +1,127 @@
+"""Check the layout of the repository: where folders are, how large packages and files are, and import circles.
+
+``make lint`` runs it as ``python -m tests.layout``; each line that it prints is one broken rule.
+"""
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
+PRODUCT: Final = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local")
+FOLDERS: Final = {*PRODUCT, "benchmarks", "bin", "docs", "examples", "tests"}
+MOST_MODULES: Final = 12
+MOST_LINES: Final = 300
+LEAST_LINES: Final = 25
+MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {"cli/preflight": (14, "one check a file")}
+"""Packages that may have more modules: how many, and the reason."""
+SHORT_FILES: Final[Mapping[str, str]] = {
+    "cli/verbs/run.py": "one verb a file",
+    "cli/verbs/ssh_config.py": "one verb a file",
+    "stacks/storage/log_group.py": "one construct a file",
+}
+"""Files that may be shorter, with the reason."""
+ENTRY_POINTS: Final = ("__init__.py", "__main__.py")
+
+
+def broken_rules(repository: Path = REPOSITORY) -> Iterator[str]:
+    """Yield one line for each broken rule."""
+    yield from _folders(repository)
+    yield from _packages(repository)
+    yield from _files(repository)
+    for package in PRODUCT:
+        yield from _circles(repository, package)
+
+
+def _folders(repository: Path) -> Iterator[str]:
+    # Folders with tracked files: others hold caches and outputs.
+    listed = subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, text=True, check=True).stdout
+    found = {name.split("/")[0] for name in listed.splitlines() if "/" in name and not name.startswith(".")}
+    yield from (f"{name}: no such top-level folder in the layout" for name in sorted(found - FOLDERS))
+    yield from (f"{name}: missing top-level folder" for name in sorted(FOLDERS - found))
+
+
+def _modules(repository: Path, package: str) -> Iterator[Path]:
+    yield from (path.relative_to(repository) for path in sorted((repository / package).rglob("*.py")))
+
+
+def _packages(repository: Path) -> Iterator[str]:
+    paths = (path for package in PRODUCT for path in _modules(repository, package) if path.name not in ENTRY_POINTS)
+    for package, count in sorted(Counter(path.parent.as_posix() for path in paths).items()):
+        most, _ = MORE_MODULES.get(package, (MOST_MODULES, ""))
+        if count > most:
+            yield f"{package}: {count} modules, at most {most}"
+
+
+def _files(repository: Path) -> Iterator[str]:
+    for path in (path for package in PRODUCT for path in _modules(repository, package)):
+        lines = len((repository / path).read_text().splitlines())
+        if lines > MOST_LINES:
+            yield f"{path}: {lines} lines, at most {MOST_LINES}"
+        if lines < LEAST_LINES and path.name not in ENTRY_POINTS and path.as_posix() not in SHORT_FILES:
+            yield f"{path}: {lines} lines, at least {LEAST_LINES}: merge it into its neighbour"
+
+
+def _circles(repository: Path, package: str) -> Iterator[str]:
+    """Find circles between modules, and between the packages directly below a top-level one."""
+    modules = {_dotted(path): repository / path for path in _modules(repository, package)}
+    graph = {name: imported_modules(path, modules) - {name} for name, path in modules.items()}
+    yield from _cycle(graph)
+    packages: dict[str, set[str]] = {}
+    for name, imports in graph.items():
+        if name.count(".") >= 2:
+            own = packages.setdefault(_subpackage(name), set())
+            own |= {_subpackage(other) for other in imports if other.count(".") >= 2} - {_subpackage(name)}
+    yield from _cycle(packages)
+
+
+def imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """Return the modules among ``modules`` that a file imports at run time."""
+    found: set[str] = set()
+    for node in _executed(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & modules.keys() or {node.module} & modules.keys()
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & modules.keys()
+    return found
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _executed(child)
+
+
+def _cycle(graph: Mapping[str, set[str]]) -> Iterator[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        yield f"import circle: {' -> '.join(reversed(error.args[1]))}"
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _subpackage(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def main() -> int:
+    """Print the broken rules; return 1 if there are any."""
+    broken = [*broken_rules()]
+    for line in broken:
+        print(line)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

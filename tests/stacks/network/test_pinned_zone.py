@@ -1,0 +1,86 @@
+"""The default zone stays, whatever the region lists: the real command line against the local control plane.
+
+That one lists the zones in another order each time, and a Local Zone among them.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stacks.settings.network import zones_context_key
+from tests.local.aws.harness import REGION, Aws
+from tests.stacks.command_line import CLUSTER, REPOSITORY, Cdk, serving
+
+SETTINGS = {"worker_count": "0", "instance_type": "c5.large"}
+DEPLOY = "deploy --require-approval never"
+
+
+@pytest.fixture
+def aws(tmp_path: Path) -> Iterator[Aws]:
+    with serving(tmp_path / "requests.jsonl") as aws:
+        yield aws
+
+
+@pytest.fixture
+def cdk(aws: Aws, tmp_path: Path) -> Cdk:
+    command = Cdk.in_copy(aws, tmp_path)
+    status, output = command.run("bootstrap", **SETTINGS, availability_zone="us-east-1a", ami="ami-01234567")
+    assert status == 0, output
+    assert not command.looked_up.exists()
+    return command
+
+
+def changes(cdk: Cdk, verb: str = "", **settings: str) -> None:
+    """A deploy that has something to do, and leaves the network as it is."""
+    _, (vpcs, events) = cdk.describe()
+    status, output = cdk.run(f"{DEPLOY} {verb}", **SETTINGS | settings)
+    assert status == 0, output
+    status_of_stack, (vpcs_after, events_after) = cdk.describe()
+    assert (status_of_stack, vpcs_after) == ("UPDATE_COMPLETE", vpcs)
+    assert events_after > events
+
+
+def zones_of_subnets(cdk: Cdk) -> set[str]:
+    mine = [{"Name": "tag:aws:cloudformation:stack-name", "Values": [CLUSTER]}]
+    return {each["AvailabilityZone"] for each in cdk.aws.client("ec2").describe_subnets(Filters=mine)["Subnets"]}
+
+
+def test_a_cluster_in_the_default_zone_can_always_be_deployed_again(cdk: Cdk) -> None:
+    before = (REPOSITORY / "cdk.context.json").exists()
+    cdk.create(**SETTINGS)
+    account = cdk.aws.client("sts").get_caller_identity()["Account"]
+    pinned = json.loads(cdk.looked_up.read_text())[zones_context_key(account, REGION)]
+    # What makes the rest worth asking: a plain first, by place or by name, would be another zone.
+    assert pinned[0] != "us-east-1a"
+    assert min(pinned) == "us-east-1-bos-1a"
+    assert zones_of_subnets(cdk) == {"us-east-1a"}
+    changes(cdk, root_volume_gib="200")
+    # Another checkout, or one that is not kept: the region lists its zones in another order.
+    cdk.looked_up.unlink()
+    changes(cdk, root_volume_gib="210")
+    assert json.loads(cdk.looked_up.read_text())[zones_context_key(account, REGION)] != pinned
+    # What creation recorded may be written out.
+    changes(cdk, root_volume_gib="220", availability_zone="us-east-1a")
+    assert zones_of_subnets(cdk) == {"us-east-1a"}
+    assert (REPOSITORY / "cdk.context.json").exists() == before
+
+
+def test_a_cluster_whose_zone_cloudformation_chose_is_told_its_zone_once(cdk: Cdk) -> None:
+    network = cdk.checkout / "stacks/network/network.py"
+    text = network.read_text()
+    # As an earlier release had it, and as a template has it that was made without credentials.
+    network.write_text(text.replace("    return first_zone(found.value, region)\n", "    return None\n"))
+    cdk.create(**SETTINGS)
+    network.write_text(text)
+    status, output = cdk.run(DEPLOY, **SETTINGS)
+    assert (status, "availability_zone of a running cluster cannot change, got us-east-1a" in output) == (1, True)
+    [parameter] = [
+        each["ParameterKey"]
+        for each in cdk.stacks.cloudformation.describe_stacks(StackName=CLUSTER)["Stacks"][0]["Parameters"]
+        if each["ParameterValue"] == "the region's first"
+    ]
+    [zone] = zones_of_subnets(cdk)
+    changes(cdk, f"--parameters {parameter}={zone}", root_volume_gib="200")
+    changes(cdk, root_volume_gib="210")

@@ -1,0 +1,151 @@
+"""What the nodes' roles allow."""
+
+import json
+import re
+from fnmatch import fnmatch
+from typing import Any
+
+import pytest
+
+from bootstrap import contract
+from stacks.nodes.roles import UNSCOPED_ACTIONS
+from tests.stacks.conftest import Synthesize
+
+Template = dict[str, Any]
+
+
+def statements(template: Template, role: str) -> list[dict[str, Any]]:
+    [policy] = [
+        r["Properties"] for name, r in template["Resources"].items() if r["Type"] == "AWS::IAM::Policy" and role in name
+    ]
+    return list(policy["PolicyDocument"]["Statement"])
+
+
+def actions(statement: dict[str, Any]) -> list[str]:
+    action = statement["Action"]
+    return [action] if isinstance(action, str) else list(action)
+
+
+def objects_of_the_clusters_bucket(statement: dict[str, Any]) -> bool:
+    if "s3:PutObject" not in actions(statement):
+        return False
+    arn, rest = statement["Resource"]["Fn::Join"][1]
+    return rest == "/*" and "Checkpoints" in arn["Fn::GetAtt"][0]
+
+
+def of_the_own_group(statement: dict[str, Any], role: str) -> bool:
+    """The star that stands for a group's id, or for the instances of a group that a condition names."""
+    group = "deeplearning-master" if role == "RolesMaster" else "deeplearning-worker"
+    if "autoscaling:CompleteLifecycleAction" in actions(statement):
+        resource = str(statement["Resource"]["Fn::Join"][1][-1])
+        return resource == f":autoScalingGroup:*:autoScalingGroupName/{group}"
+    condition = {"StringEquals": {"aws:ResourceTag/aws:autoscaling:groupName": "deeplearning-master"}}
+    return actions(statement) == ["ec2:AssociateAddress"] and statement.get("Condition") == condition
+
+
+def test_only_the_describe_calls_have_a_wildcard_resource(template: Template) -> None:
+    for role in ("RolesMaster", "RolesWorker"):
+        for statement in statements(template, role):
+            assert not any("*" in action for action in actions(statement))
+            if (
+                statement["Effect"] == "Deny"
+                or objects_of_the_clusters_bucket(statement)
+                or of_the_own_group(statement, role)
+            ):
+                continue
+            if "*" in json.dumps(statement["Resource"]):
+                assert role == "RolesMaster"
+                assert tuple(sorted(actions(statement))) == tuple(sorted(UNSCOPED_ACTIONS))
+
+
+def test_roles_hold_exactly_what_the_agent_needs(template: Template) -> None:
+    common = {
+        "s3:GetObject",
+        "s3:PutObject",
+        "s3:DeleteObject",
+        "s3:ListBucket",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "cloudformation:SignalResource",
+        "dynamodb:PutItem",
+        "dynamodb:GetItem",
+        "autoscaling:CompleteLifecycleAction",
+        "autoscaling:RecordLifecycleActionHeartbeat",
+        "autoscaling:SetInstanceHealth",
+    }
+    master = {"dynamodb:BatchGetItem", "ec2:AssociateAddress", *UNSCOPED_ACTIONS}
+    assert {a for s in statements(template, "RolesWorker") for a in actions(s)} == common
+    assert {a for s in statements(template, "RolesMaster") for a in actions(s)} == common | master
+
+
+KEEPS_VERSIONS = {
+    "s3:DeleteObjectVersion",
+    "s3:PutBucketVersioning",
+    "s3:PutLifecycleConfiguration",
+    "s3:PutBucketPolicy",
+    "s3:DeleteBucketPolicy",
+    "s3:BypassGovernanceRetention",
+    "s3:PutObjectVersionTagging",
+    "s3:DeleteBucket",
+}
+"""What would take an old version away for good, or soon."""
+
+
+@pytest.mark.parametrize("bucket", [None, "kept"])
+def test_no_node_can_delete_a_version_of_an_object(synthesize: Synthesize, bucket: str | None) -> None:
+    template = synthesize(worker_count=1, bucket=bucket)
+    for role in ("RolesMaster", "RolesWorker"):
+        allowed = [a for s in statements(template, role) if s["Effect"] == "Allow" for a in actions(s)]
+        assert not [(a, kept) for a in allowed for kept in KEEPS_VERSIONS if fnmatch(kept.lower(), a.lower())]
+
+
+def test_nodes_reach_the_adopted_bucket_and_no_other(synthesize: Synthesize) -> None:
+    template = synthesize(worker_count=1, bucket="kept")
+    for role in ("RolesMaster", "RolesWorker"):
+        reached = {
+            statement["Resource"]["Fn::Join"][1][-1]
+            for statement in statements(template, role)
+            if statement["Effect"] == "Allow"
+            for action in actions(statement)
+            if action in ("s3:ListBucket", "s3:PutObject", "s3:DeleteObject")
+        }
+        assert reached == {":s3:::kept", ":s3:::kept/*"}
+
+
+def test_a_worker_writes_only_its_own_record_and_reads_only_what_the_master_writes(template: Template) -> None:
+    keys = {
+        action: statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+        for statement in statements(template, "RolesWorker")
+        for action in actions(statement)
+        if action.startswith("dynamodb:")
+    }
+    assert keys == {
+        "dynamodb:PutItem": ["${aws:userid}"],
+        "dynamodb:GetItem": [contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID],
+    }
+
+
+def test_a_node_reads_one_object_of_the_bootstrap_bucket(template: Template) -> None:
+    for role in ("RolesMaster", "RolesWorker"):
+        [s3] = [s for s in statements(template, role) if actions(s) == ["s3:GetObject"]]
+        assert re.fullmatch(r"/[0-9a-f]{64}\.zip", s3["Resource"]["Fn::Join"][1][-1])
+
+
+def test_a_worker_can_neither_replace_nor_remove_an_environment(template: Template) -> None:
+    [denied] = [s for s in statements(template, "RolesWorker") if s["Effect"] == "Deny"]
+    assert sorted(actions(denied)) == ["s3:DeleteObject", "s3:PutObject"]
+    assert denied["Resource"]["Fn::Join"][1][-1] == f"/{contract.ENGINES_PREFIX}*"
+    assert all(s["Effect"] == "Allow" for s in statements(template, "RolesMaster"))
+
+
+def test_the_master_alone_says_which_environment_is_right(template: Template) -> None:
+    def writable(role: str) -> list[str]:
+        return [
+            key
+            for statement in statements(template, role)
+            if "dynamodb:PutItem" in actions(statement)
+            for key in statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+        ]
+
+    assert contract.ENGINES_RECORD_ID in writable("RolesMaster")
+    assert writable("RolesWorker") == ["${aws:userid}"]

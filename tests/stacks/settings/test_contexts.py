@@ -1,0 +1,117 @@
+"""Whatever is given as settings: a cluster, or one line that says what is wrong.
+
+``make soak`` throws 10,000 contexts at them, ``make test`` a fifth of that.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+
+from stacks.settings.props import SETTINGS, ClusterProps
+from stacks.settings.values import SettingsError
+from stacks.stack import ClusterStack
+from tests.stacks.settings.contexts import Context, garbage, nearly_valid, run, valid
+from tests.stacks.test_validators import IGNORED
+
+CONTEXTS = int(os.environ.get("CONTEXTS", "2000"))
+SYNTHESIZED = CONTEXTS // 50
+LINTED = CONTEXTS // 250
+STACKS_AN_APP = 50
+NOT_FOR_LINT = {"z9.huge", "z9.4xlarge"}
+"""Types that do not exist; cfn-lint knows which do."""
+
+
+def outcome(context: Context) -> ClusterProps | str:
+    try:
+        return ClusterProps.from_context(context)
+    except SettingsError as error:
+        return str(error)
+
+
+def check(context: Context) -> None:
+    result = outcome(context)
+    if isinstance(result, ClusterProps):
+        known = {"no-ssh", "open-ssh", "no-key", "unknown-type", "not-sold", "not-listed"}
+        assert result.warnings().keys() <= known
+        return
+    assert 0 < len(result) < 300, result
+    assert result.isprintable(), result
+
+
+def check_valid(context: Context) -> None:
+    result = outcome(context)
+    assert isinstance(result, ClusterProps), result
+    given = context["cluster"] | {name: value for name, value in context.items() if name != "cluster"}
+    assert {name: str(value) for name, value in asdict(result).items() if name in given} == {
+        name: str(value) for name, value in given.items()
+    }
+
+
+def test_every_valid_context_is_taken_as_it_was_given() -> None:
+    run(valid(), CONTEXTS // 5, check_valid)
+
+
+def test_a_nearly_valid_context_is_valid_or_one_line() -> None:
+    messages: list[str] = []
+
+    def check_and_keep(context: Context) -> None:
+        check(context)
+        messages.append(str(outcome(context)))
+
+    run(nearly_valid(), CONTEXTS // 2, check_and_keep)
+    # Otherwise the contexts would be too good, or too bad, to try each check.
+    assert [name for name in SETTINGS if not any(m.startswith(f"{name} must") for m in messages)] == []
+    assert any(m.startswith("unknown setting") and "did you mean" in m for m in messages)
+    assert any(m.startswith("ClusterProps(") for m in messages)
+
+
+def test_garbage_is_valid_or_one_line() -> None:
+    run(garbage(), CONTEXTS * 3 // 10, check)
+
+
+@pytest.fixture(scope="module")
+def synthesized(context: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[Path, ClusterProps]:
+    """Templates of generated settings, many stacks an app: that takes a second for ten."""
+    found: list[ClusterProps] = []
+    run(valid(), SYNTHESIZED + 50, lambda given: found.append(ClusterProps.from_context(given)))
+    props = found[-SYNTHESIZED:]
+    templates: dict[Path, ClusterProps] = {}
+    for start in range(0, SYNTHESIZED, STACKS_AN_APP):
+        outdir = tmp_path_factory.mktemp("cdk.out")
+        # The CDK's own validator has its say in test_validators, here cfn-lint has it.
+        app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
+        for number, one in enumerate(props[start : start + STACKS_AN_APP]):
+            ClusterStack(app, f"Stack{number}", props=one)
+            templates[outdir / f"Stack{number}.template.json"] = one
+        app.synth()
+    return templates
+
+
+def test_valid_settings_reach_the_template(synthesized: dict[Path, ClusterProps]) -> None:
+    assert len(synthesized) == SYNTHESIZED
+    for path, props in synthesized.items():
+        resources = json.loads(path.read_text())["Resources"].values()
+        groups = [r["Properties"] for r in resources if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+        assert sorted(int(group["DesiredCapacity"]) for group in groups) == sorted([1, props.worker_count])
+        assert [r["Properties"]["CidrBlock"] for r in resources if r["Type"] == "AWS::EC2::VPC"] == [props.vpc_cidr]
+        for template in (r["Properties"]["LaunchTemplateData"] for r in resources if "LaunchTemplate" in r["Type"]):
+            assert template["InstanceType"] == props.instance_type
+            assert template["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == props.root_volume_gib
+            assert template.get("KeyName") == props.key_name
+
+
+def test_cfn_lint_finds_nothing_in_any_of_them(synthesized: dict[Path, ClusterProps]) -> None:
+    chosen = [str(path) for path, props in synthesized.items() if props.instance_type not in NOT_FOR_LINT][:LINTED]
+    assert len(chosen) == LINTED
+    cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
+    command = [cfn_lint, "--ignore-checks", *IGNORED, "--regions", "us-east-1", "--", *chosen]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")

@@ -1,0 +1,125 @@
+"""The catalogue of instance types, against figures of the EC2 API's own."""
+
+import gzip
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.settings import deep_learning_ami, instance_types
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    """Answers of DescribeInstanceTypes, as moto ships them."""
+    spec = find_spec("moto")
+    assert spec is not None
+    assert spec.origin is not None
+    path = Path(spec.origin).parent / "ec2/resources/instance_types.json.gz"
+    return dict(json.loads(gzip.decompress(path.read_bytes())))
+
+
+def test_gpu_types_agree_with_the_ec2_api(described: dict[str, Any]) -> None:
+    known = {name: known for name, known in instance_types.GPU_TYPES.items() if name in described}
+    assert len(known) == len([n for n in instance_types.GPU_TYPES if not n.startswith(("p2.", "p3."))])
+    for name, instance in known.items():
+        api = described[name]
+        network = api["NetworkInfo"]
+        [gpus] = api["GpuInfo"]["Gpus"]
+        assert instance.vcpus == api["VCpuInfo"]["DefaultVCpus"], name
+        assert instance.gpus == gpus["Count"], name
+        assert instance.network_cards == network["MaximumNetworkCards"], name
+        assert instance.efa_interfaces == (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0), name
+
+
+def test_cpu_rule_agrees_with_the_ec2_api(described: dict[str, Any]) -> None:
+    families = ("c5", "c6", "c7", "c8", "m5", "m6", "m7", "m8", "r5", "r6", "r7", "r8", "t2.", "t3", "t8")
+    names = [n for n in described if n.startswith(families) and not n.endswith(".metal")]
+    for name in names:
+        api = described[name]
+        arm = "arm64" in api["ProcessorInfo"]["SupportedArchitectures"]
+        assert instance_types.is_arm(name) is arm, name
+        found = instance_types.find(name)
+        assert (found and found.vcpus) == (None if arm else api["VCpuInfo"]["DefaultVCpus"]), name
+
+
+def test_arm_is_told_from_x86_for_every_type(described: dict[str, Any]) -> None:
+    linux = {n: d["ProcessorInfo"]["SupportedArchitectures"] for n, d in described.items() if n[:3] != "mac"}
+    assert [n for n, a in linux.items() if instance_types.is_arm(n) != ("arm64" in a)] == []
+
+
+def test_every_gpu_type_of_today_is_known_or_has_its_reason(described: dict[str, Any]) -> None:
+    nvidia = {
+        name
+        for name, api in described.items()
+        if any(gpu["Manufacturer"] == "NVIDIA" for gpu in api.get("GpuInfo", {}).get("Gpus", []))
+    }
+    unknown = {name for name in nvidia - set(instance_types.GPU_TYPES) if not instance_types.is_arm(name)}
+    assert {name for name in unknown if instance_types.why_refused(name, own_image=False) is None} == set()
+    assert "g7.2xlarge" in nvidia
+
+
+def test_neuron_types_are_refused_whatever_the_image(described: dict[str, Any]) -> None:
+    neuron = [name for name in described if name.startswith(("trn", "inf"))]
+    assert len(neuron) > 8
+    for name in neuron:
+        assert "Neuron SDK" in (instance_types.why_refused(name, own_image=True) or "")
+
+
+@pytest.mark.parametrize("name", ["g6f.large", "gr6f.4xlarge"])
+def test_parts_of_a_gpu_need_an_image_with_their_driver(name: str) -> None:
+    assert "GRID" in (instance_types.why_refused(name, own_image=False) or "")
+    assert instance_types.why_refused(name, own_image=True) is None
+
+
+@pytest.mark.parametrize("name", [*instance_types.GPU_TYPES, "c5.large", "t8i.medium", "i7i.large", "x9.huge"])
+def test_no_other_type_is_refused(name: str) -> None:
+    assert instance_types.why_refused(name, own_image=False) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        *((name, True) for name in ("g6.xlarge", "gr6.4xlarge", "p6-b200.48xlarge", "c7i.large")),
+        *((name, False) for name in ("g7.2xlarge", "g7e.2xlarge", "p6-b300.48xlarge")),
+    ],
+)
+def test_what_aws_lists_for_the_default_image(name: str, *, listed: bool) -> None:
+    found = instance_types.find(name)
+    assert found is not None
+    assert instance_types.is_listed(found, deep_learning_ami.OPEN_DRIVER) is listed
+
+
+@pytest.mark.parametrize("name", ["p3.2xlarge", "p3dn.24xlarge", "p2.xlarge"])
+def test_what_no_current_image_drives_has_a_successor_on_sale(name: str) -> None:
+    found = instance_types.GPU_TYPES[name]
+    assert found.ami_family is None
+    assert found.successor is not None
+    assert instance_types.GPU_TYPES[found.successor].sold
+
+
+@pytest.mark.parametrize("name", ["c5", "c5.", "g6.3xlarge", "c5.metal", "x1.32xlarge", "", "c5.0xlarge"])
+def test_unknown_types_are_not_guessed(name: str) -> None:
+    assert instance_types.find(name) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("g6.xlrge", "g6.xlarge"),
+        ("g6-xlarge", "g6.xlarge"),
+        ("P5.48xlarge", "p5.48xlarge"),
+        ("c5.xlrge", "c5.xlarge"),
+        ("m6i.4xlarg", "m6i.4xlarge"),
+    ],
+)
+def test_nearest(typed: str, meant: str) -> None:
+    assert instance_types.nearest(typed) == meant
+
+
+@pytest.mark.parametrize("typed", ["z9.\nxlarge", "t3.\x1fxlarge", "c5.xlarge ", "g6.", ".", "c5.5xlarg"])
+def test_nearest_is_a_type_that_exists(typed: str, described: dict[str, Any]) -> None:
+    near = instance_types.nearest(typed)
+    assert near is None or near in described
