@@ -24,12 +24,12 @@ CURRENT_RELEASE: Final = f"{ROOT}/current"
 TRAINER: Final = f"{ROOT}/trainer"
 """Symbolic link to the bundled trainer: ``launch python /opt/deeplearning/trainer ...``."""
 WORKERS_FILE: Final = f"{ROOT}/workers"
-"""One alias a line, in slot order, owned by the default user."""
+"""One alias a line, in index order, owned by the default user."""
 NODE_CONFIG: Final = "/etc/deeplearning/node.json"
 """Written by the user data, read by the agent; see bootstrap.config.NodeConfig."""
 NODE_STATE: Final = "/run/deeplearning/node.json"
-"""What the agent last made true: {"instance_id", "slot", "generation", "members"}, with of each member
-slot, instance id, address, node type and host key; written last, world-readable. Root alone writes it."""
+"""What the agent last made true: {"instance_id", "node_index", "generation", "members"}, with of each member
+node index, instance id, address, node type and host key; written last, world-readable. Root alone writes it."""
 HOSTS_FILE: Final = "/etc/hosts"
 ENVIRONMENT_SCRIPT: Final = "/etc/profile.d/deeplearning.sh"
 """The variables for login shells."""
@@ -79,9 +79,9 @@ MASTER_HOST: Final = "deeplearning-master"
 WORKER_HOST_PREFIX: Final = "deeplearning-worker"
 
 
-def worker_host(slot: int) -> str:
-    """Host name of a slot; slots count from 1 and slot 1 is the master."""
-    return f"{WORKER_HOST_PREFIX}{slot}"
+def worker_host(node_index: int) -> str:
+    """Host name of an index; node indexes count from 1 and node index 1 is the master."""
+    return f"{WORKER_HOST_PREFIX}{node_index}"
 
 
 # ---- variables ----
@@ -107,9 +107,9 @@ def group_name(cluster_name: str, node_type: NodeType) -> str:
 
 GROUP_TAG: Final = "aws:autoscaling:groupName"
 """Auto Scaling's own tag on the instances of a group; it goes when an instance is detached."""
-LEAVING_HOOK: Final = "leave-the-lists"
+DRAIN_HOOK: Final = "drain"
 """Lifecycle hook of both groups: a node that is to end tells the others first."""
-LEAVING_TIMEOUT_S: Final = 30
+DRAIN_TIMEOUT_S: Final = 30
 """How long the hook waits for a sign of life, AWS's least: a rollback waits that long for a node that cannot speak."""
 
 # ---- stack outputs; the first three keep deeplearning-cfn's names ----
@@ -127,12 +127,12 @@ NETWORKS_OUTPUT: Final = "ClusterNetworks"
 # ---- the cluster's table (DynamoDB): one item a record, partition key TABLE_KEY ----
 TABLE_KEY: Final = "id"
 MEMBERSHIP_ID: Final = "membership"
-"""The one record that says who is in which slot. Only the master's role may write it."""
+"""The one record that says who is in which index. Only the master's role may write it."""
 GENERATION_ID: Final = "generation"
 """A small record that changes with the membership's: what every node asks for again and again."""
 ENGINES_RECORD_ID: Final = "engines"
 """Which environment the bucket has, and its archive's hash. Only the master's role may write it."""
-RECORD_VERSION: Final = 1
+RECORD_VERSION: Final = 2
 """Carried by each record as ``version``: agents of two deploys must understand each other. Keys may be
 added under the same version; readers pass over what they do not know."""
 
@@ -148,17 +148,17 @@ def node_record_id(role_id: str, instance_id: str) -> str:
 
 VERSION_FIELD: Final = "version"
 GENERATION_FIELD: Final = "generation"
-EXPECTED_FIELD: Final = "expected"
+DESIRED_NODES_FIELD: Final = "desired_nodes"
 MEMBERS_FIELD: Final = "members"
 """Fields of the membership record; the last is a JSON list of the members."""
-SLOT_FIELD: Final = "slot"
+NODE_INDEX_FIELD: Final = "node_index"
 INSTANCE_ID_FIELD: Final = "instance_id"
 ADDRESS_FIELD: Final = "address"
 NODE_TYPE_FIELD: Final = "node_type"
 HOST_KEY_FIELD: Final = "host_key"
 SSH_KEY_FIELD: Final = "ssh_key"
-AWAY_FIELD: Final = "away"
-"""Fields of a member. A node's own record has them too, but for the slot and the address."""
+DRAINING_FIELD: Final = "draining"
+"""Fields of a member. A node's own record has them too, but for the node index and the address."""
 ENVIRONMENT_FIELD: Final = "environment"
 SHA256_FIELD: Final = "sha256"
 """Fields of the engines' record."""

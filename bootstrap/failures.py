@@ -13,7 +13,7 @@ from botocore.exceptions import (
 
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.errors import BootstrapError, CommandError, HostKeyError
-from bootstrap.frameworks.errors import EnginesError
+from bootstrap.frameworks.errors import FrameworkError
 
 Delay = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
 DELAYS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)
@@ -29,7 +29,7 @@ NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, Credential
 
 def reason(error: Delay, *, doing: str) -> str:
     """Short name of a failure; ``doing`` says what was being talked to."""
-    if isinstance(error, EnginesError):
+    if isinstance(error, FrameworkError):
         return f"engines: {error.short}"
     if isinstance(error, BootstrapError):
         return error.reason

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.aws.clients import Clients
-from bootstrap.aws.elastic_ip import StableAddress
-from bootstrap.aws.imds import Identity, Outlook
+from bootstrap.aws.elastic_ip import ElasticIp
+from bootstrap.aws.imds import Identity, TerminationNotice
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.aws.signals import SIGNALLED_FILE, Signals
 from bootstrap.cluster.coordinator import Coordinator
-from bootstrap.cluster.draining import Leaving
+from bootstrap.cluster.draining import Draining
 from bootstrap.cluster.follower import Follower
-from bootstrap.cluster.poll_interval import Turn
+from bootstrap.cluster.poll_interval import ReadTurn
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER
@@ -26,13 +26,13 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class World:
+class HostServices:
     """What the agent touches: a test has another of each."""
 
     root: Path
     actions: Actions
     identify: Callable[[], Identity]
-    outlook: Callable[[], Outlook]
+    notice: Callable[[], TerminationNotice]
     connect: Callable[[str], Clients]
     shipper: LogShipper
     nvidia_smi: Callable[[], str | None]
@@ -46,40 +46,42 @@ class World:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Links:
+class ClusterClients:
     """The node's ways to the rest of the cluster, there once AWS has given it credentials."""
 
     identity: Identity
     table: Table
     follower: Follower
     signals: Signals
-    leaving: Leaving
+    draining: Draining
     coordinator: Coordinator | None
     """Only on the master."""
-    address: StableAddress | None
+    address: ElasticIp | None
     """Only on a master that has one."""
 
 
-def link(config: NodeConfig, world: World, *, identity: Identity, clients: Clients) -> Links:
+def connect_to_cluster(
+    config: NodeConfig, host: HostServices, *, identity: Identity, clients: Clients
+) -> ClusterClients:
     """Make the links of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
     is_master = config.node_type == MASTER
-    return Links(
+    return ClusterClients(
         identity=identity,
         table=table,
-        follower=Follower(table, turn=Turn(world.chance), monotonic=world.monotonic),
+        follower=Follower(table, turn=ReadTurn(host.chance), monotonic=host.monotonic),
         signals=Signals(
             clients.cloudformation,
             target=config.signal_target,
             instance_id=identity.instance_id,
-            sent_file=place(world.root, SIGNALLED_FILE),
+            sent_file=place(host.root, SIGNALLED_FILE),
         ),
-        leaving=Leaving(
+        draining=Draining(
             lambda: clients.autoscaling,
             group=config.group,
             instance_id=identity.instance_id,
-            monotonic=world.monotonic,
+            monotonic=host.monotonic,
         ),
         coordinator=Coordinator(
             config,
@@ -87,16 +89,16 @@ def link(config: NodeConfig, world: World, *, identity: Identity, clients: Clien
             table=table,
             autoscaling=clients.autoscaling,
             ec2=clients.ec2,
-            remembered=read_state(world.root, instance_id=identity.instance_id, networks=networks),
+            remembered=read_state(host.root, instance_id=identity.instance_id, networks=networks),
         )
         if is_master
         else None,
-        address=StableAddress(
+        address=ElasticIp(
             clients.ec2,
             address=config.address,
             allocation_id=config.address_allocation,
             instance_id=identity.instance_id,
-            monotonic=world.monotonic,
+            monotonic=host.monotonic,
         )
         if is_master and config.address is not None and config.address_allocation is not None
         else None,

@@ -96,7 +96,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     write_file(place(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
     _start(release, root=root, services=services)
     _let_jobs_stay(root, services=services)
-    _start_engines(root=root, services=services)
+    _start_framework_service(root=root, services=services)
     log.info("installed release %s", release.name)
 
 
@@ -135,7 +135,7 @@ def _let_jobs_stay(root: Path, *, services: Services) -> None:
         services.enable_linger(config.default_user)
 
 
-def _start_engines(*, root: Path, services: Services) -> None:
+def _start_framework_service(*, root: Path, services: Services) -> None:
     """Start what provides the cluster's engines, on a node that is to have some."""
     try:
         engines = parse_config(place(root, NODE_CONFIG).read_text()).engines

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
         elif arguments.command == "engines":
-            _engines()
+            _frameworks()
         else:
             _run()
     except (BootstrapError, OSError) as error:
@@ -38,12 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _engines() -> None:
-    from bootstrap.frameworks.service import serve_engines
+def _frameworks() -> None:
+    from bootstrap.frameworks.service import serve_frameworks
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    serve_engines(ROOT)
+    serve_frameworks(ROOT)
 
 
 def _run() -> None:

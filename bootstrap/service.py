@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from bootstrap.agent import Agent
 from bootstrap.aws.clients import connect
-from bootstrap.aws.imds import read_identity, read_outlook
+from bootstrap.aws.imds import read_identity, read_notice
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
 from bootstrap.aws.signals import SIGNALLED_FILE, Signals
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
@@ -20,7 +20,7 @@ from bootstrap.errors import ConfigError
 from bootstrap.failures import DELAYS
 from bootstrap.files.node_files import place
 from bootstrap.health.checks import answers_ssh
-from bootstrap.host_services import World
+from bootstrap.host_services import HostServices
 from bootstrap.system import System
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def serve(root: Path) -> NoReturn:
     config = read_config(root)
     log.info("agent of a %s of cluster %s", config.node_type, config.cluster_name)
     try:
-        agent = Agent(config, _world(root, shipper))
+        agent = Agent(config, _host(root, shipper))
         while True:
             time.sleep(agent.step())
     except Exception as error:  # whatever it is, the stack must not wait for it in vain; systemd starts us again
@@ -48,13 +48,13 @@ def serve(root: Path) -> NoReturn:
         shipper.ship()
 
 
-def _world(root: Path, shipper: LogShipper) -> World:
+def _host(root: Path, shipper: LogShipper) -> HostServices:
     system = System(root)
-    return World(
+    return HostServices(
         root=root,
         actions=system,
         identify=read_identity,
-        outlook=read_outlook,
+        notice=read_notice,
         connect=connect,
         shipper=shipper,
         nvidia_smi=system.nvidia_smi,

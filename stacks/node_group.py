@@ -89,9 +89,9 @@ class NodeGroup(Construct):
         # The L2 hook is a resource of its own, which nodes that end during the creation would not see.
         self._resource.lifecycle_hook_specification_list = [
             autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
-                lifecycle_hook_name=contract.LEAVING_HOOK,
+                lifecycle_hook_name=contract.DRAIN_HOOK,
                 lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
-                heartbeat_timeout=contract.LEAVING_TIMEOUT_S,
+                heartbeat_timeout=contract.DRAIN_TIMEOUT_S,
                 default_result="CONTINUE",
             )
         ]

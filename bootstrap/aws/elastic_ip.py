@@ -13,7 +13,7 @@ ASK_AGAIN_S: Final = 15.0
 """The metadata service tells of an association a moment after EC2 has made it."""
 
 
-class StableAddress:
+class ElasticIp:
     """An Elastic IP that this master takes over from whoever has it."""
 
     def __init__(

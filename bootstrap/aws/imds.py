@@ -28,7 +28,7 @@ class Identity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outlook:
+class TerminationNotice:
     """What changes in an instance's life."""
 
     public_address: str | None = None
@@ -40,7 +40,7 @@ class Outlook:
     """Spot recommends to replace it in time."""
 
     @property
-    def leaving(self) -> bool:
+    def must_drain(self) -> bool:
         """Whether the others should stop counting on this node."""
         return self.ending or self.interrupted or self.at_risk
 
@@ -54,7 +54,7 @@ def read_identity(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Ident
     return Identity(instance_id=str(found["instance-id"]), address=str(found["local-ipv4"]))
 
 
-def read_outlook(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Outlook:
+def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> TerminationNotice:
     """Ask once; costs nothing but the node's own time."""
     lifecycle, spot, risk = (
         "autoscaling/target-lifecycle-state",
@@ -62,7 +62,7 @@ def read_outlook(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Outloo
         "events/recommendations/rebalance",
     )
     found = _read(("public-ipv4", lifecycle, spot, risk), host=host, timeout_s=timeout_s)
-    return Outlook(
+    return TerminationNotice(
         public_address=found["public-ipv4"],
         ending=found[lifecycle] == TERMINATED,
         interrupted=found[spot] is not None,

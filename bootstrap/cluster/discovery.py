@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
     from mypy_boto3_ec2 import EC2Client
 
-AWAY: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
+NOT_COUNTED: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
 """Lifecycle states, with or without ``:Wait`` and ``:Proceed``, of instances that the group does not count
 ("Amazon EC2 Auto Scaling instance lifecycle")."""
 ENDED: Final = frozenset({"terminated"})
@@ -27,7 +27,7 @@ class Group:
     """One Auto Scaling group of the cluster."""
 
     node_type: NodeType
-    desired: int
+    desired_capacity: int
     instances: Mapping[str, bool]
     """Every instance in it, and whether the group counts on it: not on one that ends or stands by."""
 
@@ -93,9 +93,9 @@ def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> di
 def _group(group: "AutoScalingGroupTypeDef", node_type: NodeType) -> Group:
     return Group(
         node_type=node_type,
-        desired=group["DesiredCapacity"],
+        desired_capacity=group["DesiredCapacity"],
         instances={
-            instance["InstanceId"]: instance["LifecycleState"].partition(":")[0] not in AWAY
+            instance["InstanceId"]: instance["LifecycleState"].partition(":")[0] not in NOT_COUNTED
             for instance in group["Instances"]
         },
     )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from bootstrap.aws.imds import Outlook
+from bootstrap.aws.imds import TerminationNotice
 from bootstrap.cluster.membership import Membership
-from bootstrap.contract import LEAVING_HOOK
+from bootstrap.contract import DRAIN_HOOK
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -27,7 +27,7 @@ TOO_LATE: Final = "No active Lifecycle Action"
 """Auto Scaling's words when nobody waits for us (any more)."""
 
 
-class Leaving:
+class Draining:
     """What one node says to its Auto Scaling group about itself; no call names anybody else."""
 
     def __init__(
@@ -43,16 +43,16 @@ class Leaving:
         self._instance_id = instance_id
         self._monotonic = monotonic
         self._told_at: float | None = None
-        self._away_since: float | None = None
+        self._draining_since: float | None = None
         self._next_heartbeat = 0.0
         self._let_go = False
         self._unhealthy = False
 
-    def follow(self, outlook: Outlook, membership: Membership | None) -> None:
+    def follow(self, notice: TerminationNotice, membership: Membership | None) -> None:
         """Do what the notice asks for, once. ``membership`` is None while it could not be read."""
-        if outlook.at_risk and not outlook.interrupted and not outlook.ending:
+        if notice.at_risk and not notice.interrupted and not notice.ending:
             self.replace_me("spot recommends a replacement")
-        if outlook.ending and not self._let_go and self._others_know(membership):
+        if notice.ending and not self._let_go and self._others_know(membership):
             self._complete()
 
     def replace_me(self, why: str) -> None:
@@ -70,8 +70,8 @@ class Leaving:
         told_at = self._told_at = now if self._told_at is None else self._told_at
         if membership is None or membership.lists(self._instance_id):
             return now - told_at >= PATIENCE_S
-        away_since = self._away_since = now if self._away_since is None else self._away_since
-        return not membership.present or now - away_since >= GRACE_S
+        draining_since = self._draining_since = now if self._draining_since is None else self._draining_since
+        return not membership.present or now - draining_since >= GRACE_S
 
     def hold(self) -> None:
         """Let the group wait on: starts the hook's timeout anew, now and then."""
@@ -81,7 +81,7 @@ class Leaving:
         self._next_heartbeat = now + HEARTBEAT_S
         with self._unless_too_late():
             self._connect().record_lifecycle_action_heartbeat(
-                AutoScalingGroupName=self._group, LifecycleHookName=LEAVING_HOOK, InstanceId=self._instance_id
+                AutoScalingGroupName=self._group, LifecycleHookName=DRAIN_HOOK, InstanceId=self._instance_id
             )
 
     def _complete(self) -> None:
@@ -89,7 +89,7 @@ class Leaving:
         with self._unless_too_late():
             self._connect().complete_lifecycle_action(
                 AutoScalingGroupName=self._group,
-                LifecycleHookName=LEAVING_HOOK,
+                LifecycleHookName=DRAIN_HOOK,
                 InstanceId=self._instance_id,
                 LifecycleActionResult="CONTINUE",
             )

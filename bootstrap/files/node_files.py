@@ -69,15 +69,15 @@ class NodeFiles:
             instance_id=member.instance_id,
         )
         changed = {
-            **self._write_members(membership, slot=member.slot),
+            **self._write_members(membership, node_index=member.node_index),
             **self._write_variables(values),
             **self._write_ssh(membership, member=member),
             contract.NODE_STATE: write_file(self._path(contract.NODE_STATE), node_state(membership, member=member)),
         }
         return [path for path, was_changed in changed.items() if was_changed]
 
-    def _write_members(self, membership: Membership, *, slot: int) -> dict[str, bool]:
-        also = {slot: self._own_name} if self._own_name else {}
+    def _write_members(self, membership: Membership, *, node_index: int) -> dict[str, bool]:
+        also = {node_index: self._own_name} if self._own_name else {}
         lines = hosts.hosts_lines(membership.present, also=also)
         return {
             contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), lines),
@@ -138,14 +138,14 @@ def read_state(root: Path, *, instance_id: str, networks: Networks) -> Membershi
     if state.instance_id != instance_id:
         return EMPTY
     members = tuple(map(Member.of, state.members))
-    return Membership(generation=state.generation, expected=len(members), members=members)
+    return Membership(generation=state.generation, desired_nodes=len(members), members=members)
 
 
 def node_state(membership: Membership, *, member: Member) -> str:
     """What the agent last made true, for whoever wants to know."""
     state = {
         "instance_id": member.instance_id,
-        "slot": member.slot,
+        "node_index": member.node_index,
         "generation": membership.generation,
         "members": [asdict(each) for each in membership.members],
     }

@@ -38,32 +38,36 @@ SSHD_MASTER: Final = f"AllowAgentForwarding yes\n{_SSHD}"
 SSHD_WORKER: Final = f"AllowAgentForwarding no\n{_SSHD}"
 
 
-def host_names(slot: int) -> list[str]:
-    """Names of a slot: the master is a training node too, so slot 1 has two."""
-    return [MASTER_HOST, worker_host(slot)] if slot == 1 else [worker_host(slot)]
+def host_names(node_index: int) -> list[str]:
+    """Names of an index: the master is a training node too, so node index 1 has two."""
+    return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
 
 
 def hosts_lines(members: Iterable[Member], *, also: Mapping[int, str] | None = None) -> str:
-    """Lines for /etc/hosts; ``also`` has a further name by slot."""
+    """Lines for /etc/hosts; ``also`` has a further name by node index."""
     further = also or {}
 
     def line(member: Member) -> str:
-        names = [*host_names(member.slot), *([further[member.slot]] if member.slot in further else [])]
+        names = [
+            *host_names(member.node_index),
+            *([further[member.node_index]] if member.node_index in further else []),
+        ]
         return f"{member.address} {' '.join(names)}\n"
 
-    return "".join(map(line, _by_slot(members)))
+    return "".join(map(line, _by_index(members)))
 
 
 def known_hosts_lines(members: Iterable[Member]) -> str:
     """Lines for the system-wide known hosts: each node by every name somebody may use."""
     return "".join(
-        f"{','.join([*host_names(member.slot), member.address])} {member.host_key}\n" for member in _by_slot(members)
+        f"{','.join([*host_names(member.node_index), member.address])} {member.host_key}\n"
+        for member in _by_index(members)
     )
 
 
 def workers_file(members: Iterable[Member]) -> str:
-    """One alias a line, in slot order."""
-    return "".join(f"{worker_host(member.slot)}\n" for member in _by_slot(members))
+    """One alias a line, in index order."""
+    return "".join(f"{worker_host(member.node_index)}\n" for member in _by_index(members))
 
 
 def authorized_keys(master: Member | None) -> str:
@@ -100,5 +104,5 @@ def systemd_environment(values: Mapping[str, str]) -> str:
     return f"[Manager]\nDefaultEnvironment={pairs}\n"
 
 
-def _by_slot(members: Iterable[Member]) -> list[Member]:
-    return sorted(members, key=lambda member: member.slot)
+def _by_index(members: Iterable[Member]) -> list[Member]:
+    return sorted(members, key=lambda member: member.node_index)

@@ -3,7 +3,7 @@
 from bootstrap.errors import BootstrapError
 
 
-class EnginesError(BootstrapError):
+class FrameworkError(BootstrapError):
     """The node's environment cannot be had; ``short`` fits into a failure signal.
 
     ``lasting``: it would fail again, however often it is tried.

@@ -79,7 +79,7 @@ class Health:
 
     def _names(self, members: Iterable[Member]) -> Finding | None:
         for member in members:
-            for name in host_names(member.slot):
+            for name in host_names(member.node_index):
                 if self._resolved(name) != member.address:
                     return Finding(what=f"name {name}", defect=False)
         return None
@@ -92,7 +92,7 @@ class Health:
 
     def _master(self, members: Iterable[Member]) -> Finding | None:
         for member in members:
-            if member.slot == 1 and not self.answers(member.address):
+            if member.node_index == 1 and not self.answers(member.address):
                 return Finding(what=f"{MASTER_HOST} silent", defect=False)
         return None
 

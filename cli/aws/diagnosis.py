@@ -102,7 +102,7 @@ def _presence(clients: Clients, cluster: Cluster) -> Presence:
         clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
     )
     groups = find_groups(clients.autoscaling, cluster.name)
-    asked = groups.asked(otherwise=membership.expected)
+    asked = groups.asked(otherwise=membership.desired_nodes)
     ids = [member.instance_id for member in membership.members]
     machines = find_machines(clients.ec2, ids)
     missing = missing_count(membership, machines, asked=asked)

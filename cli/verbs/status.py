@@ -15,7 +15,7 @@ def main(options: Options) -> int:
     machines = find_machines(clients.ec2, [member.instance_id for member in membership.members])
     groups, refusals = _groups(clients, request.cluster.name)
     # The groups say at once what was asked for; the membership only when a master has noticed.
-    asked = groups.asked(otherwise=membership.expected)
+    asked = groups.asked(otherwise=membership.desired_nodes)
     print(status_text(request.cluster.name, membership, machines, asked=asked), end="")
     if missing_count(membership, machines, asked=asked):
         told = [*refusals, *_reasons(clients, groups)]

@@ -35,7 +35,7 @@ NO_LONG_WAIT = in_time(
 )
 
 
-NO_LONG_FAREWELL = in_time("bootstrap/contract.py", "LEAVING_TIMEOUT_S", old="30", new="2")
+NO_LONG_FAREWELL = in_time("bootstrap/contract.py", "DRAIN_TIMEOUT_S", old="30", new="2")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

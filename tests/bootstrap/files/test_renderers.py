@@ -6,14 +6,14 @@ from bootstrap.cluster.membership import Member
 from bootstrap.files import renderers as hosts
 
 MEMBERS = (
-    Member(slot=10, instance_id="i-c", address="10.0.1.9", node_type="worker", host_key="ssh-ed25519 CCCC"),
-    Member(slot=1, instance_id="i-a", address="10.0.0.100", node_type="master", host_key="ssh-ed25519 AAAA"),
-    Member(slot=2, instance_id="i-b", address="10.0.1.20", node_type="worker", host_key="ssh-ed25519 BBBB"),
+    Member(node_index=10, instance_id="i-c", address="10.0.1.9", node_type="worker", host_key="ssh-ed25519 CCCC"),
+    Member(node_index=1, instance_id="i-a", address="10.0.0.100", node_type="master", host_key="ssh-ed25519 AAAA"),
+    Member(node_index=2, instance_id="i-b", address="10.0.1.20", node_type="worker", host_key="ssh-ed25519 BBBB"),
 )
 VALUES = hosts.variables(workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a")
 
 
-def test_hosts_lines_are_in_slot_order_and_the_master_has_both_names() -> None:
+def test_hosts_lines_are_in_index_order_and_the_master_has_both_names() -> None:
     assert hosts.hosts_lines(MEMBERS) == (
         "10.0.0.100 deeplearning-master deeplearning-worker1\n"
         "10.0.1.20 deeplearning-worker2\n"
@@ -99,6 +99,6 @@ def test_without_a_master_or_its_key_nobody_is_let_in(master: Member | None) -> 
 
 
 def test_a_node_may_have_a_further_name() -> None:
-    lines = hosts.hosts_lines(MEMBERS, also={MEMBERS[0].slot: "ip-10-0-0-4"}).splitlines()
+    lines = hosts.hosts_lines(MEMBERS, also={MEMBERS[0].node_index: "ip-10-0-0-4"}).splitlines()
     assert [line.endswith(" ip-10-0-0-4") for line in lines].count(True) == 1
     assert next(line for line in lines if line.endswith("ip-10-0-0-4")).startswith(f"{MEMBERS[0].address} ")
