@@ -26,14 +26,15 @@ class SignalTarget:
 class NodeConfig:
     """What a node must be told; everything else it finds out."""
 
-    version: int
+    version: int = CONFIG_VERSION
     cluster_name: str
     """Value of the tag by which the cluster's Auto Scaling groups are found."""
     region: str
     node_type: NodeType
-    stack_id: str
     group: str
     """Name of the Auto Scaling group that this node belongs to."""
+    stack_id: str
+    """ARN of the stack: IAM would judge a call by name against every stack that ever had the name."""
     signal_resource: str
     """Logical id of that group."""
     fails_deploy: bool

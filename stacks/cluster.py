@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from bootstrap import contract
+from bootstrap.config import NodeConfig
 from stacks.address import MasterAddress
 from stacks.bundle_asset import BundleAsset
 from stacks.image import LOGIN_USER, machine_image
@@ -18,7 +19,6 @@ from stacks.permissions import NodeResources, NodeRoles
 from stacks.props import ClusterProps
 from stacks.security import SecurityGroups
 from stacks.storage import ClusterTable, cluster_bucket
-from stacks.user_data import NodeSettings
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
 """How long an agent waits for its cluster; with the boot and the fetch before it, this ends
@@ -67,7 +67,7 @@ class DeepLearningCluster(Construct):
         )
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
-            group.start_with(self._settings(group), self.bundle.source)
+            group.start_with(self._node_config(group), self.bundle.source)
         self._fix_the_network()
         self._fix_the_bucket()
         for warning_id, sentence in props.warnings().items():
@@ -99,8 +99,8 @@ class DeepLearningCluster(Construct):
             self,
             "Master",
             node_type=contract.MASTER,
-            count=1,
-            needed=1,
+            desired_nodes=1,
+            min_nodes=1,
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.public_subnet,
@@ -111,8 +111,8 @@ class DeepLearningCluster(Construct):
             self,
             "Workers",
             node_type=contract.WORKER,
-            count=self.props.worker_count,
-            needed=self.props.needed_workers,
+            desired_nodes=self.props.worker_count,
+            min_nodes=self.props.needed_workers,
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.private_subnet,
@@ -121,10 +121,10 @@ class DeepLearningCluster(Construct):
         )
         return master, workers
 
-    def _settings(self, group: NodeGroup) -> NodeSettings:
+    def _node_config(self, group: NodeGroup) -> NodeConfig:
         stack, props = cdk.Stack.of(self), self.props
         is_master = group.node_type == contract.MASTER
-        return NodeSettings(
+        return NodeConfig(
             cluster_name=props.cluster_name,
             region=stack.region,
             node_type=group.node_type,

@@ -13,7 +13,7 @@ CONTRACT = {"bootstrap.contract"}
 RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
 """Who reads records checks them by the same code."""
 ALLOWED: dict[str, set[str]] = {
-    "stacks": CONTRACT,
+    "stacks": CONTRACT | {"bootstrap.config"},
     "launcher": CONTRACT | RECORDS,
     "cli": CONTRACT | RECORDS | {"stacks.props", "stacks.instances", "stacks.patches", "stacks.zones"},
     "bootstrap": set(),

@@ -69,9 +69,7 @@ def test_node_that_says_it_is_away_leaves_the_lists_and_keeps_its_index(cluster:
 
 
 @pytest.mark.parametrize("state", ["Terminating:Wait", "Terminating:Proceed", "EnteringStandby", "Standby"])
-def test_node_that_its_group_does_not_count_leaves_the_lists_and_keeps_its_index(
-    cluster: Cluster, state: str
-) -> None:
+def test_node_that_its_group_does_not_count_leaves_the_lists_and_keeps_its_index(cluster: Cluster, state: str) -> None:
     coordinator, before = formed(cluster)
     cluster.set_lifecycle_state(before[3], state)
     assert present(look(cluster, coordinator)) == {1: before[1], 2: before[2]}
