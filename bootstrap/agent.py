@@ -14,10 +14,9 @@ from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.poll_interval import EAGER_S, PollInterval
 from bootstrap.config import NodeConfig
-from bootstrap.errors import ConfigError, MetadataError
+from bootstrap.errors import ConfigError, FrameworkError, MetadataError
 from bootstrap.failures import DELAYS, Delay, is_own, reason
 from bootstrap.files.node_files import NodeFiles
-from bootstrap.frameworks.errors import FrameworkError
 from bootstrap.frameworks.state import Frameworks
 from bootstrap.health.checks import Finding, Health
 from bootstrap.health.gpus import GpuCounter

@@ -12,8 +12,7 @@ from botocore.exceptions import (
 )
 
 from bootstrap.cluster.record_fields import RecordError
-from bootstrap.errors import BootstrapError, CommandError, HostKeyError
-from bootstrap.frameworks.errors import FrameworkError
+from bootstrap.errors import BootstrapError, CommandError, FrameworkError, HostKeyError
 
 Delay = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
 DELAYS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from botocore.exceptions import ClientError
 
-from bootstrap.frameworks.errors import FrameworkError
+from bootstrap.errors import FrameworkError
 from bootstrap.frameworks.recipe import OUTWARD_LINKS
 from bootstrap.frameworks.unpack import unpack
 

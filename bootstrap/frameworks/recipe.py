@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.contract import ENGINES_DIR, ENGINES_PREFIX
-from bootstrap.frameworks.errors import FrameworkError
+from bootstrap.errors import FrameworkError
 
 MXNET: Final = "mxnet"
 HOROVOD: Final = "horovod"

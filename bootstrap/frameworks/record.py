@@ -15,7 +15,7 @@ from bootstrap.contract import (
     TABLE_KEY,
     VERSION_FIELD,
 )
-from bootstrap.frameworks.errors import FrameworkError
+from bootstrap.errors import FrameworkError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

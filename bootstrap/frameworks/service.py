@@ -10,10 +10,10 @@ from typing import Final
 from bootstrap.aws.clients import connect
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import MASTER, NODE_CONFIG
+from bootstrap.errors import FrameworkError
 from bootstrap.files.node_files import place
 from bootstrap.frameworks.archive import Archive
 from bootstrap.frameworks.build import Builder
-from bootstrap.frameworks.errors import FrameworkError
 from bootstrap.frameworks.provide import FrameworkServices, provide
 from bootstrap.frameworks.recipe import Recipe, recipe_for_this_machine
 from bootstrap.frameworks.record import HashRecord

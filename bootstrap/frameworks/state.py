@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bootstrap.contract import ENGINES_STATE
+from bootstrap.errors import FrameworkError
 from bootstrap.files.atomic_file import write_file
 from bootstrap.files.node_files import place
-from bootstrap.frameworks.errors import FrameworkError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,8 +17,8 @@ from typing import Final
 from bootstrap.cluster.membership import Member
 from bootstrap.contract import MASTER_HOST, SCRATCH_DIRS, SSH_PORT
 from bootstrap.failures import BROKEN_DISK
+from bootstrap.files.hosts import host_names
 from bootstrap.files.node_files import place
-from bootstrap.files.renderers import host_names
 
 PROBE_BYTES: Final = 4096
 ANSWER_TIMEOUT_S: Final = 3.0

@@ -9,7 +9,7 @@ from bootstrap import agent as agent_module
 from bootstrap import contract
 from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.table import Table
-from bootstrap.files import renderers as hosts
+from bootstrap.files import ssh
 from bootstrap.files.node_files import place
 from bootstrap.host_services import HostServices
 from tests.bootstrap.forming import all_ready, booted, hosts_file
@@ -61,11 +61,9 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
         )
         assert node.text(contract.ENVIRONMENT_SCRIPT) == variables.replace("DEEP", "export DEEP")
         assert "".join(f"{k}={v}\n" for k, v in node.actions.environment.items()) == variables
-        right = hosts.SSHD_MASTER if node is nodes[0] else hosts.SSHD_WORKER
+        right = ssh.SSHD_MASTER if node is nodes[0] else ssh.SSHD_WORKER
         assert node.text(contract.SSHD_CONFIG) == right
-        assert node.text(contract.SSH_CLIENT_CONFIG) == (
-            hosts.SSH_CLIENT_WITH_KEY if node is master else hosts.SSH_CLIENT
-        )
+        assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if node is master else ssh.SSH_CLIENT)
         assert node.actions.calls.count("reload-sshd") == 1
         state = json.loads(node.text(contract.NODE_STATE))
         assert (state["instance_id"], state["node_index"]) == (node.instance_id, node_index)

@@ -12,7 +12,7 @@ from bootstrap import contract
 from bootstrap.cluster.membership import Member, Membership
 from bootstrap.cluster.record_fields import RecordError, check_address, parse_networks
 from bootstrap.cluster.records import MOST_GENERATION, parse_membership, parse_node, parse_state
-from bootstrap.files import renderers as hosts
+from bootstrap.files import environment, hosts, ssh, workers
 from tests.bootstrap.given import NETWORKS, instance_id, public_key
 from tests.bootstrap.hostile import PHRASES, VALUES, forged_items
 from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
@@ -39,19 +39,19 @@ def test_what_is_accepted_puts_no_line_into_a_file(item: dict[str, Any]) -> None
     present = membership.present
     assert re.fullmatch(rf"(?:{ADDRESS} {NAMES}\n){{{len(present)}}}", hosts.hosts_lines(present))
     known = rf"(?:{NAMES.replace(' ', ',')},{ADDRESS} {KEY}\n){{{len(present)}}}"
-    assert re.fullmatch(known, hosts.known_hosts_lines(present))
-    assert re.fullmatch(rf"(?:deeplearning-worker\d{{1,4}}\n){{{len(present)}}}", hosts.workers_file(present))
+    assert re.fullmatch(known, ssh.known_hosts_lines(present))
+    assert re.fullmatch(rf"(?:deeplearning-worker\d{{1,4}}\n){{{len(present)}}}", workers.workers_file(present))
     allowed = rf'(?:from="{ADDRESS}" {KEY} deeplearning-cdk\n)?'
-    assert re.fullmatch(allowed, hosts.authorized_keys(membership.master))
+    assert re.fullmatch(allowed, ssh.authorized_keys(membership.master))
     for member in present:
-        values = hosts.variables(
+        values = environment.variables(
             workers_count=len(present), gpu_count=8, bucket="bucket", instance_id=member.instance_id
         )
-        for text in (hosts.profile_script(values), hosts.environment_lines(values)):
+        for text in (environment.profile_script(values), environment.environment_lines(values)):
             assert re.fullmatch(r"(?:(?:export )?DEEPLEARNING_[A-Z_]+=[a-z0-9/-]+\n){5}", text)
         assert re.fullmatch(
             r'\[Manager\]\nDefaultEnvironment=(?: ?"DEEPLEARNING_[A-Z_]+=[a-z0-9/-]+"){5}\n',
-            hosts.systemd_environment(values),
+            environment.systemd_environment(values),
         )
 
 

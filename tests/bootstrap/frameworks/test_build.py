@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.errors import FrameworkError
 from bootstrap.frameworks import build as build_module
 from bootstrap.frameworks.build import Builder
-from bootstrap.frameworks.errors import FrameworkError
 from bootstrap.frameworks.recipe import Recipe
 
 pytestmark = pytest.mark.allow_subprocess

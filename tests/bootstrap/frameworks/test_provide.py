@@ -13,9 +13,9 @@ from moto import mock_aws
 
 from bootstrap.aws.clients import Clients
 from bootstrap.contract import ENGINES, ENGINES_RECORD_ID, ENVIRONMENT_FIELD, MPIRUN_COMMAND, SHA256_FIELD, TABLE_KEY
+from bootstrap.errors import FrameworkError
 from bootstrap.files.node_files import place
 from bootstrap.frameworks.archive import Archive
-from bootstrap.frameworks.errors import FrameworkError
 from bootstrap.frameworks.provide import FrameworkServices, provide
 from bootstrap.frameworks.recipe import Recipe
 from bootstrap.frameworks.record import HashRecord

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.frameworks.errors import FrameworkError
+from bootstrap.errors import FrameworkError
 from bootstrap.frameworks.recipe import CONTENTS, Recipe, recipe_for_this_machine
 
 RECIPE = Recipe(name="horovod", python=(3, 11), machine="x86_64", libc="glibc2.36")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.frameworks.errors import FrameworkError
+from bootstrap.errors import FrameworkError
 from bootstrap.frameworks.unpack import unpack
 
 
