@@ -1,4 +1,4 @@
-"""What an agent touches, and the ways to the rest of the cluster that it finds there."""
+"""Collect what the agent uses of its machine, and the clients with which it takes part in the cluster."""
 
 import random
 import time
@@ -27,7 +27,7 @@ RANDOM: Final = random.SystemRandom()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostServices:
-    """What the agent touches: a test has another of each."""
+    """What the agent uses of its machine; tests replace each part."""
 
     root: Path
     actions: Actions
@@ -37,9 +37,9 @@ class HostServices:
     shipper: LogShipper
     nvidia_smi: Callable[[], str | None]
     resolve: Callable[[str], str]
-    """Address of a host name, or OSError."""
+    """Returns the address of a host name. Raises OSError."""
     answers_ssh: Callable[[str], bool]
-    """Whether an address has an SSH server."""
+    """Returns whether an SSH server answers at an address."""
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = lambda: RANDOM.uniform(0.75, 1.25)
     chance: Callable[[], float] = RANDOM.random
@@ -47,7 +47,7 @@ class HostServices:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterClients:
-    """The node's ways to the rest of the cluster, there once AWS has given it credentials."""
+    """The identity and the clients of a node; they exist once the instance has credentials."""
 
     identity: Identity
     table: Table
@@ -55,15 +55,15 @@ class ClusterClients:
     signals: Signals
     draining: Draining
     coordinator: Coordinator | None
-    """Only on the master."""
+    """On the master only."""
     address: ElasticIp | None
-    """Only on a master that has one."""
+    """On the master only, if the cluster has an Elastic IP."""
 
 
 def connect_to_cluster(
     config: NodeConfig, host: HostServices, *, identity: Identity, clients: Clients
 ) -> ClusterClients:
-    """Make the links of one node."""
+    """Build the clients of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
     is_master = config.node_type == MASTER

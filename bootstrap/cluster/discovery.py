@@ -1,4 +1,4 @@
-"""Who the members could be: the cluster's Auto Scaling groups, and EC2's word on their instances."""
+"""Describe the candidates for membership: the cluster's Auto Scaling groups and their instances in EC2."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ class Group:
 
     node_type: NodeType
     desired_capacity: int
+    """Set by the deploy: ``desired_nodes`` of stacks/node_group.py, worker_count for the workers' group."""
     instances: Mapping[str, bool]
     """Every instance in it, and whether the group counts on it: not on one that ends or stands by."""
 
@@ -60,7 +61,7 @@ class Instance:
 
 
 def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[Group]:
-    """The cluster's groups; an error unless both are there."""
+    """Describe both groups. Raises GroupsError unless both exist."""
     names = {group_name(cluster_name, node_type): node_type for node_type in NODE_TYPES}
     found = client.describe_auto_scaling_groups(AutoScalingGroupNames=sorted(names))["AutoScalingGroups"]
     # The two are created side by side: counting one of them would call half a cluster complete.
@@ -71,7 +72,7 @@ def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[G
 
 
 def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> dict[str, Instance]:
-    """The instances that EC2 still knows; a filter, unlike a list of ids, may name others."""
+    """Describe the instances that EC2 still knows; unlike a list of IDs, a filter may name unknown ones."""
     found = {}
     for chunk in _chunks(sorted(instance_ids), FILTER_VALUES):
         pages = client.get_paginator("describe_instances").paginate(

@@ -1,4 +1,4 @@
-"""Who is in which index: the records and the rules, without the table that keeps them."""
+"""Decide which node has which index: pure rules, without the table that keeps the result."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,25 +18,25 @@ class Node:
     node_type: NodeType
     host_key: str
     ssh_key: str = ""
-    """Public half of the cluster's key, of a master."""
+    """Public half of the cluster's key; the master's only."""
     draining: bool = False
-    """It is about to end, or stands by: no list has it, yet nobody else gets its node index before it is gone."""
+    """The node is about to end or in standby: no list names it, but it keeps its index until it is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member(Node):
-    """A node in its node index."""
+    """A node with its index."""
 
     node_index: int
 
     @classmethod
     def of(cls, record: MemberRecord) -> "Member":
-        """The member that a record says, once the record has been checked."""
+        """Convert a checked record."""
         return cls(**asdict(record))
 
     @property
     def node(self) -> Node:
-        """The node without its node index."""
+        """Return the node without its index."""
         return Node(**{field.name: getattr(self, field.name) for field in fields(Node)})
 
 
@@ -45,43 +45,43 @@ class Membership:
     """The cluster as its coordinator last saw it."""
 
     generation: int
-    """Goes up by one with each change."""
+    """Grows by one with each change."""
     desired_nodes: int
-    """Nodes that the Auto Scaling groups are asked for, the master included."""
+    """Sum of the Auto Scaling groups' DesiredCapacity, the master included."""
     members: tuple[Member, ...]
-    """In node index order."""
+    """In index order."""
 
     @property
     def present(self) -> tuple[Member, ...]:
-        """The members that the lists name."""
+        """Return the members that the lists name: those that do not drain."""
         return tuple(member for member in self.members if not member.draining)
 
     def has(self, count: int | None) -> bool:
-        """Whether so many are there; None: everybody who was asked for."""
+        """Return whether so many members are present; None: as many as desired."""
         return len(self.present) >= (self.desired_nodes if count is None else count)
 
     @property
     def master(self) -> Member | None:
-        """Who holds node index 1 and is there."""
+        """Return the master, unless it drains."""
         return next((member for member in self.present if member.node_type == MASTER), None)
 
     def member(self, instance_id: str) -> Member | None:
-        """The node index of an instance, if it has one."""
+        """Return the member with this instance ID, if there is one."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
     def lists(self, instance_id: str) -> bool:
-        """Whether the lists name the instance."""
+        """Return whether the lists name the instance."""
         return any(member.instance_id == instance_id for member in self.present)
 
 
 EMPTY = Membership(generation=0, desired_nodes=0, members=())
-"""Before the first coordinator pass."""
+"""The membership before the first coordinator pass."""
 
 
 def next_membership(
     current: Membership, *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str]
 ) -> Membership:
-    """What the membership should be now; the same object when nothing has to change."""
+    """Return the next membership; the same object if nothing changes."""
     desired_nodes = min(desired_nodes, MOST_NODES)
     members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, gone=gone)
     wanted = replace(current, desired_nodes=desired_nodes, members=members)
@@ -91,16 +91,16 @@ def next_membership(
 
 
 def generation_after(generation: int, *, step: int = 1) -> int:
-    """The next generation. Others only ask whether it is another one, so it may begin again."""
+    """Return the next generation. Readers only compare it for equality, so it may wrap around."""
     return generation + step if generation + step <= MOST_GENERATION else step
 
 
 def assign_node_indexes(
     members: Iterable[Member], *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str]
 ) -> tuple[Member, ...]:
-    """Keep who is there, free the node indexes of who is gone, give newcomers the lowest free node indexes.
+    """Keep the present members, free the indexes of the gone ones, give newcomers the lowest free indexes.
 
-    Slot 1 is the master's alone; a second master waits until the first is gone. The by_index end at
+    Index 1 is the master's alone; a second master waits until the first is gone. The indexes end at
     ``desired_nodes``: a replacement that comes before its predecessor is gone waits for that index.
     """
     known = {node.instance_id: node for node in nodes}
@@ -120,11 +120,12 @@ def assign_node_indexes(
 
 
 def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Member]:
-    """After a shrink the highest survivors take the lowest free node indexes: all at once, when the last of those
-    that leave is gone, so that ranks move one time only.
+    """Move the highest survivors of a shrink to the lowest free indexes.
+
+    All move at once, when the last leaving node is gone, so that ranks change only once.
     """
     workers = [member for member in members if member.node_index > 1]
-    # Slot 1 stays free for a master who is not there just now.
+    # Index 1 stays free for a master that is not there now.
     settled = len(workers) < desired_nodes and not any(member.draining for member in members)
     free = iter(sorted(set(range(2, desired_nodes + 1)) - {member.node_index for member in members}))
     for member in members:
@@ -132,7 +133,7 @@ def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Me
 
 
 def _refreshed(member: Member, node: Node | None) -> Member:
-    """What the node is now; of one that nobody says anything about, what it was."""
+    """Return the member with the node's current values; unchanged if nothing is known of the node."""
     if node is None:
         return member
     return Member(node_index=member.node_index, **asdict(node))
@@ -144,5 +145,5 @@ def _lowest_free(by_index: Collection[int], node_type: NodeType, *, desired_node
 
 
 def members_to_json(members: Iterable[Member]) -> str:
-    """The list as the table and the node's state file keep it."""
+    """Render the members as JSON, as the table stores them."""
     return json.dumps([asdict(member) for member in members], separators=(",", ":"))
