@@ -1,11 +1,11 @@
-"""Entry point: ``python3 -m bootstrap`` or, on a node, ``python3 RELEASE/bootstrap``."""
+"""Start the program: ``python3 -m bootstrap`` or, on a node, ``python3 RELEASE/bootstrap``."""
 
 import sys
 from pathlib import Path
 
 if not __package__:
-    # Run as a directory, so that the directory itself is first on the path: put its parent and
-    # the bundled libraries there instead. Resolved, lest a switch of releases mix two of them.
+    # Run as a directory, Python puts that directory first on the path: put its parent and the bundled
+    # libraries there instead. Resolve the link first: a switch of releases must not mix two of them.
     release = Path(__file__).resolve().parents[1]
     sys.path[0:1] = [str(release), str(release / "vendor")]
 

@@ -1,4 +1,7 @@
-"""The node's configuration: a small JSON file that the user data writes before the agent starts."""
+"""Define and parse the node's configuration, a small JSON file.
+
+The stack renders it into the user data, which writes it before the agent starts.
+"""
 
 import difflib
 import json
@@ -15,7 +18,7 @@ CONFIG_VERSION: Final = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignalTarget:
-    """Where this node's signal goes."""
+    """The resource that this node signals."""
 
     region: str
     stack_id: str
@@ -24,42 +27,46 @@ class SignalTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeConfig:
-    """What a node must be told; everything else it finds out."""
+    """What the stack tells a node; the node finds out everything else.
 
-    version: int
+    The stack fills it at synthesis, so text may be a CDK token; numbers and ``networks`` may not.
+    """
+
+    version: int = CONFIG_VERSION
     cluster_name: str
-    """Value of the tag by which the cluster's Auto Scaling groups are found."""
+    """Prefix of the names of the cluster's Auto Scaling groups, and value of their cluster tag."""
     region: str
     node_type: NodeType
-    stack_id: str
     group: str
-    """Name of the Auto Scaling group that this node belongs to."""
+    """Name of this node's Auto Scaling group."""
+    stack_id: str
+    """ARN of the stack. IAM would match a name against every stack that ever had it (``stack/NAME/*``)."""
     signal_resource: str
-    """Logical id of that group."""
+    """Logical ID of that group."""
     fails_deploy: bool
-    """Whether the deploy cannot succeed without this node."""
+    """Whether the deploy fails without this node."""
     min_nodes: int | None
-    """Nodes, the master included, without which a node does not call itself ready; None: all of them."""
+    """Nodes, the master included, that must be present before a node is ready; None: all of them."""
     gpu_count: int | None
-    """GPUs that the instance type has; None when nobody knows."""
+    """GPUs of the instance type; None if unknown."""
     address: str | None
-    """Elastic IP of whoever is master; None on a worker."""
+    """The master's Elastic IP; None on a worker."""
     address_allocation: str | None
-    """EC2's id of that address."""
+    """EC2's allocation ID of that address."""
     table: str
     networks: str
-    """CIDR blocks with commas between them: every address of a node is in one."""
+    """CIDR blocks, separated by commas, that contain every node's address."""
     log_group: str
     bucket: str
-    """Name of the bucket that DEEPLEARNING_BUCKET says."""
+    """Bucket named by DEEPLEARNING_BUCKET."""
     master_role_id: str
     worker_role_id: str
     engines: str | None
-    """Name of the environment to provide (bootstrap.frameworks.recipe.CONTENTS); None: none."""
+    """Environment of frameworks to provide (bootstrap.frameworks.recipe.CONTENTS), or None."""
     default_user: str
-    """Login user of the machine image; owns the workers file."""
+    """Login user of the machine image, who owns the workers file."""
     bootstrap_timeout_s: int
-    """A node that is not ready by then signals a failure."""
+    """Seconds after which a node that is not ready signals a failure."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -83,16 +90,16 @@ class NodeConfig:
 
     @property
     def signal_target(self) -> SignalTarget:
-        """Where this node's signal goes."""
+        """Return the resource that this node signals."""
         return SignalTarget(region=self.region, stack_id=self.stack_id, signal_resource=self.signal_resource)
 
     @property
     def cluster_networks(self) -> Networks:
-        """The networks, parsed."""
+        """Return the networks, parsed."""
         return parse_networks(self.networks)
 
     def role_id(self, node_type: NodeType) -> str:
-        """Unique id of the IAM role of the nodes of one type."""
+        """Return the unique ID of the IAM role of one node type."""
         return self.master_role_id if node_type == MASTER else self.worker_role_id
 
 
@@ -100,12 +107,12 @@ _KINDS: Final[Mapping[object, str]] = {int: "a whole number", str: "text", bool:
 
 
 def _types(annotation: object) -> tuple[object, ...]:
-    """The types that an annotation allows, None's own last."""
+    """Return the types that an annotation allows, None's own last."""
     return (str,) if annotation is NodeType else get_args(annotation) or (annotation,)
 
 
 def parse_config(text: str) -> NodeConfig:
-    """Read the configuration; say what is wrong with the first bad key."""
+    """Parse the configuration. Raises ConfigError, which names the first bad key."""
     values = _json_object(text)
     names = [field.name for field in fields(NodeConfig)]
     for key in values:
@@ -120,7 +127,7 @@ def parse_config(text: str) -> NodeConfig:
 
 
 def parse_signal_target(text: str) -> SignalTarget | None:
-    """Where to report that the rest of the configuration is bad, when that much can be read."""
+    """Return the resource to signal that the configuration is bad, if that much of it can be read."""
     try:
         values = _json_object(text)
     except ConfigError:

@@ -1,41 +1,41 @@
-"""What the agent reports in one line; ``main`` catches the base class and nothing else does."""
+"""Define the errors that the agent reports in one line; only ``main`` catches the base class."""
 
 from typing import ClassVar
 
 
 class BootstrapError(Exception):
-    """Base of this program's errors."""
+    """The base of this program's errors."""
 
     reason: ClassVar[str] = "bootstrap-failed"
-    """Short slug for a failure signal, which has no room for the message."""
+    """Short name for a failure signal, which has no room for the message."""
 
 
 class ConfigError(BootstrapError):
-    """The node's configuration cannot be used; only a new deploy can mend it."""
+    """The node's configuration is bad; only another deploy can fix it."""
 
     reason = "bad-config"
 
 
 class MetadataError(BootstrapError):
-    """The instance metadata service did not answer as it should."""
+    """The instance metadata service failed or gave a bad answer."""
 
     reason = "metadata-unreachable"
 
 
 class HostKeyError(BootstrapError):
-    """The SSH host key is not there, or is not what we publish."""
+    """The SSH host key is missing or of another type."""
 
     reason = "no-host-key"
 
 
 class TableBusyError(BootstrapError):
-    """The table kept part of a batch unprocessed."""
+    """The table left part of a batch unprocessed."""
 
     reason = "table-busy"
 
 
 class GroupsError(BootstrapError):
-    """The cluster's Auto Scaling groups are not to be seen (yet)."""
+    """The cluster's Auto Scaling groups do not exist yet."""
 
     reason = "no-groups"
 
@@ -44,3 +44,17 @@ class CommandError(BootstrapError):
     """A program of the operating system failed."""
 
     reason = "command-failed"
+
+
+class FrameworkError(BootstrapError):
+    """The environment of frameworks cannot be provided; ``short`` fits into a failure signal.
+
+    ``lasting``: another try would fail in the same way.
+    """
+
+    reason = "engines-failed"
+
+    def __init__(self, short: str, detail: str, *, lasting: bool = False) -> None:
+        super().__init__(detail)
+        self.short = short
+        self.lasting = lasting

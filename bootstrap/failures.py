@@ -1,4 +1,4 @@
-"""Failures that only delay the agent, and their short names for a failure signal."""
+"""List the failures that only delay the agent, and name each for a failure signal."""
 
 import errno
 from typing import Final
@@ -12,24 +12,23 @@ from botocore.exceptions import (
 )
 
 from bootstrap.cluster.record_fields import RecordError
-from bootstrap.errors import BootstrapError, CommandError, HostKeyError
-from bootstrap.frameworks.errors import EnginesError
+from bootstrap.errors import BootstrapError, CommandError, FrameworkError, HostKeyError
 
 Delay = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
 DELAYS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)
-"""What a pass may fail with: AWS, the metadata service or the disk is not well just now.
+"""What a pass may raise: AWS, the metadata service or the disk has a problem for now.
 
-Anything else is a defect: it ends the agent with a traceback in the journal, and systemd
-starts it again.
+Anything else is a defect of the agent: it ends with a traceback in the journal, and systemd
+restarts it.
 """
 BROKEN_DISK: Final = frozenset({errno.EIO, errno.EROFS})
-"""What a failing disk answers; a full one is no defect."""
+"""Errors of a failing disk; a full disk is no defect."""
 NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
 
 
 def reason(error: Delay, *, doing: str) -> str:
-    """Short name of a failure; ``doing`` says what was being talked to."""
-    if isinstance(error, EnginesError):
+    """Return the short name of a failure; ``doing`` names what the agent was using."""
+    if isinstance(error, FrameworkError):
         return f"engines: {error.short}"
     if isinstance(error, BootstrapError):
         return error.reason
@@ -47,7 +46,7 @@ def reason(error: Delay, *, doing: str) -> str:
 
 
 def is_own(error: Delay) -> bool:
-    """Whether another machine in this one's place would help; AWS's troubles are everybody's."""
+    """Return whether a replacement of this machine would help; a failure of AWS meets every machine."""
     if isinstance(error, OSError):
         return error.errno in BROKEN_DISK
     return isinstance(error, (HostKeyError, CommandError))

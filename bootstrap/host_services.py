@@ -1,4 +1,4 @@
-"""What an agent touches, and the ways to the rest of the cluster that it finds there."""
+"""Collect what the agent uses of its machine, and the clients with which it takes part in the cluster."""
 
 import random
 import time
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.aws.clients import Clients
-from bootstrap.aws.elastic_ip import StableAddress
-from bootstrap.aws.imds import Identity, Outlook
+from bootstrap.aws.elastic_ip import ElasticIp
+from bootstrap.aws.imds import Identity, TerminationNotice
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.aws.signals import SIGNALLED_FILE, Signals
 from bootstrap.cluster.coordinator import Coordinator
-from bootstrap.cluster.draining import Leaving
+from bootstrap.cluster.draining import Draining
 from bootstrap.cluster.follower import Follower
-from bootstrap.cluster.poll_interval import Turn
+from bootstrap.cluster.poll_interval import ReadTurn
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER
@@ -26,60 +26,62 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class World:
-    """What the agent touches: a test has another of each."""
+class HostServices:
+    """What the agent uses of its machine; tests replace each part."""
 
     root: Path
     actions: Actions
     identify: Callable[[], Identity]
-    outlook: Callable[[], Outlook]
+    notice: Callable[[], TerminationNotice]
     connect: Callable[[str], Clients]
     shipper: LogShipper
     nvidia_smi: Callable[[], str | None]
     resolve: Callable[[str], str]
-    """Address of a host name, or OSError."""
+    """Returns the address of a host name. Raises OSError."""
     answers_ssh: Callable[[str], bool]
-    """Whether an address has an SSH server."""
+    """Returns whether an SSH server answers at an address."""
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = lambda: RANDOM.uniform(0.75, 1.25)
     chance: Callable[[], float] = RANDOM.random
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Links:
-    """The node's ways to the rest of the cluster, there once AWS has given it credentials."""
+class ClusterClients:
+    """The identity and the clients of a node; they exist once the instance has credentials."""
 
     identity: Identity
     table: Table
     follower: Follower
     signals: Signals
-    leaving: Leaving
+    draining: Draining
     coordinator: Coordinator | None
-    """Only on the master."""
-    address: StableAddress | None
-    """Only on a master that has one."""
+    """On the master only."""
+    address: ElasticIp | None
+    """On the master only, if the cluster has an Elastic IP."""
 
 
-def link(config: NodeConfig, world: World, *, identity: Identity, clients: Clients) -> Links:
-    """Make the links of one node."""
+def connect_to_cluster(
+    config: NodeConfig, host: HostServices, *, identity: Identity, clients: Clients
+) -> ClusterClients:
+    """Build the clients of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
     is_master = config.node_type == MASTER
-    return Links(
+    return ClusterClients(
         identity=identity,
         table=table,
-        follower=Follower(table, turn=Turn(world.chance), monotonic=world.monotonic),
+        follower=Follower(table, turn=ReadTurn(host.chance), monotonic=host.monotonic),
         signals=Signals(
             clients.cloudformation,
             target=config.signal_target,
             instance_id=identity.instance_id,
-            sent_file=place(world.root, SIGNALLED_FILE),
+            sent_file=place(host.root, SIGNALLED_FILE),
         ),
-        leaving=Leaving(
+        draining=Draining(
             lambda: clients.autoscaling,
             group=config.group,
             instance_id=identity.instance_id,
-            monotonic=world.monotonic,
+            monotonic=host.monotonic,
         ),
         coordinator=Coordinator(
             config,
@@ -87,16 +89,16 @@ def link(config: NodeConfig, world: World, *, identity: Identity, clients: Clien
             table=table,
             autoscaling=clients.autoscaling,
             ec2=clients.ec2,
-            remembered=read_state(world.root, instance_id=identity.instance_id, networks=networks),
+            remembered=read_state(host.root, instance_id=identity.instance_id, networks=networks),
         )
         if is_master
         else None,
-        address=StableAddress(
+        address=ElasticIp(
             clients.ec2,
             address=config.address,
             allocation_id=config.address_allocation,
             instance_id=identity.instance_id,
-            monotonic=world.monotonic,
+            monotonic=host.monotonic,
         )
         if is_master and config.address is not None and config.address_allocation is not None
         else None,

@@ -1,6 +1,6 @@
-"""Installs a release on a node: ``python3 RELEASE/bootstrap install``, as root, from the user data.
+"""Install a release on a node: ``python3 RELEASE/bootstrap install``, as root, from the user data.
 
-Running it again changes nothing; running it from another release switches to that one.
+A second run changes nothing. A run from another release switches to that release.
 """
 
 import compileall
@@ -69,23 +69,23 @@ exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
 
 
 class Services(Protocol):
-    """What is asked of systemd; see bootstrap.system.System."""
+    """The commands to systemd that an installation needs; `bootstrap.system.System` runs them."""
 
     def reload_units(self) -> None:
-        """Let systemd read its unit files again."""
+        """Make systemd read its unit files again."""
 
     def enable(self, unit: str) -> None:
         """Start the unit now and at every boot."""
 
     def restart(self, unit: str) -> None:
-        """Start the unit anew."""
+        """Restart the unit."""
 
     def enable_linger(self, user: str) -> None:
-        """Run the user's own systemd from boot on, whether or not the user is logged in."""
+        """Run the user's systemd from boot on, also while the user is not logged in."""
 
 
 def install(release: Path, *, root: Path, services: Services) -> None:
-    """Make the release the current one and its agent the running one."""
+    """Make this release the current one and restart the agent from it."""
     if not (release / "bootstrap").is_dir():
         raise BootstrapError(f"release must hold bootstrap/, got {release}")
     if root == Path("/") and os.geteuid() != 0:
@@ -96,19 +96,19 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     write_file(place(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
     _start(release, root=root, services=services)
     _let_jobs_stay(root, services=services)
-    _start_engines(root=root, services=services)
+    _start_framework_service(root=root, services=services)
     log.info("installed release %s", release.name)
 
 
 def compile_for_users(release: Path) -> None:
-    """Leave byte code beside what jobs run: users cannot, and their every rank would compile it on every node."""
+    """Compile what jobs run: users cannot write byte code there, so every rank would compile it again."""
     for room in ("bootstrap", "launcher", "trainer"):
         if (release / room).is_dir() and not compileall.compile_dir(release / room, quiet=2):
             raise BootstrapError(f"cannot compile {release / room}")
 
 
 def _start(release: Path, *, root: Path, services: Services) -> None:
-    """Start the agent; restart it when it runs from another release, which the unit names."""
+    """Start the agent; restart it if it runs from another release, which the unit file names."""
 
     def take_over() -> None:
         services.reload_units()
@@ -126,21 +126,21 @@ def _start(release: Path, *, root: Path, services: Services) -> None:
 
 
 def _let_jobs_stay(root: Path, *, services: Services) -> None:
-    """On the master, detached jobs are units of the login user's systemd, which else ends with the last session."""
+    """Enable lingering on the master: detached jobs are units of the login user's systemd, which ends at logout."""
     try:
         config = parse_config(place(root, NODE_CONFIG).read_text())
     except (FileNotFoundError, ConfigError):
-        return  # the agent, which has just been started, says so
+        return  # the agent reports it
     if config.node_type == MASTER:
         services.enable_linger(config.default_user)
 
 
-def _start_engines(*, root: Path, services: Services) -> None:
-    """Start what provides the cluster's engines, on a node that is to have some."""
+def _start_framework_service(*, root: Path, services: Services) -> None:
+    """Start the service that provides the frameworks, if the configuration names any."""
     try:
         engines = parse_config(place(root, NODE_CONFIG).read_text()).engines
     except (ConfigError, FileNotFoundError):
-        return  # which the agent reports
+        return  # the agent reports it
     if engines is None:
         return
     if write_file(place(root, ENGINES_UNIT_FILE), ENGINES_UNIT):

@@ -1,4 +1,4 @@
-"""Command line of the agent: ``bootstrap install`` once, ``run`` as the agent, ``engines`` as what serves it."""
+"""Parse the command line: ``install`` a release, ``run`` the agent, provide the frameworks (``engines``)."""
 
 import argparse
 import logging
@@ -23,13 +23,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
-            # A bundle that the service cannot import must fail the user data, which signals; the service could not.
+            # A bundle that cannot be imported must fail here: the user data signals the failure, the service could not.
             import bootstrap.service  # noqa: F401  (to see whether it can be)
 
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
         elif arguments.command == "engines":
-            _engines()
+            _frameworks()
         else:
             _run()
     except (BootstrapError, OSError) as error:
@@ -38,16 +38,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _engines() -> None:
-    from bootstrap.frameworks.service import serve_engines
+def _frameworks() -> None:
+    from bootstrap.frameworks.service import serve_frameworks
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    serve_engines(ROOT)
+    serve_frameworks(ROOT)
 
 
 def _run() -> None:
-    # boto3 is slow to import and install has no need of it.
+    # Imported here: boto3 is slow to import, and install does not need it.
     from bootstrap.service import serve
 
     serve(ROOT)

@@ -1,4 +1,4 @@
-"""How long each step of becoming a node took: one log line a phase, the first time it is done; and since when."""
+"""Log how long each phase of becoming a node took, and remember when the agent first started."""
 
 import logging
 from collections.abc import Callable
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Phases:
-    """A phase lasts from the end of the one before to its own; later passes add nothing."""
+    """Log each phase once. A phase begins when the one before it ends."""
 
     def __init__(self, *, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -20,7 +20,7 @@ class Phases:
         self._done: set[str] = set()
 
     def done(self, name: str) -> None:
-        """Note that the phase has come to its end."""
+        """Log the end of a phase; later calls with the same name do nothing."""
         if name in self._done:
             return
         now = self._monotonic()
@@ -30,10 +30,10 @@ class Phases:
 
 
 def first_start(root: Path, *, now: float) -> float:
-    """When the agent first started since the machine came up, in monotonic seconds.
+    """Return when the agent first started since boot, in monotonic seconds.
 
-    A restarted agent must not get a new deadline. /run is empty after a reboot, when the
-    monotonic clock starts anew too.
+    A restarted agent must not get a new deadline. A reboot empties /run and restarts the
+    monotonic clock.
     """
     file = place(root, NODE_STATE).with_name("agent-started")
     try:

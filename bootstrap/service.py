@@ -1,4 +1,4 @@
-"""The agent as a service: reads the configuration, then makes passes until it is told to stop."""
+"""Run the agent as a service: read the configuration, then make passes until stopped."""
 
 import logging
 import signal
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from bootstrap.agent import Agent
 from bootstrap.aws.clients import connect
-from bootstrap.aws.imds import read_identity, read_outlook
+from bootstrap.aws.imds import read_identity, read_notice
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
 from bootstrap.aws.signals import SIGNALLED_FILE, Signals
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
@@ -20,27 +20,27 @@ from bootstrap.errors import ConfigError
 from bootstrap.failures import DELAYS
 from bootstrap.files.node_files import place
 from bootstrap.health.checks import answers_ssh
-from bootstrap.host_services import World
+from bootstrap.host_services import HostServices
 from bootstrap.system import System
 
 log = logging.getLogger(__name__)
 
 
 def serve(root: Path) -> NoReturn:
-    """Be the agent of this node."""
-    # An exception rather than a flag: it also ends a wait. Any moment is a safe one to stop.
+    """Run the agent until a signal ends it."""
+    # An exception, not a flag: it also ends a sleep. The agent may stop at any moment.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     shipper = set_up_logging(place(root, LOG_FILE))
     config = read_config(root)
     log.info("agent of a %s of cluster %s", config.node_type, config.cluster_name)
     try:
-        agent = Agent(config, _world(root, shipper))
+        agent = Agent(config, _host(root, shipper))
         while True:
             time.sleep(agent.step())
-    except Exception as error:  # whatever it is, the stack must not wait for it in vain; systemd starts us again
+    except Exception as error:  # report any crash, so that the stack does not wait in vain; systemd restarts the agent
         log.exception("agent crashed: %s", type(error).__name__)
-        shipper.ship()  # the stack takes the node away when it has its word
+        shipper.ship()  # CloudFormation terminates the node once it has the signal
         if config.fails_deploy:
             report(config.signal_target, f"agent-crashed {type(error).__name__}", root)
         raise
@@ -48,13 +48,13 @@ def serve(root: Path) -> NoReturn:
         shipper.ship()
 
 
-def _world(root: Path, shipper: LogShipper) -> World:
+def _host(root: Path, shipper: LogShipper) -> HostServices:
     system = System(root)
-    return World(
+    return HostServices(
         root=root,
         actions=system,
         identify=read_identity,
-        outlook=read_outlook,
+        notice=read_notice,
         connect=connect,
         shipper=shipper,
         nvidia_smi=system.nvidia_smi,
@@ -68,7 +68,7 @@ def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 
 def read_config(root: Path) -> NodeConfig:
-    """Read the configuration; when it is bad, tell the stack, which can do something about it."""
+    """Read the configuration; tell the stack if it is bad."""
     file = place(root, NODE_CONFIG)
     try:
         text = file.read_text()
@@ -84,7 +84,7 @@ def read_config(root: Path) -> NodeConfig:
 
 
 def report(target: SignalTarget, why: str, root: Path) -> None:
-    """Fail the deploy at once, with nothing that the failed agent may have broken."""
+    """Signal a failure, with a client of its own: the failed agent's may be broken."""
     try:
         signals = Signals(
             connect(target.region).cloudformation,
@@ -93,7 +93,7 @@ def report(target: SignalTarget, why: str, root: Path) -> None:
             sent_file=place(root, SIGNALLED_FILE),
         )
         if not signals.sent and not signals.failure(why):
-            # Another machine would crash over the same thing: no reason to ask for one, again and again.
+            # Another machine would crash in the same way: do not ask for one.
             signals.settle(why)
     except DELAYS as error:
         log.warning("cannot report the failure %s: %s", why, error)

@@ -1,4 +1,4 @@
-"""The few programs of the operating system that the agent runs."""
+"""Run the few programs of the operating system that the agent needs."""
 
 import logging
 import shutil
@@ -12,7 +12,7 @@ from bootstrap.errors import CommandError
 log = logging.getLogger(__name__)
 
 GPUS_LISTED: Final = (0, 6, 15)
-"""Exit codes of nvidia-smi with which its list is right: all are well, there is none, one has fallen off the bus
+"""Exit codes of nvidia-smi with a correct list: all GPUs work, there is none, one has fallen off the bus
 (manual of nvidia-smi, "RETURN VALUE")."""
 COMMAND_TIMEOUT_S: Final = 30
 # Debian and Ubuntu call the daemon ssh, Amazon Linux calls it sshd.
@@ -21,7 +21,7 @@ UNIT_DIRECTORIES: Final = ("usr/lib/systemd/system", "lib/systemd/system", "etc/
 
 
 def run(command: Sequence[str]) -> str:
-    """Run to the end and return what was printed."""
+    """Run a command to its end; return its output. Raises CommandError."""
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S).stdout
     except subprocess.CalledProcessError as error:
@@ -32,21 +32,21 @@ def run(command: Sequence[str]) -> str:
 
 
 class System:
-    """What the agent asks of the running system."""
+    """The operating system's commands, as the agent and the installation use them."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def set_environment(self, values: Mapping[str, str]) -> None:
-        """Give the variables to every unit that starts from now on."""
+        """Set the variables for every unit that starts from now on."""
         run(["systemctl", "set-environment", *(f"{name}={value}" for name, value in values.items())])
 
     def reload_sshd(self) -> None:
-        """Let sshd read its configuration again, if it runs."""
+        """Make a running sshd read its configuration again."""
         run(["systemctl", "try-reload-or-restart", self._ssh_unit()])
 
     def reload_units(self) -> None:
-        """Let systemd read its unit files again."""
+        """Make systemd read its unit files again."""
         run(["systemctl", "daemon-reload"])
 
     def enable(self, unit: str) -> None:
@@ -54,17 +54,17 @@ class System:
         run(["systemctl", "enable", "--now", unit])
 
     def restart(self, unit: str) -> None:
-        """Start the unit anew."""
+        """Restart the unit."""
         run(["systemctl", "restart", unit])
 
     def enable_linger(self, user: str) -> None:
-        """Run the user's own systemd from boot on, whether or not the user is logged in."""
+        """Run the user's systemd from boot on, also while the user is not logged in."""
         run(["loginctl", "enable-linger", user])
 
     def nvidia_smi(self) -> str | None:
-        """What ``nvidia-smi -L`` lists; nothing where it is not installed.
+        """Return the output of ``nvidia-smi -L``; None where it is not installed.
 
-        Raises CommandError when it cannot say: the driver is not there yet, or is another than its library.
+        Raises CommandError if it fails: the driver is not loaded yet, or has another version than its library.
         """
         if shutil.which("nvidia-smi") is None:
             return None

@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from bootstrap import contract
+from bootstrap.config import NodeConfig
 from stacks.immutable_setting import ImmutableSetting
 from stacks.network.master_address import MasterAddress
 from stacks.network.network import Network, default_zone, zone_in_template
@@ -14,7 +15,6 @@ from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
-from stacks.nodes.user_data import NodeSettings
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
 from stacks.settings.props import ClusterProps
 from stacks.storage.bucket import cluster_bucket
@@ -68,7 +68,7 @@ class DeepLearningCluster(Construct):
         )
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
-            group.start_with(self._settings(group), self.bundle.source)
+            group.start_with(self._node_config(group), self.bundle.source)
         self._refuse_changes()
         for warning_id, sentence in props.warnings().items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
@@ -119,10 +119,10 @@ class DeepLearningCluster(Construct):
         )
         return master, workers
 
-    def _settings(self, group: NodeGroup) -> NodeSettings:
+    def _node_config(self, group: NodeGroup) -> NodeConfig:
         stack, props = cdk.Stack.of(self), self.props
         is_master = group.node_type == contract.MASTER
-        return NodeSettings(
+        return NodeConfig(
             cluster_name=props.cluster_name,
             region=stack.region,
             node_type=group.node_type,

@@ -1,4 +1,4 @@
-"""The cluster's stable address: whoever is master has it."""
+"""Associate the cluster's Elastic IP with the current master."""
 
 import logging
 from collections.abc import Callable
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S: Final = 15.0
-"""The metadata service tells of an association a moment after EC2 has made it."""
+"""Seconds until the metadata service shows a new association."""
 
 
-class StableAddress:
-    """An Elastic IP that this master takes over from whoever has it."""
+class ElasticIp:
+    """The cluster's Elastic IP, which a new master takes from the old one."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class StableAddress:
         self._not_before = 0.0
 
     def take(self, public_address: str | None) -> None:
-        """Have the address; ``public_address`` is what this instance has now."""
+        """Associate the address unless ``public_address``, which this instance has now, is the same."""
         if public_address == self._address or self._monotonic() < self._not_before:
             return
-        # AllowReassociation: the last master may still hold it, and cannot be asked.
+        # AllowReassociation: the old master may still hold it, and cannot be asked.
         self._ec2.associate_address(
             AllocationId=self._allocation_id, InstanceId=self._instance_id, AllowReassociation=True
         )

@@ -1,4 +1,4 @@
-"""What the instance metadata service, version 2 only, says: who this instance is, and what becomes of it.
+"""Read the instance metadata service, version 2: the instance's identity and its termination notice.
 
 "Instance metadata categories" in the Amazon EC2 User Guide names the paths.
 """
@@ -14,13 +14,13 @@ ADDRESS: Final = "169.254.169.254"
 TOKEN_SECONDS: Final = 60
 TIMEOUT_S: Final = 2.0
 TERMINATED: Final = "Terminated"
-"""Target lifecycle state of an instance that its group is ending (Amazon EC2 Auto Scaling User Guide,
+"""Target lifecycle state of an instance that its group is about to terminate (Amazon EC2 Auto Scaling User Guide,
 "Retrieve the target lifecycle state through instance metadata")."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """The instance we run on, as EC2 knows it."""
+    """The instance that this agent runs on, as EC2 knows it."""
 
     instance_id: str
     address: str
@@ -28,25 +28,25 @@ class Identity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outlook:
-    """What changes in an instance's life."""
+class TerminationNotice:
+    """What AWS announces about this instance; its public address comes in the same read."""
 
     public_address: str | None = None
     ending: bool = False
-    """Its Auto Scaling group waits for this node's word before it ends it."""
+    """The Auto Scaling group holds the termination until this node completes the lifecycle hook."""
     interrupted: bool = False
-    """Spot takes it back within two minutes, asked or not."""
+    """Spot will interrupt the instance within two minutes."""
     at_risk: bool = False
-    """Spot recommends to replace it in time."""
+    """EC2 recommends a rebalance: the risk of a spot interruption is high."""
 
     @property
-    def leaving(self) -> bool:
-        """Whether the others should stop counting on this node."""
+    def must_drain(self) -> bool:
+        """Return whether the others should stop counting on this node."""
         return self.ending or self.interrupted or self.at_risk
 
 
 def read_identity(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Identity:
-    """Ask once; the caller asks again until its deadline."""
+    """Read the identity, once; the caller retries until its deadline."""
     found = _read(("instance-id", "local-ipv4"), host=host, timeout_s=timeout_s)
     for name, value in found.items():
         if value is None:
@@ -54,15 +54,15 @@ def read_identity(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Ident
     return Identity(instance_id=str(found["instance-id"]), address=str(found["local-ipv4"]))
 
 
-def read_outlook(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Outlook:
-    """Ask once; costs nothing but the node's own time."""
+def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> TerminationNotice:
+    """Read the termination notice, once; it costs only the node's own time."""
     lifecycle, spot, risk = (
         "autoscaling/target-lifecycle-state",
         "spot/instance-action",
         "events/recommendations/rebalance",
     )
     found = _read(("public-ipv4", lifecycle, spot, risk), host=host, timeout_s=timeout_s)
-    return Outlook(
+    return TerminationNotice(
         public_address=found["public-ipv4"],
         ending=found[lifecycle] == TERMINATED,
         interrupted=found[spot] is not None,
@@ -71,7 +71,7 @@ def read_outlook(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Outloo
 
 
 def _read(names: Iterable[str], *, host: str, timeout_s: float) -> dict[str, str | None]:
-    """Categories by name, with one token; None for one that this instance does not have."""
+    """Read several categories with one token; None for a category that this instance does not have."""
     token = _request(
         host,
         "PUT",

@@ -1,7 +1,6 @@
-"""Where the agent's log lines go: the journal, a file, and the cluster's log group.
+"""Send the agent's log lines to the journal, to a file, and to the cluster's log group.
 
-The log group is a convenience: when it cannot be reached, lines wait in a short queue and the
-agent carries on.
+The agent does not depend on the log group: while it cannot be reached, lines wait in a short queue.
 """
 
 import contextlib
@@ -29,16 +28,16 @@ JOURNAL_FORMAT: Final = "%(levelname)s %(name)s: %(message)s"
 FILE_BYTES: Final = 1_000_000
 QUEUE_LINES: Final = 1_000
 RETRY_S: Final = 30.0
-# PutLogEvents takes 1 MiB at once: this many lines of this many characters of four bytes fit.
+# PutLogEvents takes 1 MiB: so many lines, each of so many characters of four bytes, fit.
 BATCH_LINES: Final = 100
 LINE_CHARACTERS: Final = 2_000
 
 
 def set_up_logging(file: Path) -> "LogShipper":
-    """Send every line to the journal, to the file and to the shipper, which is returned."""
-    # A full disk must not fill the journal with tracebacks of the file handler.
+    """Send every line to the journal, the file and the log shipper; return the shipper."""
+    # On a full disk the file handler's tracebacks must not fill the journal.
     logging.raiseExceptions = False
-    # The journal has every line anyway.
+    # Without the file, the journal still has every line.
     with contextlib.suppress(OSError):
         make_directory(file.parent)
     to_file = logging.handlers.RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1, delay=True)
@@ -57,7 +56,7 @@ def set_up_logging(file: Path) -> "LogShipper":
 
 
 def shorten(text: str) -> str:
-    """Cut the middle out of a long line: a traceback says at its end what has happened."""
+    """Cut the middle out of a long line: a traceback names the error at its end."""
     if len(text) <= LINE_CHARACTERS:
         return text
     half = LINE_CHARACTERS // 2 - 2
@@ -65,7 +64,7 @@ def shorten(text: str) -> str:
 
 
 class LogShipper(logging.Handler):
-    """Queues lines; ``flush`` sends them to the node's own stream and never raises for AWS."""
+    """Queues log lines; ``ship`` sends them to the node's log stream and never raises for AWS."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -79,7 +78,7 @@ class LogShipper(logging.Handler):
         self._failing = False
 
     def connect(self, client: "CloudWatchLogsClient", *, group: str, stream: str) -> None:
-        """Say where the lines go; until then they wait."""
+        """Set the destination; lines logged before it wait."""
         self._client, self._group, self._stream = client, group, stream
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -88,7 +87,7 @@ class LogShipper(logging.Handler):
         self._queue.append({"timestamp": int(record.created * 1000), "message": text})
 
     def ship(self) -> None:
-        """Send the oldest lines; after a failure leave the service alone for a while."""
+        """Send the oldest lines; after a failure pause for a while."""
         if self._client is None or not self._queue or self._monotonic() < self._not_before:
             return
         count = min(len(self._queue), BATCH_LINES)

@@ -1,4 +1,4 @@
-"""Tells CloudFormation, once in a node's life, whether the node is ready."""
+"""Signal CloudFormation, once in a node's life, whether the node is ready."""
 
 import logging
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SIGNALLED_FILE: Final = "/var/lib/deeplearning/signalled"
-"""Which instance has signalled what; an image made of a node brings it along, hence the instance."""
+"""The instance ID and its signal. An image made of a node contains the file, hence the ID."""
 
 
 class Signals:
@@ -33,18 +33,19 @@ class Signals:
 
     @property
     def sent(self) -> bool:
-        """Whether the stack has this node's word."""
+        """Return whether nothing is left to signal."""
         return self._sent
 
     def success(self) -> None:
-        """Say that the node is ready."""
+        """Signal that the node is ready."""
         self._send("SUCCESS", self._instance_id)
         self.settle("SUCCESS")
 
     def failure(self, reason: str) -> bool:
-        """Say what went wrong, in the one field that the stack event shows; whether the stack still waited.
+        """Signal a failure; return whether the stack still waited.
 
-        When it did not, the caller has to see to the node itself, and settles the matter when that is done.
+        The reason goes into the UniqueId, the only field that the stack event shows. If the stack no longer waits,
+        the caller deals with the node and then calls ``settle``.
         """
         unique_id = failure_id(self._instance_id, reason)
         in_time = self._send("FAILURE", unique_id)
@@ -53,7 +54,7 @@ class Signals:
         return in_time
 
     def settle(self, word: str) -> None:
-        """Remember that nothing is left to be said, also after a restart."""
+        """Record that nothing is left to signal, also for a restarted agent."""
         self._sent = True
         write_file(self._sent_file, f"{self._instance_id} {word}\n")
 
@@ -81,5 +82,5 @@ class Signals:
 
 
 def failure_id(instance_id: str, reason: str) -> str:
-    """SignalResource has no field for a reason; its UniqueId is shown, and cut to fit."""
+    """Return the UniqueId that carries the reason, cut to the longest that AWS takes."""
     return f"{instance_id} {reason}"[:SIGNAL_ID_LENGTH]

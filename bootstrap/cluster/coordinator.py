@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.cluster.discovery import Instance, describe_groups
-from bootstrap.cluster.ec2_cache import Sightings
+from bootstrap.cluster.ec2_cache import Ec2Cache
 from bootstrap.cluster.membership import EMPTY, Member, Membership, Node, generation_after, next_membership
 from bootstrap.cluster.record_fields import RecordError, check_address
 from bootstrap.cluster.records import NodeRecord
@@ -48,7 +48,7 @@ class Coordinator:
         self._instance_id = instance_id
         self._table = table
         self._autoscaling = autoscaling
-        self._sightings = Sightings(ec2)
+        self._ec2_cache = Ec2Cache(ec2)
         self._last = remembered
         self._random_step = random_step
         self.arriving: frozenset[str] = frozenset()
@@ -69,14 +69,14 @@ class Coordinator:
             for instance_id, counted in group.instances.items()
         }
         current, base = stored.membership, self._base(stored, grouped)
-        instances = self._sightings.look(grouped=grouped, members=[member.instance_id for member in base.members])
+        instances = self._ec2_cache.look(grouped=grouped, members=[member.instance_id for member in base.members])
         strays = [member for member in base.members if member.instance_id not in grouped]
         wanted = next_membership(
             base,
-            expected=sum(group.desired for group in groups),
-            nodes=[*self._nodes(grouped, instances, base), *_away(strays, instances)],
+            desired_nodes=sum(group.desired_capacity for group in groups),
+            nodes=[*self._nodes(grouped, instances, base), *_stray_nodes(strays, instances)],
             gone={name for name, instance in instances.items() if instance.ended}
-            | {member.instance_id for member in strays if self._sightings.gone(member.instance_id)},
+            | {member.instance_id for member in strays if self._ec2_cache.gone(member.instance_id)},
         )
         self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
         if stored.flaw is None and replace(wanted, generation=current.generation) == current and current.generation:
@@ -87,7 +87,7 @@ class Coordinator:
         if not self._table.replace_membership(stored, wanted):
             log.info("another coordinator was faster than generation %d", wanted.generation)
             return self._faster(grouped)
-        log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.present), wanted.expected)
+        log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.present), wanted.desired_nodes)
         return wanted
 
     def _base(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
@@ -150,7 +150,7 @@ def _candidates(
     """AWS decides who is there; a node's own record can only take the node out."""
     for instance_id, group in grouped.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
-        away = not group.counted or (instance is not None and not instance.reachable)
+        draining = not group.counted or (instance is not None and not instance.reachable)
         if record is not None and instance is not None and instance.address is not None:
             yield Node(
                 instance_id=instance_id,
@@ -158,19 +158,19 @@ def _candidates(
                 node_type=group.node_type,
                 host_key=record.host_key,
                 ssh_key=record.ssh_key if group.node_type == MASTER else "",
-                away=away or record.away,
+                draining=draining or record.draining,
             )
         elif member is not None:
             node = _as_aws_says(member, instances)
-            yield replace(node, node_type=group.node_type, away=node.away or away)
+            yield replace(node, node_type=group.node_type, draining=node.draining or draining)
 
 
-def _away(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
+def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
     """Members that no group has any more, unless EC2 says that the group's answer was an old one."""
     for member in strays:
         instance, node = instances.get(member.instance_id), _as_aws_says(member, instances)
         listed = instance is not None and instance.reachable and instance.grouped
-        yield node if listed else replace(node, away=True)
+        yield node if listed else replace(node, draining=True)
 
 
 def _as_aws_says(member: Member, instances: Mapping[str, Instance]) -> Node:
@@ -179,4 +179,4 @@ def _as_aws_says(member: Member, instances: Mapping[str, Instance]) -> Node:
     if instance is not None and instance.address is not None:
         return replace(member.node, address=instance.address)
     taken = any(other.address == member.address for name, other in instances.items() if name != member.instance_id)
-    return replace(member.node, away=member.away or taken)
+    return replace(member.node, draining=member.draining or taken)

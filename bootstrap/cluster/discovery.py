@@ -1,4 +1,4 @@
-"""Who the members could be: the cluster's Auto Scaling groups, and EC2's word on their instances."""
+"""Describe the candidates for membership: the cluster's Auto Scaling groups and their instances in EC2."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
     from mypy_boto3_ec2 import EC2Client
 
-AWAY: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
+NOT_COUNTED: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
 """Lifecycle states, with or without ``:Wait`` and ``:Proceed``, of instances that the group does not count
 ("Amazon EC2 Auto Scaling instance lifecycle")."""
 ENDED: Final = frozenset({"terminated"})
@@ -27,7 +27,8 @@ class Group:
     """One Auto Scaling group of the cluster."""
 
     node_type: NodeType
-    desired: int
+    desired_capacity: int
+    """Set by the deploy: ``desired_nodes`` of stacks/node_group.py, worker_count for the workers' group."""
     instances: Mapping[str, bool]
     """Every instance in it, and whether the group counts on it: not on one that ends or stands by."""
 
@@ -60,7 +61,7 @@ class Instance:
 
 
 def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[Group]:
-    """The cluster's groups; an error unless both are there."""
+    """Describe both groups. Raises GroupsError unless both exist."""
     names = {group_name(cluster_name, node_type): node_type for node_type in NODE_TYPES}
     found = client.describe_auto_scaling_groups(AutoScalingGroupNames=sorted(names))["AutoScalingGroups"]
     # The two are created side by side: counting one of them would call half a cluster complete.
@@ -71,7 +72,7 @@ def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[G
 
 
 def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> dict[str, Instance]:
-    """The instances that EC2 still knows; a filter, unlike a list of ids, may name others."""
+    """Describe the instances that EC2 still knows; unlike a list of IDs, a filter may name unknown ones."""
     found = {}
     for chunk in _chunks(sorted(instance_ids), FILTER_VALUES):
         pages = client.get_paginator("describe_instances").paginate(
@@ -93,9 +94,9 @@ def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> di
 def _group(group: "AutoScalingGroupTypeDef", node_type: NodeType) -> Group:
     return Group(
         node_type=node_type,
-        desired=group["DesiredCapacity"],
+        desired_capacity=group["DesiredCapacity"],
         instances={
-            instance["InstanceId"]: instance["LifecycleState"].partition(":")[0] not in AWAY
+            instance["InstanceId"]: instance["LifecycleState"].partition(":")[0] not in NOT_COUNTED
             for instance in group["Instances"]
         },
     )

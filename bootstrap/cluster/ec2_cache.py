@@ -15,7 +15,7 @@ ABSENT_LOOKS: Final = 10
 """EC2's API is eventually consistent: an instance is forgotten only when so many answers lack it, one after another."""
 
 
-class Sightings:
+class Ec2Cache:
     """EC2's last word on each instance."""
 
     def __init__(self, ec2: "EC2Client") -> None:

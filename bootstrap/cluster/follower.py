@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from bootstrap.cluster.membership import Membership
-from bootstrap.cluster.poll_interval import Turn
+from bootstrap.cluster.poll_interval import ReadTurn
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.table import Table
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 class Follower:
     """Read the membership, and stay with the last good one while the table holds something else."""
 
-    def __init__(self, table: Table, *, turn: Turn, monotonic: Callable[[], float]) -> None:
+    def __init__(self, table: Table, *, turn: ReadTurn, monotonic: Callable[[], float]) -> None:
         self._table = table
         self._turn = turn
         self._monotonic = monotonic
@@ -38,7 +38,7 @@ class Follower:
 
     def _read_in_turn(self, known: Membership) -> Membership:
         now = self._monotonic()
-        self.turn_in = self._turn.wait(known.expected, now=now)
+        self.turn_in = self._turn.wait(known.desired_nodes, now=now)
         if self.turn_in > 0:
             return known
         found = self._table.read_membership()

@@ -1,4 +1,4 @@
-"""Who is in which slot: the records and the rules, without the table that keeps them."""
+"""Decide which node has which index: pure rules, without the table that keeps the result."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,25 +18,25 @@ class Node:
     node_type: NodeType
     host_key: str
     ssh_key: str = ""
-    """Public half of the cluster's key, of a master."""
-    away: bool = False
-    """It is about to end, or stands by: no list has it, yet nobody else gets its slot before it is gone."""
+    """Public half of the cluster's key; the master's only."""
+    draining: bool = False
+    """The node is about to end or in standby: no list names it, but it keeps its index until it is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member(Node):
-    """A node in its slot."""
+    """A node with its index."""
 
-    slot: int
+    node_index: int
 
     @classmethod
     def of(cls, record: MemberRecord) -> "Member":
-        """The member that a record says, once the record has been checked."""
+        """Convert a checked record."""
         return cls(**asdict(record))
 
     @property
     def node(self) -> Node:
-        """The node without its slot."""
+        """Return the node without its index."""
         return Node(**{field.name: getattr(self, field.name) for field in fields(Node)})
 
 
@@ -45,102 +45,105 @@ class Membership:
     """The cluster as its coordinator last saw it."""
 
     generation: int
-    """Goes up by one with each change."""
-    expected: int
-    """Nodes that the Auto Scaling groups are asked for, the master included."""
+    """Grows by one with each change."""
+    desired_nodes: int
+    """Sum of the Auto Scaling groups' DesiredCapacity, the master included."""
     members: tuple[Member, ...]
-    """In slot order."""
+    """In index order."""
 
     @property
     def present(self) -> tuple[Member, ...]:
-        """The members that the lists name."""
-        return tuple(member for member in self.members if not member.away)
+        """Return the members that the lists name: those that do not drain."""
+        return tuple(member for member in self.members if not member.draining)
 
     def has(self, count: int | None) -> bool:
-        """Whether so many are there; None: everybody who was asked for."""
-        return len(self.present) >= (self.expected if count is None else count)
+        """Return whether so many members are present; None: as many as desired."""
+        return len(self.present) >= (self.desired_nodes if count is None else count)
 
     @property
     def master(self) -> Member | None:
-        """Who holds slot 1 and is there."""
+        """Return the master, unless it drains."""
         return next((member for member in self.present if member.node_type == MASTER), None)
 
     def member(self, instance_id: str) -> Member | None:
-        """The slot of an instance, if it has one."""
+        """Return the member with this instance ID, if there is one."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
     def lists(self, instance_id: str) -> bool:
-        """Whether the lists name the instance."""
+        """Return whether the lists name the instance."""
         return any(member.instance_id == instance_id for member in self.present)
 
 
-EMPTY = Membership(generation=0, expected=0, members=())
-"""Before the first coordinator pass."""
+EMPTY = Membership(generation=0, desired_nodes=0, members=())
+"""The membership before the first coordinator pass."""
 
 
-def next_membership(current: Membership, *, expected: int, nodes: Sequence[Node], gone: Collection[str]) -> Membership:
-    """What the membership should be now; the same object when nothing has to change."""
-    expected = min(expected, MOST_NODES)
-    members = assign_slots(current.members, expected=expected, nodes=nodes, gone=gone)
-    wanted = replace(current, expected=expected, members=members)
+def next_membership(
+    current: Membership, *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str]
+) -> Membership:
+    """Return the next membership; the same object if nothing changes."""
+    desired_nodes = min(desired_nodes, MOST_NODES)
+    members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, gone=gone)
+    wanted = replace(current, desired_nodes=desired_nodes, members=members)
     if wanted == current and current.generation > 0:
         return current
     return replace(wanted, generation=generation_after(current.generation))
 
 
 def generation_after(generation: int, *, step: int = 1) -> int:
-    """The next generation. Others only ask whether it is another one, so it may begin again."""
+    """Return the next generation. Readers only compare it for equality, so it may wrap around."""
     return generation + step if generation + step <= MOST_GENERATION else step
 
 
-def assign_slots(
-    members: Iterable[Member], *, expected: int, nodes: Sequence[Node], gone: Collection[str]
+def assign_node_indexes(
+    members: Iterable[Member], *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str]
 ) -> tuple[Member, ...]:
-    """Keep who is there, free the slots of who is gone, give newcomers the lowest free slots.
+    """Keep the present members, free the indexes of the gone ones, give newcomers the lowest free indexes.
 
-    Slot 1 is the master's alone; a second master waits until the first is gone. The slots end at
-    ``expected``: a replacement that comes before its predecessor is gone waits for that slot.
+    Index 1 is the master's alone; a second master waits until the first is gone. The indexes end at
+    ``desired_nodes``: a replacement that comes before its predecessor is gone waits for that index.
     """
     known = {node.instance_id: node for node in nodes}
     refreshed = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in gone]
-    kept = [member for member in refreshed if (member.slot == 1) == (member.node_type == MASTER)]
-    slots = {member.slot: member for member in _close_gaps(kept, expected=expected)}
-    placed = {member.instance_id for member in slots.values()}
+    kept = [member for member in refreshed if (member.node_index == 1) == (member.node_type == MASTER)]
+    by_index = {member.node_index: member for member in _close_gaps(kept, desired_nodes=desired_nodes)}
+    placed = {member.instance_id for member in by_index.values()}
     newcomers = sorted(
-        (node for node in nodes if not node.away and node.instance_id not in placed | set(gone)),
+        (node for node in nodes if not node.draining and node.instance_id not in placed | set(gone)),
         key=lambda node: node.instance_id,
     )
     for node in newcomers:
-        slot = _lowest_free(slots, node.node_type, expected=expected)
-        if slot is not None:
-            slots[slot] = Member(slot=slot, **asdict(node))
-    return tuple(slots[slot] for slot in sorted(slots))
+        node_index = _lowest_free(by_index, node.node_type, desired_nodes=desired_nodes)
+        if node_index is not None:
+            by_index[node_index] = Member(node_index=node_index, **asdict(node))
+    return tuple(by_index[node_index] for node_index in sorted(by_index))
 
 
-def _close_gaps(members: Sequence[Member], *, expected: int) -> Iterator[Member]:
-    """After a shrink the highest survivors take the lowest free slots: all at once, when the last of those
-    that leave is gone, so that ranks move one time only.
+def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Member]:
+    """Move the highest survivors of a shrink to the lowest free indexes.
+
+    All move at once, when the last leaving node is gone, so that ranks change only once.
     """
-    workers = [member for member in members if member.slot > 1]
-    # Slot 1 stays free for a master who is not there just now.
-    settled = len(workers) < expected and not any(member.away for member in members)
-    free = iter(sorted(set(range(2, expected + 1)) - {member.slot for member in members}))
+    workers = [member for member in members if member.node_index > 1]
+    # Index 1 stays free for a master that is not there now.
+    settled = len(workers) < desired_nodes and not any(member.draining for member in members)
+    free = iter(sorted(set(range(2, desired_nodes + 1)) - {member.node_index for member in members}))
     for member in members:
-        yield replace(member, slot=next(free)) if settled and member.slot > expected else member
+        yield replace(member, node_index=next(free)) if settled and member.node_index > desired_nodes else member
 
 
 def _refreshed(member: Member, node: Node | None) -> Member:
-    """What the node is now; of one that nobody says anything about, what it was."""
+    """Return the member with the node's current values; unchanged if nothing is known of the node."""
     if node is None:
         return member
-    return Member(slot=member.slot, **asdict(node))
+    return Member(node_index=member.node_index, **asdict(node))
 
 
-def _lowest_free(slots: Collection[int], node_type: NodeType, *, expected: int) -> int | None:
-    candidates = (1,) if node_type == MASTER else range(2, expected + 1)
-    return next((slot for slot in candidates if slot not in slots), None)
+def _lowest_free(by_index: Collection[int], node_type: NodeType, *, desired_nodes: int) -> int | None:
+    candidates = (1,) if node_type == MASTER else range(2, desired_nodes + 1)
+    return next((node_index for node_index in candidates if node_index not in by_index), None)
 
 
 def members_to_json(members: Iterable[Member]) -> str:
-    """The list as the table and the node's state file keep it."""
+    """Render the members as JSON, as the table stores them."""
     return json.dumps([asdict(member) for member in members], separators=(",", ":"))

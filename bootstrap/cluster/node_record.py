@@ -8,30 +8,30 @@ from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, node_record_id
 from bootstrap.files.node_files import user_access
 from bootstrap.files.ssh_keys import cluster_key, forget_cluster_key, read_host_key
-from bootstrap.host_services import Links, World
+from bootstrap.host_services import ClusterClients, HostServices
 
 AGAIN_S: Final = 60.0
 
 
-class OwnRecord:
+class NodeRecordWriter:
     """Writes the record when it says something new."""
 
-    def __init__(self, config: NodeConfig, world: World) -> None:
+    def __init__(self, config: NodeConfig, host: HostServices) -> None:
         self._config = config
-        self._world = world
+        self._host = host
         self._published: NodeRecord | None = None
         self._next = 0.0
 
-    def read(self, links: Links, *, away: bool) -> NodeRecord:
+    def read(self, cluster: ClusterClients, *, draining: bool) -> NodeRecord:
         """What there is to say now, read from this machine."""
-        instance_id = links.identity.instance_id
+        instance_id = cluster.identity.instance_id
         return NodeRecord(
             record_id=node_record_id(self._config.role_id(self._config.node_type), instance_id),
             instance_id=instance_id,
             node_type=self._config.node_type,
-            host_key=read_host_key(self._world.root),
+            host_key=read_host_key(self._host.root),
             ssh_key=self._cluster_key(instance_id),
-            away=away,
+            draining=draining,
         )
 
     def is_due(self, record: NodeRecord, membership: Membership) -> bool:
@@ -41,25 +41,25 @@ class OwnRecord:
         """
         if record != self._published:
             return True
-        return not self._is_known(record, membership) and self._world.monotonic() >= self._next
+        return not self._is_known(record, membership) and self._host.monotonic() >= self._next
 
     @staticmethod
     def _is_known(record: NodeRecord, membership: Membership) -> bool:
         member = membership.member(record.instance_id)
-        said = (record.host_key, record.ssh_key, record.away)
-        return member is not None and (member.host_key, member.ssh_key, member.away) == said
+        said = (record.host_key, record.ssh_key, record.draining)
+        return member is not None and (member.host_key, member.ssh_key, member.draining) == said
 
-    def publish(self, links: Links, record: NodeRecord) -> None:
+    def publish(self, cluster: ClusterClients, record: NodeRecord) -> None:
         """Say it."""
-        now = self._world.monotonic()
-        links.table.write_node(record)
+        now = self._host.monotonic()
+        cluster.table.write_node(record)
         self._published = record
         self._next = now + AGAIN_S
 
     def _cluster_key(self, instance_id: str) -> str:
-        root = self._world.root
+        root = self._host.root
         if self._config.node_type != MASTER:
             forget_cluster_key(root)
             return ""
         user = user_access(self._config.default_user)
-        return cluster_key(root, instance_id=instance_id, user=user, maker=self._world.actions)
+        return cluster_key(root, instance_id=instance_id, user=user, maker=self._host.actions)

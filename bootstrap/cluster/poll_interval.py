@@ -11,7 +11,7 @@ EAGER_FOR_S: Final = 300.0
 """An instance that has not joined by then is broken or waits for something: no reason to hurry."""
 
 
-class Pace:
+class PollInterval:
     """Eager while instances are on their way into the cluster, and for a while only."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ def round_s(nodes: int) -> float:
     return needed if needed >= SHORTEST_ROUND_S else 0.0
 
 
-class Turn:
+class ReadTurn:
     """When one of many agents may read a membership that has changed: once a round, at a moment of its own."""
 
     def __init__(self, chance: Callable[[], float]) -> None:

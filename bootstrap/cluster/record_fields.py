@@ -12,12 +12,12 @@ from typing import Final
 
 from bootstrap.contract import (
     ADDRESS_FIELD,
-    AWAY_FIELD,
+    DRAINING_FIELD,
     INSTANCE_ID_FIELD,
     MOST_WORKERS,
+    NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     NODE_TYPES,
-    SLOT_FIELD,
     NodeType,
 )
 
@@ -60,9 +60,9 @@ def check_address(value: object, networks: Networks | None) -> str:
     return str(address)
 
 
-def check_index(value: object) -> int:
+def check_node_index(value: object) -> int:
     if type(value) is not int or not 1 <= value <= MOST_NODES:  # a bool is an int, too
-        raise RecordError(f"{SLOT_FIELD} must be a whole number from 1 to {MOST_NODES}, got {shown(value)}")
+        raise RecordError(f"{NODE_INDEX_FIELD} must be a whole number from 1 to {MOST_NODES}, got {shown(value)}")
     return value
 
 
@@ -81,7 +81,7 @@ def check_node_type(value: object) -> NodeType:
 
 def check_flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise RecordError(f"{AWAY_FIELD} must be true or false, got {shown(value)}")
+        raise RecordError(f"{DRAINING_FIELD} must be true or false, got {shown(value)}")
     return value
 
 

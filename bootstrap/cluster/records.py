@@ -20,24 +20,24 @@ from bootstrap.cluster.record_fields import (
     RecordError,
     check_address,
     check_flag,
-    check_index,
     check_instance_id,
     check_key,
+    check_node_index,
     check_node_type,
     shown,
 )
 from bootstrap.contract import (
     ADDRESS_FIELD,
-    AWAY_FIELD,
-    EXPECTED_FIELD,
+    DESIRED_NODES_FIELD,
+    DRAINING_FIELD,
     GENERATION_FIELD,
     HOST_KEY_FIELD,
     INSTANCE_ID_FIELD,
     MASTER,
     MEMBERS_FIELD,
+    NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
-    SLOT_FIELD,
     SSH_KEY_FIELD,
     TABLE_KEY,
     VERSION_FIELD,
@@ -58,14 +58,14 @@ Item = Mapping[str, Mapping[str, Any]]
 class MemberRecord:
     """One member of the membership record."""
 
-    slot: int
+    node_index: int
     instance_id: str
     address: str
     node_type: NodeType
     host_key: str
     ssh_key: str
     """Public half of the cluster's key, of a master; else empty."""
-    away: bool
+    draining: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ class MembershipRecord:
     """The membership record; members in the order of their indexes."""
 
     generation: int
-    expected: int
+    desired_nodes: int
     members: tuple[MemberRecord, ...]
 
 
@@ -98,7 +98,7 @@ class NodeRecord:
     instance_id: str
     node_type: str
     host_key: str
-    away: bool = False
+    draining: bool = False
     """It has notice of its end."""
     ssh_key: str = ""
     """Public half of the cluster's key, from a master."""
@@ -123,7 +123,7 @@ def parse_membership(item: Item, networks: Networks) -> MembershipRecord:
     """Read the membership record; RecordError unless every part of it can be used."""
     return MembershipRecord(
         generation=parse_generation(item),
-        expected=_number(item, EXPECTED_FIELD, least=0, most=MOST_NODES),
+        desired_nodes=_number(item, DESIRED_NODES_FIELD, least=0, most=MOST_NODES),
         members=parse_members(_rows(item), networks),
     )
 
@@ -136,7 +136,7 @@ def parse_node(item: Item) -> NodeRecord:
         instance_id=check_instance_id(_attribute(item, INSTANCE_ID_FIELD, "S")),
         node_type=check_node_type(_attribute(item, NODE_TYPE_FIELD, "S")),
         host_key=_attribute(item, HOST_KEY_FIELD, "S"),
-        away=_attribute(item, AWAY_FIELD, "BOOL") if AWAY_FIELD in item else False,
+        draining=_attribute(item, DRAINING_FIELD, "BOOL") if DRAINING_FIELD in item else False,
         ssh_key=_attribute(item, SSH_KEY_FIELD, "S") if SSH_KEY_FIELD in item else "",
     )
 
@@ -163,11 +163,11 @@ def parse_members(rows: object, networks: Networks | None) -> tuple[MemberRecord
         got = f"{len(rows)}" if isinstance(rows, list) else shown(rows)
         raise RecordError(f"members must be a list of at most {MOST_NODES} members, got {got}")
     members = tuple(parse_member(row, networks) for row in rows)
-    _once(SLOT_FIELD, (member.slot for member in members))
+    _once(NODE_INDEX_FIELD, (member.node_index for member in members))
     _once(INSTANCE_ID_FIELD, (member.instance_id for member in members))
     # EC2 gives the address of an instance that has ended to the next one, and the record may still hold both.
-    _once(ADDRESS_FIELD, (member.address for member in members if not member.away))
-    return tuple(sorted(members, key=lambda member: member.slot))
+    _once(ADDRESS_FIELD, (member.address for member in members if not member.draining))
+    return tuple(sorted(members, key=lambda member: member.node_index))
 
 
 def parse_member(row: object, networks: Networks | None) -> MemberRecord:
@@ -176,16 +176,18 @@ def parse_member(row: object, networks: Networks | None) -> MemberRecord:
         raise RecordError(f"a member must be an object, got {shown(row)}")
     values = cast("dict[str, object]", row)
     member = MemberRecord(
-        slot=check_index(values.get(SLOT_FIELD)),
+        node_index=check_node_index(values.get(NODE_INDEX_FIELD)),
         instance_id=check_instance_id(values.get(INSTANCE_ID_FIELD)),
         address=check_address(values.get(ADDRESS_FIELD), networks),
         node_type=check_node_type(values.get(NODE_TYPE_FIELD)),
         host_key=check_key(values.get(HOST_KEY_FIELD), HOST_KEY_FIELD),
         ssh_key=check_key(key, SSH_KEY_FIELD) if (key := values.get(SSH_KEY_FIELD, "")) != "" else "",
-        away=check_flag(values.get(AWAY_FIELD, False)),
+        draining=check_flag(values.get(DRAINING_FIELD, False)),
     )
-    if (member.slot == 1) != (member.node_type == MASTER):
-        raise RecordError(f"{SLOT_FIELD} 1 must be the {MASTER}'s alone, got {member.slot} of a {member.node_type}")
+    if (member.node_index == 1) != (member.node_type == MASTER):
+        raise RecordError(
+            f"{NODE_INDEX_FIELD} 1 must be the {MASTER}'s alone, got {member.node_index} of a {member.node_type}"
+        )
     return member
 
 
@@ -203,11 +205,11 @@ def usable_members(item: Item, networks: Networks) -> tuple[MemberRecord, ...]:
             continue
         if not any(_collide(member, other) for other in found):
             found.append(member)
-    return tuple(sorted(found, key=lambda member: member.slot))
+    return tuple(sorted(found, key=lambda member: member.node_index))
 
 
 def _collide(one: MemberRecord, other: MemberRecord) -> bool:
-    return one.slot == other.slot or one.instance_id == other.instance_id or one.address == other.address
+    return one.node_index == other.node_index or one.instance_id == other.instance_id or one.address == other.address
 
 
 # ---- parts of records ----

@@ -17,8 +17,8 @@ from bootstrap.cluster.records import (
     usable_members,
 )
 from bootstrap.contract import (
-    AWAY_FIELD,
-    EXPECTED_FIELD,
+    DESIRED_NODES_FIELD,
+    DRAINING_FIELD,
     GENERATION_FIELD,
     GENERATION_ID,
     HOST_KEY_FIELD,
@@ -52,7 +52,7 @@ NODE_FIELDS: Final = {
             INSTANCE_ID_FIELD,
             NODE_TYPE_FIELD,
             HOST_KEY_FIELD,
-            AWAY_FIELD,
+            DRAINING_FIELD,
             SSH_KEY_FIELD,
         )
     )
@@ -126,7 +126,7 @@ class Table:
         generation = {VERSION_FIELD: {"N": str(RECORD_VERSION)}, GENERATION_FIELD: {"N": str(new.generation)}}
         membership = {
             **generation,
-            EXPECTED_FIELD: {"N": str(new.expected)},
+            DESIRED_NODES_FIELD: {"N": str(new.desired_nodes)},
             MEMBERS_FIELD: {"S": members_to_json(new.members)},
         }
         try:
@@ -157,7 +157,7 @@ class Table:
                 INSTANCE_ID_FIELD: {"S": record.instance_id},
                 NODE_TYPE_FIELD: {"S": record.node_type},
                 HOST_KEY_FIELD: {"S": record.host_key},
-                AWAY_FIELD: {"BOOL": record.away},
+                DRAINING_FIELD: {"BOOL": record.draining},
                 SSH_KEY_FIELD: {"S": record.ssh_key},
             },
         )
@@ -228,7 +228,7 @@ def _membership(item: Item, networks: Networks) -> Membership:
     record = parse_membership(item, networks)
     return Membership(
         generation=record.generation,
-        expected=record.expected,
+        desired_nodes=record.desired_nodes,
         members=tuple(map(Member.of, record.members)),
     )
 
@@ -240,4 +240,4 @@ def _usable(item: Item, networks: Networks) -> Membership:
     except RecordError:
         generation = EMPTY.generation
     members = tuple(map(Member.of, usable_members(item, networks)))
-    return Membership(generation=generation, expected=len(members), members=members)
+    return Membership(generation=generation, desired_nodes=len(members), members=members)

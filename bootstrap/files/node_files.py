@@ -12,8 +12,9 @@ from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.errors import ConfigError
-from bootstrap.files import renderers as hosts
+from bootstrap.files import environment, hosts, ssh
 from bootstrap.files.atomic_file import Access, write_and_act, write_block, write_file
+from bootstrap.files.workers import workers_file
 
 
 class Actions(Protocol):
@@ -62,42 +63,42 @@ class NodeFiles:
 
         The node's state comes last: who sees a generation there finds the files to match.
         """
-        values = hosts.variables(
+        values = environment.variables(
             workers_count=len(membership.present),
             gpu_count=gpu_count,
             bucket=self._bucket,
             instance_id=member.instance_id,
         )
         changed = {
-            **self._write_members(membership, slot=member.slot),
+            **self._write_members(membership, node_index=member.node_index),
             **self._write_variables(values),
             **self._write_ssh(membership, member=member),
             contract.NODE_STATE: write_file(self._path(contract.NODE_STATE), node_state(membership, member=member)),
         }
         return [path for path, was_changed in changed.items() if was_changed]
 
-    def _write_members(self, membership: Membership, *, slot: int) -> dict[str, bool]:
-        also = {slot: self._own_name} if self._own_name else {}
+    def _write_members(self, membership: Membership, *, node_index: int) -> dict[str, bool]:
+        also = {node_index: self._own_name} if self._own_name else {}
         lines = hosts.hosts_lines(membership.present, also=also)
         return {
             contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), lines),
             contract.WORKERS_FILE: write_file(
-                self._path(contract.WORKERS_FILE), hosts.workers_file(membership.present), self._user
+                self._path(contract.WORKERS_FILE), workers_file(membership.present), self._user
             ),
         }
 
     def _write_variables(self, values: Mapping[str, str]) -> dict[str, bool]:
         return {
             contract.ENVIRONMENT_SCRIPT: write_file(
-                self._path(contract.ENVIRONMENT_SCRIPT), hosts.profile_script(values)
+                self._path(contract.ENVIRONMENT_SCRIPT), environment.profile_script(values)
             ),
             contract.ENVIRONMENT_FILE: write_block(
-                self._path(contract.ENVIRONMENT_FILE), hosts.environment_lines(values)
+                self._path(contract.ENVIRONMENT_FILE), environment.environment_lines(values)
             ),
             # systemd reads the drop-in at the next boot and is told for the time until then.
             contract.SYSTEMD_ENVIRONMENT: write_and_act(
                 self._path(contract.SYSTEMD_ENVIRONMENT),
-                hosts.systemd_environment(values),
+                environment.systemd_environment(values),
                 act=lambda: self._actions.set_environment(values),
                 pending=self._pending("set-environment"),
             ),
@@ -107,16 +108,16 @@ class NodeFiles:
         is_master = member.node_type == contract.MASTER
         authorized_keys = f"{contract.AUTHORIZED_KEYS_DIR}/{self._user_name}"
         return {
-            authorized_keys: write_file(self._path(authorized_keys), hosts.authorized_keys(membership.master)),
+            authorized_keys: write_file(self._path(authorized_keys), ssh.authorized_keys(membership.master)),
             contract.KNOWN_HOSTS_FILE: write_block(
-                self._path(contract.KNOWN_HOSTS_FILE), hosts.known_hosts_lines(membership.present)
+                self._path(contract.KNOWN_HOSTS_FILE), ssh.known_hosts_lines(membership.present)
             ),
             contract.SSH_CLIENT_CONFIG: write_file(
-                self._path(contract.SSH_CLIENT_CONFIG), hosts.SSH_CLIENT_WITH_KEY if is_master else hosts.SSH_CLIENT
+                self._path(contract.SSH_CLIENT_CONFIG), ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT
             ),
             contract.SSHD_CONFIG: write_and_act(
                 self._path(contract.SSHD_CONFIG),
-                hosts.SSHD_MASTER if is_master else hosts.SSHD_WORKER,
+                ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER,
                 act=self._actions.reload_sshd,
                 pending=self._pending("reload-sshd"),
             ),
@@ -138,14 +139,14 @@ def read_state(root: Path, *, instance_id: str, networks: Networks) -> Membershi
     if state.instance_id != instance_id:
         return EMPTY
     members = tuple(map(Member.of, state.members))
-    return Membership(generation=state.generation, expected=len(members), members=members)
+    return Membership(generation=state.generation, desired_nodes=len(members), members=members)
 
 
 def node_state(membership: Membership, *, member: Member) -> str:
     """What the agent last made true, for whoever wants to know."""
     state = {
         "instance_id": member.instance_id,
-        "slot": member.slot,
+        "node_index": member.node_index,
         "generation": membership.generation,
         "members": [asdict(each) for each in membership.members],
     }

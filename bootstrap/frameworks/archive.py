@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from botocore.exceptions import ClientError
 
-from bootstrap.frameworks.errors import EnginesError
+from bootstrap.errors import FrameworkError
 from bootstrap.frameworks.recipe import OUTWARD_LINKS
 from bootstrap.frameworks.unpack import unpack
 
@@ -32,7 +32,7 @@ class S3(Protocol):
         """Store a file, in parts when it is large."""
 
 
-class WrongHashError(EnginesError):
+class WrongHashError(FrameworkError):
     """What the bucket has is not what the master has put there."""
 
 
@@ -110,4 +110,4 @@ def _tar(arguments: Sequence[str]) -> None:
         )
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or str(error).encode()
-        raise EnginesError("tar failed", f"tar {arguments[0]}: {said.decode(errors='replace')[-300:]}") from error
+        raise FrameworkError("tar failed", f"tar {arguments[0]}: {said.decode(errors='replace')[-300:]}") from error

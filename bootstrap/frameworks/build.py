@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.contract import ENGINES_LIST, HOROVOD_WHEEL, PYTORCH_PYTHON
+from bootstrap.errors import FrameworkError
 from bootstrap.files.atomic_file import Access, write_file
-from bootstrap.frameworks.errors import EnginesError
 from bootstrap.frameworks.recipe import (
     BUILD_TOOLS,
     HOROVOD,
@@ -51,12 +51,12 @@ class Builder:
             self._run([*pip, "install", *wheels], failure="pip install failed")
         version = ".".join(map(str, recipe.python))
         add_mends(directory / f"lib/python{version}/site-packages")
-        if HOROVOD in recipe.engines:
+        if HOROVOD in recipe.frameworks:
             self._install_horovod(pip, directory)
             write_file(directory / "bin/mpirun", MPIRUN, Access(mode=0o755))
-        for engine in recipe.engines:
-            self._run([str(directory / "bin/python"), "-c", IMPORTS[engine]], failure=f"import {engine} failed")
-        write_file(directory / Path(ENGINES_LIST).name, "".join(f"{engine}\n" for engine in recipe.engines))
+        for framework in recipe.frameworks:
+            self._run([str(directory / "bin/python"), "-c", IMPORTS[framework]], failure=f"import {framework} failed")
+        write_file(directory / Path(ENGINES_LIST).name, "".join(f"{framework}\n" for framework in recipe.frameworks))
 
     def _pip(self, directory: Path) -> list[str]:
         """A pip that installs into the environment: its own, or the PyTorch image's; Debian's Python has none."""
@@ -65,7 +65,9 @@ class Builder:
             return [python, *PIP]
         if self._works([PYTORCH_PYTHON, *PIP, "--version"]):
             return [PYTORCH_PYTHON, *PIP, "--python", python]
-        raise EnginesError("no pip", f"engines need the package python3-venv, or pip of {PYTORCH_PYTHON}", lasting=True)
+        raise FrameworkError(
+            "no pip", f"engines need the package python3-venv, or pip of {PYTORCH_PYTHON}", lasting=True
+        )
 
     def _install_horovod(self, pip: Sequence[str], directory: Path) -> None:
         """Take the wheel that the image vouches for, else compile one, for some minutes."""
@@ -74,7 +76,7 @@ class Builder:
         if Path(HOROVOD_WHEEL).is_file() and self._works([*install, "--only-binary=:all:", "-r", HOROVOD_WHEEL]):
             return
         if shutil.which(COMPILER, path=self._environ["PATH"]) is None:
-            raise EnginesError(
+            raise FrameworkError(
                 "no C++ compiler", f"to compile Horovod takes {COMPILER}, as with the package g++", lasting=True
             )
         log.info("compiling Horovod")
@@ -89,7 +91,7 @@ class Builder:
     def _works(self, command: Sequence[str]) -> bool:
         try:
             self._run(command, failure="")
-        except EnginesError as error:
+        except FrameworkError as error:
             log.info("%s", error)
             return False
         return True
@@ -103,11 +105,11 @@ class Builder:
             )  # fmt: skip
         except subprocess.CalledProcessError as error:
             said = " ".join(error.stdout.split())[-SAID:]
-            raise EnginesError(failure, f"{' '.join(command)} exited {error.returncode}: {said}") from error
+            raise FrameworkError(failure, f"{' '.join(command)} exited {error.returncode}: {said}") from error
         except subprocess.TimeoutExpired as error:
-            raise EnginesError("build took too long", f"{' '.join(command)}: no end in time") from error
+            raise FrameworkError("build took too long", f"{' '.join(command)}: no end in time") from error
         except OSError as error:
-            raise EnginesError(failure, f"{command[0]}: {error.strerror}") from error
+            raise FrameworkError(failure, f"{command[0]}: {error.strerror}") from error
 
 
 def add_mends(site_packages: Path) -> None:

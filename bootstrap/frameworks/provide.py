@@ -17,10 +17,10 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
 from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAND
+from bootstrap.errors import FrameworkError
 from bootstrap.files.atomic_file import point_link
 from bootstrap.files.node_files import place
 from bootstrap.frameworks.archive import Archive
-from bootstrap.frameworks.errors import EnginesError
 from bootstrap.frameworks.recipe import HOROVOD, Recipe
 from bootstrap.frameworks.record import HashRecord
 from bootstrap.frameworks.state import READY, State, write_state
@@ -34,7 +34,7 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class FrameworkServices:
     """What providing touches: a test has another of each."""
 
     root: Path
@@ -48,16 +48,16 @@ class Surroundings:
     sleep: Callable[[float], None] = time.sleep
 
 
-def provide(recipe: Recipe, *, is_master: bool, wait_s: float, here: Surroundings) -> None:
+def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: FrameworkServices) -> None:
     """Make the environment the node's; EnginesError when there is none in time."""
-    directory = place(here.root, recipe.directory)
+    directory = place(services.root, recipe.directory)
     # The master asks the bucket each time: it may have been stopped before it had put it there.
     if is_master or not is_complete(directory):
-        _get(recipe, directory, is_master=is_master, deadline=here.monotonic() + wait_s, here=here)
-    point_link(place(here.root, ENGINES), Path(recipe.directory))
-    if HOROVOD in recipe.engines:
-        _offer(place(here.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
-    write_state(here.root, State(doing=READY))
+        _get(recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services)
+    point_link(place(services.root, ENGINES), Path(recipe.directory))
+    if HOROVOD in recipe.frameworks:
+        _offer(place(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
+    write_state(services.root, State(doing=READY))
     log.info("engines: %s is ready", recipe.key)
 
 
@@ -66,36 +66,36 @@ def is_complete(directory: Path) -> bool:
     return (directory / Path(ENGINES_LIST).name).is_file()
 
 
-def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, here: Surroundings) -> None:
+def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: FrameworkServices) -> None:
     """Try until it is there; what goes wrong is tried again after a growing pause, while there is time."""
     tries, why = 0, None
     while True:
         short, pause = "not in the bucket", POLL_S
-        write_state(here.root, State(doing="fetching", why=why))
+        write_state(services.root, State(doing="fetching", why=why))
         try:
-            archive, record = here.archive(recipe), here.record()
+            archive, record = services.archive(recipe), services.record()
             if _fetch(recipe, directory, archive, record, is_master=is_master):
                 return
             if is_master:
-                left = max(1.0, deadline - here.monotonic())
-                _make(recipe, directory, archive, record, here=here, limit_s=left, why=why)
+                left = max(1.0, deadline - services.monotonic())
+                _make(recipe, directory, archive, record, services=services, limit_s=left, why=why)
                 return
-            write_state(here.root, State(doing="waiting-for-master", why=why))
+            write_state(services.root, State(doing="waiting-for-master", why=why))
         except (BotoCoreError, ClientError, Boto3Error) as error:
             short = "bucket unreachable"
             log.warning("%s: %s", recipe.key, error)
-        except EnginesError as error:
+        except FrameworkError as error:
             tries, short = tries + 1, error.short
             why = f"try {tries}: {short}"
             pause = min(POLL_S * 2**tries, LONGEST_PAUSE_S)
             log.warning("%s: %s", why, error)
-            if error.lasting or here.monotonic() + pause >= deadline:
-                raise EnginesError(short, f"{error} (try {tries})") from error
-            write_state(here.root, State(doing="pausing", why=why))
-        if here.monotonic() >= deadline:
+            if error.lasting or services.monotonic() + pause >= deadline:
+                raise FrameworkError(short, f"{error} (try {tries})") from error
+            write_state(services.root, State(doing="pausing", why=why))
+        if services.monotonic() >= deadline:
             detail = f"{recipe.key} is not in the bucket in time; only a master of the same release puts it there"
-            raise EnginesError(short, detail)
-        here.sleep(pause * RANDOM.uniform(0.75, 1.25))
+            raise FrameworkError(short, detail)
+        services.sleep(pause * RANDOM.uniform(0.75, 1.25))
 
 
 def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord, *, is_master: bool) -> bool:
@@ -109,7 +109,7 @@ def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord
             return False
         if not is_complete(directory):
             archive.fetch(directory, sha256=sha256)
-    except EnginesError as error:
+    except FrameworkError as error:
         if not is_master:
             raise
         log.warning("made anew, as %s", error)
@@ -123,16 +123,16 @@ def _make(
     archive: Archive,
     record: HashRecord,
     *,
-    here: Surroundings,
+    services: FrameworkServices,
     limit_s: float,
     why: str | None,
 ) -> None:
     if not is_complete(directory):
-        write_state(here.root, State(doing="building", why=why))
-        started = here.monotonic()
-        here.build(recipe, directory, limit_s)
-        log.info("built %s in %.0f s", recipe.key, here.monotonic() - started)
-    write_state(here.root, State(doing="storing", why=why))
+        write_state(services.root, State(doing="building", why=why))
+        started = services.monotonic()
+        services.build(recipe, directory, limit_s)
+        log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
+    write_state(services.root, State(doing="storing", why=why))
     # In this order: who finds the hash finds what has it.
     record.write(recipe.key, archive.store(directory))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.contract import ENGINES_DIR, ENGINES_PREFIX
-from bootstrap.frameworks.errors import EnginesError
+from bootstrap.errors import FrameworkError
 
 MXNET: Final = "mxnet"
 HOROVOD: Final = "horovod"
@@ -59,14 +59,14 @@ class Recipe:
     """What is compiled on one Linux may not run on an older one."""
 
     @property
-    def engines(self) -> tuple[str, ...]:
+    def frameworks(self) -> tuple[str, ...]:
         """What it has."""
         return CONTENTS[self.name]
 
     @property
     def requirements(self) -> tuple[Path, ...]:
         """Lists of wheels, each pinned and with its hashes."""
-        return tuple(Path(__file__).with_name(f"{engine}.txt") for engine in self.engines)
+        return tuple(Path(__file__).with_name(f"{framework}.txt") for framework in self.frameworks)
 
     @property
     def key(self) -> str:
@@ -74,7 +74,7 @@ class Recipe:
         digest = hashlib.sha256()
         for path in (*self.requirements, MENDS):
             digest.update(path.read_bytes())
-        if HOROVOD in self.engines:
+        if HOROVOD in self.frameworks:
             digest.update(repr((sorted(HOROVOD_OPTIONS.items()), MPIRUN)).encode())
             for path in (HOROVOD_SOURCE, BUILD_TOOLS):
                 digest.update(path.read_bytes())
@@ -104,13 +104,13 @@ def recipe_for_this_machine(name: str) -> Recipe:
         libc="".join(platform.libc_ver()),
     )
     if recipe.machine != MACHINE:
-        raise EnginesError(
+        raise FrameworkError(
             f"no MXNet for {recipe.machine}", f"engines need {MACHINE}, got {recipe.machine}", lasting=True
         )
     if recipe.python not in PYTHONS:
         version = ".".join(map(str, recipe.python))
         allowed = ", ".join(".".join(map(str, one)) for one in PYTHONS)
-        raise EnginesError(
+        raise FrameworkError(
             f"no MXNet for Python {version}", f"engines need Python {allowed}, got {version}", lasting=True
         )
     return recipe

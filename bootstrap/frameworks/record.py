@@ -15,7 +15,7 @@ from bootstrap.contract import (
     TABLE_KEY,
     VERSION_FIELD,
 )
-from bootstrap.frameworks.errors import EnginesError
+from bootstrap.errors import FrameworkError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -42,7 +42,7 @@ class HashRecord:
         found = item.get(SHA256_FIELD, {}).get("S", "")
         if not SHA256.fullmatch(found):
             detail = f"{SHA256_FIELD} of record {ENGINES_RECORD_ID} must be 64 hex digits, got {found[:80]!r}"
-            raise EnginesError("bad record", detail)
+            raise FrameworkError("bad record", detail)
         return found
 
     def write(self, environment: str, sha256: str) -> None:

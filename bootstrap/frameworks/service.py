@@ -10,11 +10,11 @@ from typing import Final
 from bootstrap.aws.clients import connect
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import MASTER, NODE_CONFIG
+from bootstrap.errors import FrameworkError
 from bootstrap.files.node_files import place
 from bootstrap.frameworks.archive import Archive
 from bootstrap.frameworks.build import Builder
-from bootstrap.frameworks.errors import EnginesError
-from bootstrap.frameworks.provide import Surroundings, provide
+from bootstrap.frameworks.provide import FrameworkServices, provide
 from bootstrap.frameworks.recipe import Recipe, recipe_for_this_machine
 from bootstrap.frameworks.record import HashRecord
 from bootstrap.frameworks.state import State, write_state
@@ -25,7 +25,7 @@ BUILD_S: Final = 900.0
 """Horovod takes three CPU-minutes; the rest is for a slow mirror."""
 
 
-def serve_engines(root: Path) -> None:
+def serve_frameworks(root: Path) -> None:
     """Provide the environment that the node's configuration names, if it names one."""
     config = parse_config(place(root, NODE_CONFIG).read_text())
     if config.engines is None:
@@ -33,8 +33,8 @@ def serve_engines(root: Path) -> None:
     try:
         recipe = recipe_for_this_machine(config.engines)
         is_master = config.node_type == MASTER
-        provide(recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, here=_surroundings(config, root))
-    except EnginesError as error:
+        provide(recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, services=_services(config, root))
+    except FrameworkError as error:
         _fail(root, error.short, str(error))
     except OSError as error:
         _fail(root, errno.errorcode.get(error.errno or 0, "OSError"), str(error))
@@ -45,7 +45,7 @@ def _fail(root: Path, short: str, detail: str) -> None:
     write_state(root, State(doing="failed", failure=short, detail=detail))
 
 
-def _surroundings(config: NodeConfig, root: Path) -> Surroundings:
+def _services(config: NodeConfig, root: Path) -> FrameworkServices:
     @cache
     def archive(recipe: Recipe) -> Archive:
         return Archive(connect(config.region).s3, bucket=config.bucket, key=recipe.object_key(config.cluster_name))
@@ -57,4 +57,4 @@ def _surroundings(config: NodeConfig, root: Path) -> Surroundings:
     def build(recipe: Recipe, directory: Path, limit_s: float) -> None:
         Builder(deadline=time.monotonic() + min(BUILD_S, limit_s)).build(recipe, directory)
 
-    return Surroundings(root=root, archive=archive, record=record, build=build)
+    return FrameworkServices(root=root, archive=archive, record=record, build=build)

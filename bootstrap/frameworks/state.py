@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bootstrap.contract import ENGINES_STATE
+from bootstrap.errors import FrameworkError
 from bootstrap.files.atomic_file import write_file
 from bootstrap.files.node_files import place
-from bootstrap.frameworks.errors import EnginesError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ def read_state(root: Path) -> State:
         return STARTING
 
 
-class Engines:
+class Frameworks:
     """The agent's view of its node's environment."""
 
     def __init__(self, root: Path, *, name: str | None) -> None:
@@ -55,7 +55,7 @@ class Engines:
             return True
         state = read_state(self._root)
         if state.failure is not None:
-            raise EnginesError(state.failure, state.detail or state.failure)
+            raise FrameworkError(state.failure, state.detail or state.failure)
         why = f" ({state.why})" if state.why else ""
         self.waiting = None if state.doing == READY else f"engines: {state.doing}{why}"
         return self.waiting is None

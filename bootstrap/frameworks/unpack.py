@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from bootstrap.errors import FrameworkError
 from bootstrap.files.atomic_file import DIRECTORY_MODE
-from bootstrap.frameworks.errors import EnginesError
 
 PROGRAM: Final = 0o755
 DATA: Final = 0o644
@@ -27,7 +27,7 @@ def unpack(archive: Path, directory: Path) -> None:
             for member, path in _checked(packed, links):
                 _place(packed, member, directory / path)
     except (tarfile.TarError, zlib.error, EOFError, ValueError, FileExistsError, NotADirectoryError) as error:
-        raise EnginesError("bad archive", f"cannot unpack the environment: {error}") from error
+        raise FrameworkError("bad archive", f"cannot unpack the environment: {error}") from error
 
 
 def _checked(packed: tarfile.TarFile, links: set[PurePosixPath]) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
@@ -52,8 +52,8 @@ def _check_target(member: tarfile.TarInfo, path: PurePosixPath) -> None:
         raise _refused(member, f"links out of its directory, to {member.linkname!r}")
 
 
-def _refused(member: tarfile.TarInfo, reason: str) -> EnginesError:
-    return EnginesError("bad archive", f"{member.name!r} of the environment {reason}")
+def _refused(member: tarfile.TarInfo, reason: str) -> FrameworkError:
+    return FrameworkError("bad archive", f"{member.name!r} of the environment {reason}")
 
 
 def _place(packed: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:

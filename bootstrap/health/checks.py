@@ -17,8 +17,8 @@ from typing import Final
 from bootstrap.cluster.membership import Member
 from bootstrap.contract import MASTER_HOST, SCRATCH_DIRS, SSH_PORT
 from bootstrap.failures import BROKEN_DISK
+from bootstrap.files.hosts import host_names
 from bootstrap.files.node_files import place
-from bootstrap.files.renderers import host_names
 
 PROBE_BYTES: Final = 4096
 ANSWER_TIMEOUT_S: Final = 3.0
@@ -79,7 +79,7 @@ class Health:
 
     def _names(self, members: Iterable[Member]) -> Finding | None:
         for member in members:
-            for name in host_names(member.slot):
+            for name in host_names(member.node_index):
                 if self._resolved(name) != member.address:
                     return Finding(what=f"name {name}", defect=False)
         return None
@@ -92,7 +92,7 @@ class Health:
 
     def _master(self, members: Iterable[Member]) -> Finding | None:
         for member in members:
-            if member.slot == 1 and not self.answers(member.address):
+            if member.node_index == 1 and not self.answers(member.address):
                 return Finding(what=f"{MASTER_HOST} silent", defect=False)
         return None
 

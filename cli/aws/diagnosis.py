@@ -102,7 +102,7 @@ def _presence(clients: Clients, cluster: Cluster) -> NodePresence:
         clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
     )
     groups = find_groups(clients.autoscaling, cluster.name)
-    desired_nodes = groups.desired_nodes(otherwise=membership.expected)
+    desired_nodes = groups.desired_nodes(otherwise=membership.desired_nodes)
     ids = [member.instance_id for member in membership.members]
     machines = find_machines(clients.ec2, ids)
     missing = missing_count(membership, machines, desired_nodes=desired_nodes)

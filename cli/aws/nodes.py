@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 class Member:
     """One node as the membership record has it."""
 
-    slot: int
+    node_index: int
     instance_id: str
     address: str
     """Private address."""
     node_type: str
     host_key: str
     """Public ed25519 host key, which the node itself wrote to the table."""
-    away: bool = False
-    """It is about to end, or stands by: it has its slot, and no list on the nodes has it."""
+    draining: bool = False
+    """It is about to end, or stands by: it has its index, and no list on the nodes has it."""
 
     @property
     def alias(self) -> str:
         """Its host name within the cluster."""
-        return worker_host(self.slot)
+        return worker_host(self.node_index)
 
     @property
     def host_names(self) -> tuple[str, ...]:
@@ -47,17 +47,17 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Membership:
-    """Who is in which slot."""
+    """Who is at which index."""
 
     generation: int
-    expected: int
+    desired_nodes: int
     members: tuple[Member, ...]
 
     @property
     def master(self) -> Member:
         """The node that can be reached from outside."""
         for member in self.members:
-            if member.node_type == MASTER and not member.away:
+            if member.node_type == MASTER and not member.draining:
                 return member
         raise ClusterError("the cluster has no master now: it may be starting or being replaced")
 
@@ -104,19 +104,19 @@ def read_membership(
         ) from error
     return Membership(
         generation=record.generation,
-        expected=record.expected,
+        desired_nodes=record.desired_nodes,
         members=tuple(map(_member, record.members)),
     )
 
 
 def _member(record: MemberRecord) -> Member:
     return Member(
-        slot=record.slot,
+        node_index=record.node_index,
         instance_id=record.instance_id,
         address=record.address,
         node_type=record.node_type,
         host_key=record.host_key,
-        away=record.away,
+        draining=record.draining,
     )
 
 
@@ -143,7 +143,7 @@ def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[Insta
 
 def running_count(membership: Membership, machines: Mapping[str, Machine]) -> int:
     """How many members run, to stay."""
-    return sum(machines[member.instance_id].state == RUNNING and not member.away for member in membership.members)
+    return sum(machines[member.instance_id].state == RUNNING and not member.draining for member in membership.members)
 
 
 def missing_count(membership: Membership, machines: Mapping[str, Machine], *, desired_nodes: int) -> int:
@@ -177,7 +177,13 @@ def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> M
     members = tuple(members)
     short = name.removeprefix(f"{cluster_name}-")
     for member in members:
-        known = (*member.host_names, member.short_name, member.instance_id, str(member.slot), f"worker{member.slot}")
+        known = (
+            *member.host_names,
+            member.short_name,
+            member.instance_id,
+            str(member.node_index),
+            f"worker{member.node_index}",
+        )
         if name in known or short in known:
             return member
     listed = ", ".join(f"{member.short_name} ({member.instance_id})" for member in members)

@@ -15,14 +15,14 @@ def status_text(name: str, membership: Membership, machines: Mapping[str, Machin
     summary = f"{name}: {running} of {desired_nodes} nodes, generation {membership.generation}"
     rows = [
         (
-            str(member.slot),
+            str(member.node_index),
             member.short_name,
             member.instance_id,
             (machine := machines[member.instance_id]).instance_type,
             machine.zone,
             member.address,
             machine.public_address,
-            f"{machine.state}, leaving" if member.away and machine.state == RUNNING else machine.state,
+            f"{machine.state}, leaving" if member.draining and machine.state == RUNNING else machine.state,
         )
         for member in members
     ]

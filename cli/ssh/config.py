@@ -37,7 +37,7 @@ def options(access: Access, member: Member) -> dict[str, str]:
     """Options for one node, the jump through the master aside.
 
     What comes from the table or the stack's outputs has been checked (bootstrap.cluster.records,
-    cli.aws.clusters): they hold nothing that ssh or a shell would expand. Paths are quoted here.
+    cli.aws.clusters): it holds nothing that ssh or a shell would expand. Paths are quoted here.
     """
     is_master = member == access.master
     own = {
@@ -91,10 +91,10 @@ def _config_block(access: Access, member: Member) -> str:
     # No instance ids: the block outlives them, and would lead to somebody else's machine by the old name.
     names = [access.host_name(member)]
     if member == access.master:
-        names.append(f"{access.cluster_name}-worker{member.slot}")
+        names.append(f"{access.cluster_name}-worker{member.node_index}")
     else:
         own["ProxyJump"] = access.host_name(access.master)
-        # The block is kept: the master resolves the name, and knows who has the slot then.
+        # The block is kept: the master resolves the name, and knows who has the index then.
         own["HostName"] = member.alias
     lines = [f"Host {' '.join(names)}", *(f"  {name} {value}" for name, value in own.items())]
     return "\n".join(lines) + "\n"

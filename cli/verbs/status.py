@@ -15,7 +15,7 @@ def main(options: Options) -> int:
     machines = find_machines(clients.ec2, [member.instance_id for member in membership.members])
     groups, refusals = _groups(clients, context.cluster.name)
     # The groups say at once what was asked for; the membership only when a master has noticed.
-    desired_nodes = groups.desired_nodes(otherwise=membership.expected)
+    desired_nodes = groups.desired_nodes(otherwise=membership.desired_nodes)
     print(status_text(context.cluster.name, membership, machines, desired_nodes=desired_nodes), end="")
     if missing_count(membership, machines, desired_nodes=desired_nodes):
         told = [*refusals, *_reasons(clients, groups)]

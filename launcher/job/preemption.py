@@ -40,10 +40,10 @@ def parse_cluster_view(text: str) -> ClusterView:
     """Parse what the agent has written, checked as the table's records are."""
     state = parse_state(text, networks=None)
     instances: dict[str, str] = {}
-    noticed = frozenset(member.instance_id for member in state.members if member.away)
+    noticed = frozenset(member.instance_id for member in state.members if member.draining)
     for member in state.members:
-        if not member.away:
-            names = (worker_host(member.slot), *([MASTER_HOST] if member.slot == 1 else []), member.address)
+        if not member.draining:
+            names = (worker_host(member.node_index), *([MASTER_HOST] if member.node_index == 1 else []), member.address)
             instances |= dict.fromkeys(names, member.instance_id)
     return ClusterView(own=state.instance_id, instances=instances, noticed=noticed)
 

@@ -188,9 +188,9 @@ def read_node(node: NodeHandle) -> NodeView | str:
     except (OSError, LocalError) as error:
         return f"has not all files: {error}"
     return NodeView(
-        slot=int(state["slot"]),
+        slot=int(state["node_index"]),
         generation=int(state["generation"]),
-        members=tuple((int(member["slot"]), str(member["instance_id"])) for member in state["members"]),
+        members=tuple((int(member["node_index"]), str(member["instance_id"])) for member in state["members"]),
         hosts=hosts_of(hosts),
         workers=tuple(workers.splitlines()),
         known_hosts=known_hosts_of(known),

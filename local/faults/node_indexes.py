@@ -52,7 +52,7 @@ def members_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
         if state is not None and node.instance_id in clusters:
             states.setdefault(clusters[node.instance_id], []).append(state)
     return {
-        name: {int(member["slot"]): str(member["instance_id"]) for member in best["members"]}
+        name: {int(member["node_index"]): str(member["instance_id"]) for member in best["members"]}
         for name, found in states.items()
         if (best := newest(found)) is not None
     }

@@ -1,4 +1,4 @@
-"""A group of equal nodes: a launch template and an Auto Scaling group. The master is a group of one."""
+"""Define a group of equal nodes: a launch template and an Auto Scaling group. The master is a group of one."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from bootstrap import contract
+from bootstrap.config import NodeConfig
 from stacks.nodes import user_data
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
@@ -29,9 +30,9 @@ class NodeTemplate:
 
 
 class NodeGroup(Construct):
-    """``count`` nodes in one subnet, ``needed`` of them for a deploy to succeed.
+    """``desired_nodes`` nodes in one subnet, of which a deploy needs ``min_nodes`` to succeed.
 
-    AWS replaces a lost one, a deploy replaces none.
+    AWS replaces a lost node; a deploy replaces none.
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class NodeGroup(Construct):
             vpc=vpc,
             vpc_subnets=ec2.SubnetSelection(subnets=[subnet]),
             launch_template=self.launch_template,
-            # Not count: with less than MinSize the group would not be created, whatever was signalled.
+            # Not desired_nodes: CloudFormation does not create a group with less than MinSize, whatever was signalled.
             min_capacity=min_nodes,
             max_capacity=desired_nodes,
+            # The number travels as the group's DesiredCapacity: bootstrap/cluster/discovery.py reads it on the master.
             desired_capacity=desired_nodes,
             # AWS's default ends the nodes of the oldest launch template first: after a redeploy, those that train.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
@@ -68,7 +70,7 @@ class NodeGroup(Construct):
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
             signals=autoscaling.Signals.wait_for_count(min_nodes, timeout=CREATION_TIMEOUT) if min_nodes else None,
         )
-        self._let_nodes_leave()
+        self._add_drain_hook()
         # The nodes come after their way to the internet and go before it: a gateway that public
         # addresses still use cannot be detached, and the delete of the stack would fail.
         self.group.node.add_dependency(subnet.internet_connectivity_established)
@@ -84,14 +86,14 @@ class NodeGroup(Construct):
         )
         self._tag(template.cluster_name)
 
-    def _let_nodes_leave(self) -> None:
-        """A node that is to end first tells the others; when it says nothing, AWS goes on all the same."""
+    def _add_drain_hook(self) -> None:
+        """Let a node drain before AWS ends it; AWS does not wait for a node that stays silent."""
         # The L2 hook is a resource of its own, which nodes that end during the creation would not see.
         self._resource.lifecycle_hook_specification_list = [
             autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
-                lifecycle_hook_name=contract.LEAVING_HOOK,
+                lifecycle_hook_name=contract.DRAIN_HOOK,
                 lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
-                heartbeat_timeout=contract.LEAVING_TIMEOUT_S,
+                heartbeat_timeout=contract.DRAIN_TIMEOUT_S,
                 default_result="CONTINUE",
             )
         ]
@@ -108,9 +110,9 @@ class NodeGroup(Construct):
         """Logical id that the nodes signal to: the id itself, as a reference would be a cycle."""
         return cdk.Stack.of(self).get_logical_id(self._resource)
 
-    def start_with(self, settings: user_data.NodeSettings, bundle: user_data.BundleSource) -> None:
+    def start_with(self, config: NodeConfig, bundle: user_data.BundleSource) -> None:
         """Complete the user data, which names the group that the launch template comes before."""
-        self._user_data.add_commands(user_data.body(settings, bundle))
+        self._user_data.add_commands(user_data.body(config, bundle))
 
     def _launch_template(
         self, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup], role: iam.IRole

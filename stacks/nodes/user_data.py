@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from bootstrap import contract
+from bootstrap.config import NodeConfig
 
 FETCH_TIMEOUT_S: Final = 420
 """How long a node waits for its route to S3 and its role: they may come after the node (a NAT
@@ -17,33 +18,6 @@ gateway takes minutes)."""
 
 SIGNAL_TIMEOUT_S: Final = 600
 """How long a node that failed tries to say so."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NodeSettings:
-    """What a node must be told; the agent reads it as ``bootstrap.config.NodeConfig``."""
-
-    cluster_name: str
-    region: str
-    node_type: contract.NodeType
-    group: str
-    stack_id: str
-    """Not its name: IAM judges a call by name against every stack that ever had it (``stack/NAME/*``)."""
-    signal_resource: str
-    fails_deploy: bool
-    min_nodes: int | None
-    gpu_count: int | None
-    address: str | None
-    address_allocation: str | None
-    table: str
-    networks: str
-    log_group: str
-    bucket: str
-    master_role_id: str
-    worker_role_id: str
-    engines: str | None
-    default_user: str
-    bootstrap_timeout_s: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,14 +31,14 @@ class BundleSource:
 SHEBANG: Final = "#!/bin/bash"
 
 
-def body(settings: NodeSettings, bundle: BundleSource) -> str:
+def body(config: NodeConfig, bundle: BundleSource) -> str:
     """Render the script without its first line."""
     return _BODY.format(
-        region=settings.region,
-        stack_id=settings.stack_id,
-        signal_resource=settings.signal_resource,
+        region=config.region,
+        stack_id=config.stack_id,
+        signal_resource=config.signal_resource,
         config_file=contract.NODE_CONFIG,
-        config=json.dumps({"version": 1, **asdict(settings)}, indent=2),
+        config=json.dumps(asdict(config), indent=2),
         url=bundle.url,
         hash=bundle.hash,
         releases=contract.RELEASES_DIR,
@@ -74,7 +48,7 @@ def body(settings: NodeSettings, bundle: BundleSource) -> str:
         signal_length=contract.SIGNAL_ID_LENGTH,
         too_late=contract.SIGNAL_TOO_LATE,
         # A failure fails the whole deploy, whatever the other nodes say.
-        signal_failure="true" if settings.fails_deploy else "false",
+        signal_failure="true" if config.fails_deploy else "false",
     )
 
 

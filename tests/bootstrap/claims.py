@@ -1,4 +1,4 @@
-"""Processes that claim slots in one table, all at once: ``python -m tests.bootstrap.claims PROCESSES ROUNDS``.
+"""Processes that claim node indexes in one table, all at once: ``python -m tests.bootstrap.claims PROCESSES ROUNDS``.
 
 Each process is a coordinator that knows one node, its own, and tries until that node is a member. The
 table is moto's, in the first process, which does one request at a time, as DynamoDB does on one item. The
@@ -42,7 +42,7 @@ PAUSE_S = 0.05
 class Claim:
     """What came of one process's round."""
 
-    slot: int
+    node_index: int
     lost: int
     """Races that it took."""
 
@@ -83,12 +83,12 @@ def receive(first: Connection) -> Any:
     return first.recv()
 
 
-def run(name: str, *, client: RemoteClient, first: Connection, expected: int) -> None:
-    """Be one process: claim a slot in each table that is named."""
+def run(name: str, *, client: RemoteClient, first: Connection, desired_nodes: int) -> None:
+    """Be one process: claim an index in each table that is named."""
     node = Node(instance_id=name, address=address_of(name), node_type="worker", host_key=public_key(name))
     while (table_name := receive(first)) is not None:
         table = Table(cast("DynamoDBClient", client), name=table_name, networks=NETWORKS)
-        first.send(claim(node, table, expected=expected))
+        first.send(claim(node, table, desired_nodes=desired_nodes))
 
 
 def address_of(name: str) -> str:
@@ -96,14 +96,14 @@ def address_of(name: str) -> str:
     return f"10.0.{number // 256}.{number % 256}"
 
 
-def claim(node: Node, table: Table, *, expected: int) -> Claim:
+def claim(node: Node, table: Table, *, desired_nodes: int) -> Claim:
     lost = 0
     while True:
         seen = table.read_stored()
-        wanted = next_membership(seen.membership, expected=expected, nodes=[node], gone=())
+        wanted = next_membership(seen.membership, desired_nodes=desired_nodes, nodes=[node], gone=())
         if table.replace_membership(seen, wanted):
             member = wanted.member(node.instance_id)
-            return Claim(slot=0 if member is None else member.slot, lost=lost)
+            return Claim(node_index=0 if member is None else member.node_index, lost=lost)
         lost += 1
         time.sleep(random.uniform(0.0, PAUSE_S))
 
@@ -136,7 +136,7 @@ def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection
     while len(claims) < len(processes):
         ready = wait([*processes], timeout=DEADLINE_S)
         if not ready:
-            raise TimeoutError(f"only {len(claims)} of {len(processes)} processes got a slot")
+            raise TimeoutError(f"only {len(claims)} of {len(processes)} processes got an index")
         for connection in (each for each in processes if each in ready):
             said = connection.recv()
             if isinstance(said, Claim):
@@ -146,8 +146,8 @@ def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection
     final = Table(client, name=name, networks=NETWORKS).read_membership()
     client.delete_table(TableName=name)
     return {
-        "claimed": {name: claim.slot for name, claim in claims.items()},
-        "members": {member.instance_id: member.slot for member in final.members},
+        "claimed": {name: claim.node_index for name, claim in claims.items()},
+        "members": {member.instance_id: member.node_index for member in final.members},
         "generation": final.generation,
         "lost": sum(claim.lost for claim in claims.values()),
     }
@@ -162,7 +162,7 @@ def main(count: int, rounds: int) -> None:
     for number in range(count):
         name, (ours, theirs) = instance_id(number), fork.Pipe()
         processes[ours] = name
-        of_its_own = {"client": RemoteClient(client, theirs), "first": theirs, "expected": count + 1}
+        of_its_own = {"client": RemoteClient(client, theirs), "first": theirs, "desired_nodes": count + 1}
         fork.Process(target=run, args=(name,), kwargs=of_its_own, daemon=True).start()
         theirs.close()  # the end of a process is then the end of its pipe
     with mock_aws():

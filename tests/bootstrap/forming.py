@@ -16,9 +16,9 @@ def all_ready(nodes: list[TestNode]) -> Callable[[], bool]:
 
 
 def hosts_file(nodes: list[TestNode]) -> str:
-    """The hosts file of a master and its workers in slot order."""
+    """The hosts file of a master and its workers in index order."""
     master, *workers = nodes
     lines = [f"{master.address} deeplearning-master deeplearning-worker1"]
-    lines += [f"{each.address} deeplearning-worker{slot}" for slot, each in enumerate(workers, start=2)]
+    lines += [f"{each.address} deeplearning-worker{node_index}" for node_index, each in enumerate(workers, start=2)]
     block = "\n".join(["# BEGIN deeplearning-cdk", *lines, "# END deeplearning-cdk"])
     return f"127.0.0.1 localhost\n{block}\n"

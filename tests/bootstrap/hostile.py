@@ -42,18 +42,18 @@ VALUES = st.one_of(
     st.lists(TEXTS, max_size=2),
     st.dictionaries(TEXTS, TEXTS, max_size=2),
 )
-FIELDS = ("slot", "instance_id", "address", "node_type", "host_key", "ssh_key", "away")
+FIELDS = ("node_index", "instance_id", "address", "node_type", "host_key", "ssh_key", "draining")
 
 
 def row(index: int) -> dict[str, Any]:
     return {
-        "slot": index,
+        "node_index": index,
         "instance_id": instance_id(index),
         "address": f"10.0.{index // 256}.{index % 256}",
         "node_type": "master" if index == 1 else "worker",
         "host_key": public_key(index),
         "ssh_key": public_key("cluster") if index == 1 else "",
-        "away": False,
+        "draining": False,
     }
 
 
@@ -79,9 +79,9 @@ def forged_items(draw: st.DrawFn) -> dict[str, Any]:
     members = draw(st.one_of(forged_rows().map(json.dumps), forged_rows().map(json.dumps), TEXTS))
     item: dict[str, Any] = {
         "id": {"S": "membership"},
-        "version": {"N": draw(st.sampled_from(["1", "1", "1", "2", "0"]))},
+        "version": {"N": draw(st.sampled_from(["2", "2", "2", "3", "1"]))},
         "generation": {"N": draw(number)},
-        "expected": {"N": draw(number)},
+        "desired_nodes": {"N": draw(number)},
         "members": {"S": members},
     }
     for name in draw(st.lists(st.sampled_from(sorted(item)), max_size=1)):

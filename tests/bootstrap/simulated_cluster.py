@@ -13,14 +13,14 @@ from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 
 from bootstrap.agent import Agent
 from bootstrap.aws.clients import Clients
-from bootstrap.aws.imds import Identity, Outlook
+from bootstrap.aws.imds import Identity, TerminationNotice
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig, parse_config
-from bootstrap.contract import CLUSTER_TAG, HOST_KEY_FILE, HOSTS_FILE, LEAVING_HOOK, NODE_TYPE_TAG
+from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FILE, NODE_TYPE_TAG
 from bootstrap.errors import MetadataError
 from bootstrap.files.node_files import place
-from bootstrap.host_services import World
+from bootstrap.host_services import HostServices
 from tests.bootstrap.given import NETWORKS, public_key
 
 REGION = "eu-west-1"
@@ -95,12 +95,12 @@ class RecordedActions:
 class Metadata:
     """What the metadata service of one node says; an exception instead when it is out."""
 
-    outlook: Outlook | MetadataError = field(default_factory=Outlook)
+    notice: TerminationNotice | MetadataError = field(default_factory=TerminationNotice)
 
-    def __call__(self) -> Outlook:
-        if isinstance(self.outlook, MetadataError):
-            raise self.outlook
-        return self.outlook
+    def __call__(self) -> TerminationNotice:
+        if isinstance(self.notice, MetadataError):
+            raise self.notice
+        return self.notice
 
 
 @dataclass(kw_only=True)
@@ -147,14 +147,14 @@ class Cluster:
         """Stand in for Auto Scaling: moto has hooks, but no actions that wait."""
         instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
         assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
-        assert action == {"LifecycleHookName": LEAVING_HOOK, "LifecycleActionResult": "CONTINUE"}
+        assert action == {"LifecycleHookName": DRAIN_HOOK, "LifecycleActionResult": "CONTINUE"}
         self.completed.append(instance_id)
 
     def take_heartbeat(self, **action: str) -> None:
         """Stand in for Auto Scaling, as above."""
         instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
         assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
-        assert action == {"LifecycleHookName": LEAVING_HOOK}
+        assert action == {"LifecycleHookName": DRAIN_HOOK}
         self.heartbeats.append((instance_id, self.clock.now))
 
     def take_health(self, **health: object) -> None:
@@ -166,9 +166,9 @@ class Cluster:
     def table(self) -> Table:
         return Table(self.clients.dynamodb, name=TABLE, networks=NETWORKS)
 
-    def slots(self) -> dict[int, str]:
-        """Who holds which slot, by the table."""
-        return {member.slot: member.instance_id for member in self.table.read_membership().members}
+    def by_index(self) -> dict[int, str]:
+        """Who holds which index, by the table."""
+        return {member.node_index: member.instance_id for member in self.table.read_membership().members}
 
     def terminate(self, instance_id: str, *, shrink: bool = False) -> None:
         """End an instance for certain; without ``shrink`` its group starts another at once."""
@@ -233,7 +233,7 @@ class Cluster:
         return self.node(node_type, number, **settings)
 
     def node(
-        self, node_type: str, number: int = 0, *, settings: Mapping[str, object] | None = None, **world: Any
+        self, node_type: str, number: int = 0, *, settings: Mapping[str, object] | None = None, **host: Any
     ) -> TestNode:
         """Boot the node of one of the group's instances, on the disk it may already have."""
         instance_id, address = self.instances(node_type)[number]
@@ -246,7 +246,7 @@ class Cluster:
             "root": root,
             "actions": actions,
             "identify": lambda: Identity(instance_id=instance_id, address=address),
-            "outlook": metadata,
+            "notice": metadata,
             "connect": lambda _region: self.clients,
             "shipper": LogShipper(monotonic=self.clock),
             "nvidia_smi": lambda: None,
@@ -256,7 +256,7 @@ class Cluster:
             "jitter": lambda: 1.0,
             "chance": lambda: 0.5,
         }
-        agent = Agent(node_config(node_type, **(settings or {})), World(**(values | world)))
+        agent = Agent(node_config(node_type, **(settings or {})), HostServices(**(values | host)))
         return TestNode(
             instance_id=instance_id,
             address=address,

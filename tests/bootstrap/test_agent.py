@@ -9,9 +9,9 @@ from bootstrap import agent as agent_module
 from bootstrap import contract
 from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.table import Table
-from bootstrap.files import renderers as hosts
+from bootstrap.files import ssh
 from bootstrap.files.node_files import place
-from bootstrap.host_services import World
+from bootstrap.host_services import HostServices
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.given import public_key
 from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, TestNode
@@ -37,7 +37,7 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
             ("WorkerGroup", "SUCCESS", second.instance_id),
         ]
     )
-    for slot, node in enumerate(nodes, start=1):
+    for node_index, node in enumerate(nodes, start=1):
         assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
         assert node.text(contract.WORKERS_FILE) == (
             "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n"
@@ -61,14 +61,12 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
         )
         assert node.text(contract.ENVIRONMENT_SCRIPT) == variables.replace("DEEP", "export DEEP")
         assert "".join(f"{k}={v}\n" for k, v in node.actions.environment.items()) == variables
-        right = hosts.SSHD_MASTER if node is nodes[0] else hosts.SSHD_WORKER
+        right = ssh.SSHD_MASTER if node is nodes[0] else ssh.SSHD_WORKER
         assert node.text(contract.SSHD_CONFIG) == right
-        assert node.text(contract.SSH_CLIENT_CONFIG) == (
-            hosts.SSH_CLIENT_WITH_KEY if node is master else hosts.SSH_CLIENT
-        )
+        assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if node is master else ssh.SSH_CLIENT)
         assert node.actions.calls.count("reload-sshd") == 1
         state = json.loads(node.text(contract.NODE_STATE))
-        assert (state["instance_id"], state["slot"]) == (node.instance_id, slot)
+        assert (state["instance_id"], state["node_index"]) == (node.instance_id, node_index)
         assert [each["address"] for each in state["members"]] == [each.address for each in nodes]
 
 
@@ -177,16 +175,16 @@ def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch:
 def test_cluster_survives_the_loss_of_all_that_is_in_its_table(cluster: Cluster, restarted: tuple[int, ...]) -> None:
     nodes = booted(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    slots = cluster.slots()
+    by_index = cluster.by_index()
     for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
         cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={contract.TABLE_KEY: item[contract.TABLE_KEY]})
     again = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
     for number in restarted:
         nodes[number] = again[number]
-    cluster.run(nodes, until=lambda: len(cluster.slots()) == 3 and all(shows(n, cluster) for n in nodes), passes=60)
+    cluster.run(nodes, until=lambda: len(cluster.by_index()) == 3 and all(shows(n, cluster) for n in nodes), passes=60)
     if not restarted:
-        assert cluster.slots() == slots
-    assert {*cluster.slots().values()} == {*slots.values()}
+        assert cluster.by_index() == by_index
+    assert {*cluster.by_index().values()} == {*by_index.values()}
 
 
 def shows(node: TestNode, cluster: Cluster) -> bool:
@@ -227,7 +225,7 @@ def test_delays_are_jittered(cluster: Cluster) -> None:
     cluster.add_group("worker", size=0)
     node = cluster.node("master", jitter=lambda: 1.5)
     assert node.agent.step() == agent_module.STEADY_S * 1.5
-    [jitter] = [each.default for each in fields(World) if each.name == "jitter"]
+    [jitter] = [each.default for each in fields(HostServices) if each.name == "jitter"]
     assert callable(jitter)
     assert {round(jitter(), 1) for _ in range(500)} == {0.8, 0.9, 1.0, 1.1, 1.2}
 

@@ -1,4 +1,4 @@
-"""Kill -9 of the agent before any of its writes: no half a file, no lost slot, and the next agent makes it right."""
+"""Kill -9 of the agent before any of its writes: no half a file, no lost index, and the next agent makes it right."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -96,7 +96,7 @@ def check_files_are_whole(victim: TestNode, nodes: list[TestNode]) -> None:
 
 
 def check_all_is_right(cluster: Cluster, nodes: list[TestNode]) -> None:
-    assert cluster.slots() == {slot: node.instance_id for slot, node in enumerate(nodes, start=1)}
+    assert cluster.by_index() == {node_index: node.instance_id for node_index, node in enumerate(nodes, start=1)}
     master = nodes[0]
     public = master.text(f"{contract.CLUSTER_KEY_FILE}.pub").rsplit(" ", 1)[0]
     for node in nodes:
@@ -137,7 +137,7 @@ MASTER_WRITES = {*NODE_WRITES, "make_key", "rename", "TransactWriteItems"}
 
 
 @pytest.mark.parametrize(("victim", "kinds"), [(MASTER, MASTER_WRITES), (WORKER, NODE_WRITES)])
-def test_agent_killed_before_any_of_its_writes_leaves_whole_files_and_loses_no_slot(
+def test_agent_killed_before_any_of_its_writes_leaves_whole_files_and_loses_no_index(
     cluster: Cluster, victim: NodeType, kinds: set[str]
 ) -> None:
     cluster.add_group(MASTER, size=1)

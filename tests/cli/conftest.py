@@ -19,7 +19,7 @@ NETWORKS = "10.0.0.0/8,127.0.0.0/8"
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """A deployed cluster and its instances, in slot order."""
+    """A deployed cluster and its instances, in index order."""
 
     name: str
     table: str
@@ -125,24 +125,24 @@ def put_membership(
     *,
     private: Sequence[str],
     host_keys: Sequence[str],
-    version: int = 1,
-    expected: int | None = None,
+    version: int = 2,
+    desired_nodes: int | None = None,
 ) -> None:
     members = [
         {
-            "slot": slot,
+            "node_index": node_index,
             "instance_id": instance_id,
             "address": address,
-            "node_type": "master" if slot == 1 else "worker",
+            "node_type": "master" if node_index == 1 else "worker",
             "host_key": key,
         }
-        for slot, (instance_id, address, key) in enumerate(zip(ids, private, host_keys, strict=True), 1)
+        for node_index, (instance_id, address, key) in enumerate(zip(ids, private, host_keys, strict=True), 1)
     ]
-    put_members(table, members, version=version, expected=expected)
+    put_members(table, members, version=version, desired_nodes=desired_nodes)
 
 
 def put_members(
-    table: str, members: Sequence[dict[str, Any]], *, version: int = 1, expected: int | None = None
+    table: str, members: Sequence[dict[str, Any]], *, version: int = 2, desired_nodes: int | None = None
 ) -> None:
     """Write a membership with these rows, whatever they are."""
     boto3.client("dynamodb", region_name=REGION).put_item(
@@ -151,7 +151,7 @@ def put_members(
             "id": {"S": "membership"},
             "version": {"N": str(version)},
             "generation": {"N": "7"},
-            "expected": {"N": str(expected or len(members))},
+            "desired_nodes": {"N": str(desired_nodes or len(members))},
             "members": {"S": json.dumps(members)},
         },
     )

@@ -13,7 +13,7 @@ from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, complaint, put_mem
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 
 
-def test_status_lists_the_nodes_in_slot_order(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_lists_the_nodes_in_index_order(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, third = deploy().instance_ids
     boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[third])
     assert main(["status"]) == 0
@@ -162,16 +162,16 @@ def test_fails_when_the_master_has_not_started(deploy: Deploy, capsys: pytest.Ca
 
 def test_a_newer_agents_record_is_read(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
-    put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=2)
+    put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=3)
     assert main(["status"]) == 0
     assert fleet.instance_ids[0] in capsys.readouterr().out
 
 
 def test_fails_when_the_record_is_of_an_older_version(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
-    put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=0)
+    put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=1)
     assert main(["status"]) == 1
-    assert "record version must be a whole number from 1 to 1000000000, got '0'" in complaint(capsys)
+    assert "record version must be a whole number from 2 to 1000000000, got '1'" in complaint(capsys)
 
 
 def test_fails_when_the_node_is_unknown(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from tests.local.aws.harness import Group, state, wait_until
 from tests.security.cluster import BOTH, Cluster, Node, abuses, refused
 
 OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"
-HOOK = "leave-the-lists"
+HOOK = "drain"
 
 
 def group(cluster: Cluster, node_type: str) -> Group:

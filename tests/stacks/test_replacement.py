@@ -25,7 +25,7 @@ def test_a_node_that_is_to_end_gets_a_minute_and_no_veto(template: Template) -> 
     for group in groups(template).values():
         assert group["Properties"]["LifecycleHookSpecificationList"] == [
             {
-                "LifecycleHookName": "leave-the-lists",
+                "LifecycleHookName": "drain",
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
                 "HeartbeatTimeout": 30,
                 "DefaultResult": "CONTINUE",

@@ -10,8 +10,9 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.json import JSONSnapshotExtension
 
 from bootstrap import contract
+from bootstrap.config import NodeConfig
 from stacks.cluster import BOOTSTRAP_TIMEOUT_S
-from stacks.nodes.user_data import SHEBANG, BundleSource, NodeSettings, body
+from stacks.nodes.user_data import SHEBANG, BundleSource, body
 
 Template = dict[str, Any]
 Synthesize = Callable[..., Template]
@@ -255,7 +256,7 @@ def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name
     address = logical_id(template, "AWS::EC2::EIP", "MasterAddress")
     url = _only(re.findall(r"s3://[^ \"]+\.zip", json.dumps(user_data)))
     expected = body(
-        NodeSettings(
+        NodeConfig(
             cluster_name="deeplearning",
             region="<AWS::Region>",
             node_type="master" if node_type == "master" else "worker",

@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from bootstrap.aws.elastic_ip import ASK_AGAIN_S
-from bootstrap.aws.imds import Outlook
+from bootstrap.aws.imds import TerminationNotice
 from tests.bootstrap.forming import all_ready
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
@@ -56,10 +56,10 @@ def test_address_is_asked_for_again_only_while_the_metadata_service_names_anothe
     assert calls["AssociateAddress"] == 1
     passes(cluster, master, seconds=1)
     assert calls["AssociateAddress"] == 2
-    master.metadata.outlook = Outlook(public_address="198.51.100.7")
+    master.metadata.notice = TerminationNotice(public_address="198.51.100.7")
     passes(cluster, master, seconds=ASK_AGAIN_S)
     assert calls["AssociateAddress"] == 3
-    master.metadata.outlook = Outlook(public_address=address.ip)
+    master.metadata.notice = TerminationNotice(public_address=address.ip)
     passes(cluster, master, seconds=3 * ASK_AGAIN_S)
     assert calls["AssociateAddress"] == 3
 
@@ -67,7 +67,7 @@ def test_address_is_asked_for_again_only_while_the_metadata_service_names_anothe
 def test_master_that_has_the_address_asks_for_nothing(
     cluster: Cluster, master: TestNode, address: Address, calls: Counter[str]
 ) -> None:
-    master.metadata.outlook = Outlook(public_address=address.ip)
+    master.metadata.notice = TerminationNotice(public_address=address.ip)
     cluster.run([master], until=all_ready([master]))
     assert calls["AssociateAddress"] == 0
 
@@ -89,7 +89,7 @@ def test_new_master_takes_the_address_from_the_last_one(cluster: Cluster, master
 def test_master_that_leaves_does_not_take_the_address_back(
     cluster: Cluster, master: TestNode, address: Address
 ) -> None:
-    master.metadata.outlook = Outlook(ending=True)
+    master.metadata.notice = TerminationNotice(ending=True)
     passes(cluster, master, seconds=5)
     assert address.holder is None
 

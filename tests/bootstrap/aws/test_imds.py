@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from bootstrap.aws.imds import Identity, Outlook, read_identity, read_outlook
+from bootstrap.aws.imds import Identity, TerminationNotice, read_identity, read_notice
 from bootstrap.errors import MetadataError
 
 TOKEN = "token-1"
@@ -69,28 +69,28 @@ RISK = "/latest/meta-data/events/recommendations/rebalance"
 
 
 @pytest.mark.parametrize(
-    ("answers", "outlook", "leaving"),
+    ("answers", "notice", "must_drain"),
     [
-        ({}, Outlook(), False),
-        ({"/latest/meta-data/public-ipv4": "203.0.113.2"}, Outlook(public_address="203.0.113.2"), False),
-        ({LIFECYCLE: "InService"}, Outlook(), False),
-        ({LIFECYCLE: "Standby"}, Outlook(), False),
-        ({LIFECYCLE: "Terminated"}, Outlook(ending=True), True),
-        ({SPOT: '{"action": "terminate", "time": "2026-01-01T00:00:00Z"}'}, Outlook(interrupted=True), True),
-        ({RISK: '{"noticeTime": "2026-01-01T00:00:00Z"}'}, Outlook(at_risk=True), True),
+        ({}, TerminationNotice(), False),
+        ({"/latest/meta-data/public-ipv4": "203.0.113.2"}, TerminationNotice(public_address="203.0.113.2"), False),
+        ({LIFECYCLE: "InService"}, TerminationNotice(), False),
+        ({LIFECYCLE: "Standby"}, TerminationNotice(), False),
+        ({LIFECYCLE: "Terminated"}, TerminationNotice(ending=True), True),
+        ({SPOT: '{"action": "terminate", "time": "2026-01-01T00:00:00Z"}'}, TerminationNotice(interrupted=True), True),
+        ({RISK: '{"noticeTime": "2026-01-01T00:00:00Z"}'}, TerminationNotice(at_risk=True), True),
     ],
 )
-def test_outlook_is_what_the_service_tells(
+def test_notice_is_what_the_service_tells(
     service: ThreadingHTTPServer,
     monkeypatch: pytest.MonkeyPatch,
     answers: dict[str, str],
-    outlook: Outlook,
-    leaving: bool,
+    notice: TerminationNotice,
+    must_drain: bool,
 ) -> None:
     for path, text in answers.items():
         monkeypatch.setitem(ANSWERS, path, text)
-    assert read_outlook(f"127.0.0.1:{service.server_port}") == outlook
-    assert outlook.leaving == leaving
+    assert read_notice(f"127.0.0.1:{service.server_port}") == notice
+    assert notice.must_drain == must_drain
 
 
 @pytest.mark.parametrize("status", [401, 500, 503])
@@ -102,4 +102,4 @@ def test_fails_when_the_service_is_unwell(
 
     monkeypatch.setattr(MetadataHandler, "do_GET", unwell)
     with pytest.raises(MetadataError, match=f"answered {status} on"):
-        read_outlook(f"127.0.0.1:{service.server_port}")
+        read_notice(f"127.0.0.1:{service.server_port}")

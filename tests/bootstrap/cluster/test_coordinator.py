@@ -57,20 +57,20 @@ def look(coordinator: Coordinator, table: Table) -> Membership:
     return found
 
 
-def slots(membership: Membership) -> dict[int, str]:
-    return {member.slot: member.instance_id for member in membership.members}
+def by_index(membership: Membership) -> dict[int, str]:
+    return {member.node_index: member.instance_id for member in membership.members}
 
 
 def test_node_joins_only_with_its_record(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
     assert look(coordinator, table).members == ()
     workers = publish(cluster, table, "worker")
     found = look(coordinator, table)
-    assert (slots(found), found.expected) == ({2: workers[0], 3: workers[1]}, 3)
+    assert (by_index(found), found.desired_nodes) == ({2: workers[0], 3: workers[1]}, 3)
     [master] = publish(cluster, table, "master")
-    assert slots(look(coordinator, table)) == {1: master, 2: workers[0], 3: workers[1]}
+    assert by_index(look(coordinator, table)) == {1: master, 2: workers[0], 3: workers[1]}
 
 
-def test_worker_cannot_write_itself_into_the_masters_slot(
+def test_worker_cannot_write_itself_into_the_masters_index(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     worker = publish(cluster, table, "worker")[0]
@@ -82,31 +82,31 @@ def test_worker_cannot_write_itself_into_the_masters_slot(
     )
     table.write_node(lie)
     found = look(coordinator, table)
-    assert 1 not in slots(found)
+    assert 1 not in by_index(found)
     assert found.members[0].instance_id == worker
 
 
-def test_replacement_takes_the_free_slot_and_survivors_stay(
+def test_replacement_takes_the_free_index_and_survivors_stay(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
-    before = slots(look(coordinator, table))
+    before = by_index(look(coordinator, table))
     cluster.terminate(before[2])
-    assert slots(look(coordinator, table)) == {1: before[1], 3: before[3]}
+    assert by_index(look(coordinator, table)) == {1: before[1], 3: before[3]}
     [replacement] = set(publish(cluster, table, "worker")) - set(before.values())
     found = look(coordinator, table)
-    assert slots(found) == {1: before[1], 2: replacement, 3: before[3]}
+    assert by_index(found) == {1: before[1], 2: replacement, 3: before[3]}
     assert found.generation == 3
 
 
-def test_replaced_master_takes_slot_1(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
+def test_replaced_master_takes_index_1(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
-    before = slots(look(coordinator, table))
+    before = by_index(look(coordinator, table))
     cluster.terminate(before[1])
     [master] = publish(cluster, table, "master")
-    after = slots(look(new_coordinator(cluster, table), table))
+    after = by_index(look(new_coordinator(cluster, table), table))
     assert after == before | {1: master}
     assert master != before[1]
 
@@ -115,53 +115,53 @@ def test_group_that_has_forgotten_a_running_instance_is_not_believed(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "worker")
-    before = slots(look(coordinator, table))
+    before = by_index(look(coordinator, table))
     cluster.drop_from_group(before[2])
     held = look(coordinator, table)
-    assert slots(held) == before
-    assert [member.slot for member in held.present] == [2, 3]
+    assert by_index(held) == before
+    assert [member.node_index for member in held.present] == [2, 3]
     cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
-    assert slots(look(coordinator, table)) == {3: before[3]}
+    assert by_index(look(coordinator, table)) == {3: before[3]}
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "stopped"])
-def test_slot_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
+def test_index_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     publish(cluster, table, "worker")
-    before = slots(look(coordinator, table))
+    before = by_index(look(coordinator, table))
     cluster.drop_from_group(before[2])
     dying = Instance(instance_id=before[2], state=state, address="10.0.0.1", grouped=True)
     there = Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)
     found = {before[2]: dying, before[3]: there}
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: found)
     held = look(coordinator, table)
-    assert slots(held) == before
-    assert [member.slot for member in held.present] == [3]
+    assert by_index(held) == before
+    assert [member.node_index for member in held.present] == [3]
 
 
 def test_instance_that_ec2_does_not_name_is_gone_only_after_many_answers(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, table, "worker")
-    before = slots(look(coordinator, table))
+    before = by_index(look(coordinator, table))
     cluster.drop_from_group(before[2])
     there = {before[3]: Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)}
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: there)
     for _ in range(ABSENT_LOOKS - 1):
-        assert slots(look(coordinator, table)) == before
-    assert slots(look(coordinator, table)) == {3: before[3]}
+        assert by_index(look(coordinator, table)) == before
+    assert by_index(look(coordinator, table)) == {3: before[3]}
 
 
 def test_detached_instance_is_no_node_of_ours_any_more(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "worker")
-    before = slots(look(coordinator, table))
+    before = by_index(look(coordinator, table))
     cluster.clients.autoscaling.detach_instances(
         InstanceIds=[before[2]], AutoScalingGroupName=f"{CLUSTER}-worker", ShouldDecrementDesiredCapacity=False
     )
-    assert slots(look(coordinator, table)) == {3: before[3]}
+    assert by_index(look(coordinator, table)) == {3: before[3]}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_detached_instance_is_no_node_of_ours_any_more(
         ("stopping", None, True),
     ],
 )
-def test_slot_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_group_says(
+def test_index_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_group_says(
     cluster: Cluster,
     table: Table,
     coordinator: Coordinator,
@@ -190,7 +190,7 @@ def test_slot_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_gr
         for member in before.members
     }
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: dead)
-    assert slots(look(new_coordinator(cluster, table), table)) == (slots(before) if held else {})
+    assert by_index(look(new_coordinator(cluster, table), table)) == (by_index(before) if held else {})
 
 
 def test_member_that_ec2_forgets_for_a_moment_stays(
@@ -202,12 +202,12 @@ def test_member_that_ec2_forgets_for_a_moment_stays(
     assert look(new_coordinator(cluster, table), table) == before
 
 
-def test_slots_and_generation_go_on_when_the_table_was_emptied(
+def test_node_indexes_and_generation_go_on_when_the_table_was_emptied(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
-    before = slots(look(coordinator, table))
+    before = by_index(look(coordinator, table))
     cluster.terminate(before[2])
     look(coordinator, table)
     publish(cluster, table, "worker")
@@ -217,7 +217,7 @@ def test_slots_and_generation_go_on_when_the_table_was_emptied(
     for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
         cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={TABLE_KEY: item[TABLE_KEY]})
     found = look(coordinator, table)
-    assert slots(found) == slots(replaced)
+    assert by_index(found) == by_index(replaced)
     assert found.generation > replaced.generation
 
 
@@ -226,7 +226,7 @@ def test_ec2_is_asked_when_instances_change_and_now_and_then(
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
-    before = slots(look(coordinator, table))
+    before = by_index(look(coordinator, table))
     look(coordinator, table)
     calls.clear()
     for _ in range(6):

@@ -9,12 +9,12 @@ from bootstrap.errors import GroupsError
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster
 
 
-def group(node_type: str, instances: dict[str, str], *, desired: int = 1) -> dict[str, Any]:
+def group(node_type: str, instances: dict[str, str], *, desired_capacity: int = 1) -> dict[str, Any]:
     return {
         "AutoScalingGroupName": f"{CLUSTER}-{node_type}",
         "MinSize": 0,
         "MaxSize": 9,
-        "DesiredCapacity": desired,
+        "DesiredCapacity": desired_capacity,
         "DefaultCooldown": 300,
         "AvailabilityZones": ["eu-west-1a"],
         "HealthCheckType": "EC2",
@@ -38,14 +38,14 @@ def test_groups_are_asked_for_by_name_in_one_call(cluster: Cluster) -> None:
             "describe_auto_scaling_groups",
             {
                 "AutoScalingGroups": [
-                    group("worker", {"i-w": "Pending"}, desired=3),
+                    group("worker", {"i-w": "Pending"}, desired_capacity=3),
                     group("master", {"i-m": "InService"}),
                 ]
             },
             {"AutoScalingGroupNames": [f"{CLUSTER}-master", f"{CLUSTER}-worker"]},
         )
         groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
-    assert [(each.node_type, each.desired, each.instances) for each in groups] == [
+    assert [(each.node_type, each.desired_capacity, each.instances) for each in groups] == [
         ("worker", 3, {"i-w": True}),
         ("master", 1, {"i-m": True}),
     ]

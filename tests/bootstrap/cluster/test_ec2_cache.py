@@ -6,7 +6,7 @@ import pytest
 
 from bootstrap.aws.clients import Clients
 from bootstrap.cluster.discovery import Instance
-from bootstrap.cluster.ec2_cache import ABSENT_LOOKS, EVERY, Sightings
+from bootstrap.cluster.ec2_cache import ABSENT_LOOKS, EVERY, Ec2Cache
 
 
 class Ec2:
@@ -33,45 +33,45 @@ def ec2(monkeypatch: pytest.MonkeyPatch) -> Ec2:
 
 
 @pytest.fixture
-def sightings(clients: Clients) -> Sightings:
-    return Sightings(clients.ec2)
+def ec2_cache(clients: Clients) -> Ec2Cache:
+    return Ec2Cache(clients.ec2)
 
 
 BOTH = ("i-1", "i-2")
 
 
-def test_settled_cluster_is_asked_for_now_and_then(ec2: Ec2, sightings: Sightings) -> None:
+def test_settled_cluster_is_asked_for_now_and_then(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     for _ in range(1 + 2 * EVERY):
-        assert sightings.look(grouped=BOTH, members=BOTH) == ec2.instances
+        assert ec2_cache.look(grouped=BOTH, members=BOTH) == ec2.instances
     assert ec2.asked == [[*BOTH]] * 3
 
 
-def test_crash_that_no_group_knows_of_is_seen_within_so_many_looks(ec2: Ec2, sightings: Sightings) -> None:
-    sightings.look(grouped=BOTH, members=BOTH)
+def test_crash_that_no_group_knows_of_is_seen_within_so_many_looks(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
+    ec2_cache.look(grouped=BOTH, members=BOTH)
     ec2.instances["i-2"] = sighted("i-2", "terminated")
-    states = [sightings.look(grouped=BOTH, members=BOTH)["i-2"].state for _ in range(EVERY)]
+    states = [ec2_cache.look(grouped=BOTH, members=BOTH)["i-2"].state for _ in range(EVERY)]
     assert states == ["running"] * (EVERY - 1) + ["terminated"]
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])
-def test_new_instance_is_asked_for_at_once(ec2: Ec2, sightings: Sightings, state: str) -> None:
-    sightings.look(grouped=["i-1"], members=["i-1"])
+def test_new_instance_is_asked_for_at_once(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
+    ec2_cache.look(grouped=["i-1"], members=["i-1"])
     ec2.instances["i-2"] = sighted("i-2", state)
-    assert sightings.look(grouped=BOTH, members=["i-1"]) == ec2.instances
+    assert ec2_cache.look(grouped=BOTH, members=["i-1"]) == ec2.instances
     assert ec2.asked == [["i-1"], [*BOTH]]
 
 
 @pytest.mark.parametrize("state", ["stopped", "shutting-down", "terminated"])
-def test_instance_that_is_not_well_is_asked_for_in_every_look(ec2: Ec2, sightings: Sightings, state: str) -> None:
+def test_instance_that_is_not_well_is_asked_for_in_every_look(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
     ec2.instances["i-2"] = sighted("i-2", state)
     for _ in range(4):
-        sightings.look(grouped=BOTH, members=BOTH)
+        ec2_cache.look(grouped=BOTH, members=BOTH)
     assert len(ec2.asked) == 4
 
 
-def test_member_that_no_group_has_is_asked_for_in_every_look(ec2: Ec2, sightings: Sightings) -> None:
+def test_member_that_no_group_has_is_asked_for_in_every_look(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     for _ in range(4):
-        sightings.look(grouped=["i-1"], members=BOTH)
+        ec2_cache.look(grouped=["i-1"], members=BOTH)
     assert ec2.asked == [[*BOTH]] * 4
 
 
@@ -86,23 +86,23 @@ def test_member_that_no_group_has_is_asked_for_in_every_look(ec2: Ec2, sightings
     ],
 )
 def test_stray_is_gone_when_it_has_ended_or_was_detached(
-    ec2: Ec2, sightings: Sightings, instance: Instance, gone: bool
+    ec2: Ec2, ec2_cache: Ec2Cache, instance: Instance, gone: bool
 ) -> None:
     ec2.instances["i-2"] = instance
-    sightings.look(grouped=["i-1"], members=BOTH)
-    assert sightings.gone("i-2") == gone
+    ec2_cache.look(grouped=["i-1"], members=BOTH)
+    assert ec2_cache.gone("i-2") == gone
 
 
-def test_stray_that_ec2_does_not_name_is_gone_only_after_many_answers_in_a_row(ec2: Ec2, sightings: Sightings) -> None:
+def test_stray_that_ec2_does_not_name_is_gone_only_after_many_answers_in_a_row(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     stray = ec2.instances.pop("i-2")
     for _ in range(ABSENT_LOOKS - 1):
-        sightings.look(grouped=["i-1"], members=BOTH)
-        assert not sightings.gone("i-2")
+        ec2_cache.look(grouped=["i-1"], members=BOTH)
+        assert not ec2_cache.gone("i-2")
     ec2.instances["i-2"] = stray
-    sightings.look(grouped=["i-1"], members=BOTH)
+    ec2_cache.look(grouped=["i-1"], members=BOTH)
     del ec2.instances["i-2"]
     for _ in range(ABSENT_LOOKS - 1):
-        sightings.look(grouped=["i-1"], members=BOTH)
-        assert not sightings.gone("i-2")
-    sightings.look(grouped=["i-1"], members=BOTH)
-    assert sightings.gone("i-2")
+        ec2_cache.look(grouped=["i-1"], members=BOTH)
+        assert not ec2_cache.gone("i-2")
+    ec2_cache.look(grouped=["i-1"], members=BOTH)
+    assert ec2_cache.gone("i-2")

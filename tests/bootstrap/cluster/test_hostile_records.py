@@ -13,7 +13,7 @@ from bootstrap import contract
 from bootstrap.cluster.membership import Member, Membership
 from bootstrap.cluster.record_fields import RecordError, check_address, parse_networks
 from bootstrap.cluster.records import MOST_GENERATION, parse_membership, parse_node, parse_state
-from bootstrap.files import renderers as hosts
+from bootstrap.files import environment, hosts, ssh, workers
 from tests.bootstrap.given import NETWORKS, instance_id, public_key
 from tests.bootstrap.hostile import PHRASES, VALUES, forged_items
 from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
@@ -29,7 +29,7 @@ def accepted(item: dict[str, Any]) -> Membership | None:
     except RecordError:
         return None
     members = tuple(map(Member.of, record.members))
-    return Membership(generation=record.generation, expected=record.expected, members=members)
+    return Membership(generation=record.generation, desired_nodes=record.desired_nodes, members=members)
 
 
 @given(forged_items())
@@ -40,19 +40,19 @@ def test_what_is_accepted_puts_no_line_into_a_file(item: dict[str, Any]) -> None
     present = membership.present
     assert re.fullmatch(rf"(?:{ADDRESS} {NAMES}\n){{{len(present)}}}", hosts.hosts_lines(present))
     known = rf"(?:{NAMES.replace(' ', ',')},{ADDRESS} {KEY}\n){{{len(present)}}}"
-    assert re.fullmatch(known, hosts.known_hosts_lines(present))
-    assert re.fullmatch(rf"(?:deeplearning-worker\d{{1,4}}\n){{{len(present)}}}", hosts.workers_file(present))
+    assert re.fullmatch(known, ssh.known_hosts_lines(present))
+    assert re.fullmatch(rf"(?:deeplearning-worker\d{{1,4}}\n){{{len(present)}}}", workers.workers_file(present))
     allowed = rf'(?:from="{ADDRESS}" {KEY} deeplearning-cdk\n)?'
-    assert re.fullmatch(allowed, hosts.authorized_keys(membership.master))
+    assert re.fullmatch(allowed, ssh.authorized_keys(membership.master))
     for member in present:
-        values = hosts.variables(
+        values = environment.variables(
             workers_count=len(present), gpu_count=8, bucket="bucket", instance_id=member.instance_id
         )
-        for text in (hosts.profile_script(values), hosts.environment_lines(values)):
+        for text in (environment.profile_script(values), environment.environment_lines(values)):
             assert re.fullmatch(r"(?:(?:export )?DEEPLEARNING_[A-Z_]+=[a-z0-9/-]+\n){5}", text)
         assert re.fullmatch(
             r'\[Manager\]\nDefaultEnvironment=(?: ?"DEEPLEARNING_[A-Z_]+=[a-z0-9/-]+"){5}\n',
-            hosts.systemd_environment(values),
+            environment.systemd_environment(values),
         )
 
 
@@ -61,11 +61,11 @@ def test_what_is_accepted_is_consistent(item: dict[str, Any]) -> None:
     membership = accepted(item)
     if membership is None:
         return
-    slots = [member.slot for member in membership.members]
-    assert slots == sorted(set(slots))
-    assert len({member.instance_id for member in membership.members}) == len(slots)
+    by_index = [member.node_index for member in membership.members]
+    assert by_index == sorted(set(by_index))
+    assert len({member.instance_id for member in membership.members}) == len(by_index)
     assert len({member.address for member in membership.present}) == len(membership.present)
-    assert all((member.slot == 1) == (member.node_type == "master") for member in membership.members)
+    assert all((member.node_index == 1) == (member.node_type == "master") for member in membership.members)
 
 
 def test_some_of_what_is_drawn_is_accepted() -> None:
@@ -90,14 +90,14 @@ def test_fails_when_the_networks_are_none(text: str) -> None:
 
 
 @given(VALUES, VALUES)
-def test_a_nodes_own_record_is_right_or_refused(key: object, away: object) -> None:
+def test_a_nodes_own_record_is_right_or_refused(key: object, draining: object) -> None:
     item: dict[str, Any] = {
         "id": {"S": "AROA:i-1"},
-        "version": {"N": "1"},
+        "version": {"N": "2"},
         "instance_id": {"S": instance_id(1)},
         "node_type": {"S": "worker"},
         "host_key": {"S": key},
-        "away": {"BOOL": away},
+        "draining": {"BOOL": draining},
     }
     try:
         record = parse_node(item)
@@ -105,7 +105,7 @@ def test_a_nodes_own_record_is_right_or_refused(key: object, away: object) -> No
         assert str(error).isprintable()  # noqa: PT017  (whichever of the two it is)
         return
     assert re.fullmatch(KEY, record.host_key)
-    assert type(record.away) is bool
+    assert type(record.draining) is bool
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"members": [{}]}', '{"generation": true}'])
@@ -126,8 +126,8 @@ FILES = (
 )
 FORGED: dict[str, dict[str, Any]] = {
     **{f"address {phrase!r}": {"address": phrase} for phrase in PHRASES[:6]},
-    "slot of another": {"slot": 3},
-    "slot above all": {"slot": 5000},
+    "index of another": {"node_index": 3},
+    "index above all": {"node_index": 5000},
     "type": {"node_type": "root"},
     "key": {"host_key": f"{public_key(1)}\n* {public_key(2)}"},
     "instance": {"instance_id": "i-1"},
@@ -157,9 +157,9 @@ def put(cluster: Cluster, item: Mapping[str, Any]) -> None:
 
 
 def forge(cluster: Cluster, **forged: object) -> None:
-    """Let the membership say something else of the member in slot 2, in a new generation."""
+    """Let the membership say something else of the member at index 2, in a new generation."""
     item = item_of(cluster, contract.MEMBERSHIP_ID)
-    rows = [row | (forged if row["slot"] == 2 else {}) for row in json.loads(item["members"]["S"])]
+    rows = [row | (forged if row["node_index"] == 2 else {}) for row in json.loads(item["members"]["S"])]
     put(cluster, item | {"members": {"S": json.dumps(rows)}, "generation": {"N": "900"}})
     put(cluster, item_of(cluster, contract.GENERATION_ID) | {"generation": {"N": "900"}})
 
@@ -168,7 +168,7 @@ def forge(cluster: Cluster, **forged: object) -> None:
 def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
     cluster: Cluster, nodes: list[TestNode], forged: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    slots, right = cluster.slots(), texts(nodes)
+    by_index, right = cluster.by_index(), texts(nodes)
     forge(cluster, **forged)
     for _ in range(3):
         for worker in nodes[1:]:
@@ -178,7 +178,7 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
     assert len(kept) == 2, "one line a worker"
     cluster.clock.now += 20.0
     cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None)
-    assert cluster.slots() == slots
+    assert cluster.by_index() == by_index
     assert texts(nodes) == right
     # The next change is followed by everybody.
     generation = cluster.table.read_generation()
@@ -188,38 +188,40 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_slots_stay_when_the_coordinator_began_after_the_forgery(
+def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
     cluster: Cluster, nodes: list[TestNode], restarted: bool
 ) -> None:
-    """A restarted agent knows the slots by its node's state, one on a new machine by the rows that are right."""
-    cluster.terminate(cluster.slots()[2])
+    """A restarted agent knows the indexes by its node's state, one on a new machine by the rows that are right."""
+    cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])
-    cluster.run(nodes, until=lambda: nodes[1].instance_id in cluster.slots().values())
-    slots = cluster.slots()
+    cluster.run(nodes, until=lambda: nodes[1].instance_id in cluster.by_index().values())
+    by_index = cluster.by_index()
     forge(cluster, address="$(touch marker)")
     if not restarted:
         (nodes[0].root / contract.NODE_STATE.lstrip("/")).unlink()
     nodes[0] = cluster.node("master")
-    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None and len(cluster.slots()) == 3)
-    assert cluster.slots() == slots
+    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None and len(cluster.by_index()) == 3)
+    assert cluster.by_index() == by_index
 
 
-def test_forged_membership_of_the_right_form_does_not_move_a_slot(cluster: Cluster, nodes: list[TestNode]) -> None:
-    slots = cluster.slots()
+def test_forged_membership_of_the_right_form_does_not_move_a_node_index(
+    cluster: Cluster, nodes: list[TestNode]
+) -> None:
+    by_index = cluster.by_index()
     item = item_of(cluster, contract.MEMBERSHIP_ID)
     rows = json.loads(item["members"]["S"])
     for row in rows:
-        row["slot"] = {1: 1, 2: 3, 3: 2}[row["slot"]]
+        row["node_index"] = {1: 1, 2: 3, 3: 2}[row["node_index"]]
     put(cluster, item | {"members": {"S": json.dumps(rows)}, "generation": {"N": str(MOST_GENERATION)}})
     cluster.clock.now += 20.0
-    cluster.run(nodes, until=lambda: cluster.slots() == slots)
+    cluster.run(nodes, until=lambda: cluster.by_index() == by_index)
     assert cluster.table.read_stored().flaw is None
 
 
 @pytest.mark.parametrize("value", [{"N": "-1"}, {"S": "$(touch marker)"}, {"N": "77"}], ids=str)
 def test_bad_generation_record_stops_nobody(cluster: Cluster, nodes: list[TestNode], value: dict[str, str]) -> None:
-    put(cluster, {"id": {"S": contract.GENERATION_ID}, "version": {"N": "1"}, "generation": value})
-    cluster.terminate(cluster.slots()[2])
+    put(cluster, {"id": {"S": contract.GENERATION_ID}, "version": {"N": "2"}, "generation": value})
+    cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])
     cluster.clock.now += 20.0
     cluster.run(nodes, until=lambda: nodes[1].agent.ready)
@@ -228,15 +230,15 @@ def test_bad_generation_record_stops_nobody(cluster: Cluster, nodes: list[TestNo
 
 def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: list[TestNode]) -> None:
     """With both keys the membership would be larger than any item may be."""
-    slots = cluster.slots()
-    for slot in (2, 3):
-        record_id = contract.node_record_id("AROAWORKER", slots[slot])
-        put(cluster, item_of(cluster, record_id) | {"host_key": {"S": public_key(slot) + "A" * 300_000}})
-    master = contract.node_record_id("AROAMASTER", slots[1])
+    by_index = cluster.by_index()
+    for node_index in (2, 3):
+        record_id = contract.node_record_id("AROAWORKER", by_index[node_index])
+        put(cluster, item_of(cluster, record_id) | {"host_key": {"S": public_key(node_index) + "A" * 300_000}})
+    master = contract.node_record_id("AROAMASTER", by_index[1])
     put(cluster, item_of(cluster, master) | {"host_key": {"S": public_key("new")}})
     cluster.clock.now += 20.0
     cluster.run(nodes, until=lambda: public_key("new") in nodes[0].text(contract.KNOWN_HOSTS_FILE))
-    assert cluster.slots() == slots
+    assert cluster.by_index() == by_index
     assert all(node.host_key in nodes[0].text(contract.KNOWN_HOSTS_FILE) for node in nodes[1:])
 
 
@@ -244,7 +246,7 @@ def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: 
 def test_node_takes_back_its_own_record(cluster: Cluster, nodes: list[TestNode], role: str) -> None:
     """Another process with its role may write a record that is right by itself."""
     index = 1 if role == "AROAMASTER" else 2
-    node, record_id = nodes[index - 1], contract.node_record_id(role, cluster.slots()[index])
+    node, record_id = nodes[index - 1], contract.node_record_id(role, cluster.by_index()[index])
     forged = {"host_key": {"S": public_key("forged")}, "ssh_key": {"S": public_key("forged too")}}
     put(cluster, item_of(cluster, record_id) | forged)
     cluster.clock.now += 20.0
@@ -257,7 +259,7 @@ def test_node_takes_back_its_own_record(cluster: Cluster, nodes: list[TestNode],
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(item=forged_items())
 def test_the_cluster_gets_over_any_record(cluster: Cluster, nodes: list[TestNode], item: dict[str, Any]) -> None:
-    slots = cluster.slots()
+    by_index = cluster.by_index()
     put(cluster, item | {"id": {"S": contract.MEMBERSHIP_ID}})
     cluster.clock.now += 20.0
-    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None and cluster.slots() == slots)
+    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None and cluster.by_index() == by_index)

@@ -7,7 +7,7 @@ from bootstrap.cluster.membership import (
     Member,
     Membership,
     Node,
-    assign_slots,
+    assign_node_indexes,
     next_membership,
 )
 from bootstrap.cluster.record_fields import MOST_NODES
@@ -15,64 +15,68 @@ from bootstrap.cluster.records import MOST_GENERATION
 from bootstrap.contract import NodeType
 
 
-def node(name: str, node_type: NodeType = "worker", *, away: bool = False) -> Node:
-    return Node(instance_id=name, address=f"10.{name}", node_type=node_type, host_key=f"key {name}", away=away)
+def node(name: str, node_type: NodeType = "worker", *, draining: bool = False) -> Node:
+    return Node(instance_id=name, address=f"10.{name}", node_type=node_type, host_key=f"key {name}", draining=draining)
 
 
-def slots(members: tuple[Member, ...]) -> dict[int, str]:
-    return {member.slot: member.instance_id for member in members}
+def by_index(members: tuple[Member, ...]) -> dict[int, str]:
+    return {member.node_index: member.instance_id for member in members}
 
 
 def filled(size: int) -> tuple[Member, ...]:
-    """A master and its workers, i-1 to the last, each in the slot of its name."""
-    nodes = [node("i-1", "master"), *(node(f"i-{slot}") for slot in range(2, size + 1))]
-    return assign_slots((), expected=size, nodes=nodes, gone=())
+    """A master and its workers, i-1 to the last, each at the index of its name."""
+    nodes = [node("i-1", "master"), *(node(f"i-{node_index}") for node_index in range(2, size + 1))]
+    return assign_node_indexes((), desired_nodes=size, nodes=nodes, gone=())
 
 
-def test_new_master_waits_for_the_old_one_and_then_takes_slot_1() -> None:
-    old = assign_slots((), expected=9, nodes=[node("i-old", "master"), node("i-w")], gone=())
+def test_new_master_waits_for_the_old_one_and_then_takes_index_1() -> None:
+    old = assign_node_indexes((), desired_nodes=9, nodes=[node("i-old", "master"), node("i-w")], gone=())
     both = [node("i-old", "master"), node("i-new", "master"), node("i-w")]
-    assert slots(assign_slots(old, expected=9, nodes=both, gone=())) == {1: "i-old", 2: "i-w"}
-    new = assign_slots(old, expected=9, nodes=both[1:], gone={"i-old"})
-    assert slots(new) == {1: "i-new", 2: "i-w"}
+    assert by_index(assign_node_indexes(old, desired_nodes=9, nodes=both, gone=())) == {1: "i-old", 2: "i-w"}
+    new = assign_node_indexes(old, desired_nodes=9, nodes=both[1:], gone={"i-old"})
+    assert by_index(new) == {1: "i-new", 2: "i-w"}
 
 
-def test_silent_member_that_is_not_gone_for_certain_keeps_its_slot() -> None:
-    members = assign_slots((), expected=9, nodes=[node("i-1"), node("i-2")], gone=())
-    assert slots(assign_slots(members, expected=9, nodes=[node("i-2")], gone=())) == {2: "i-1", 3: "i-2"}
+def test_silent_member_that_is_not_gone_for_certain_keeps_its_node_index() -> None:
+    members = assign_node_indexes((), desired_nodes=9, nodes=[node("i-1"), node("i-2")], gone=())
+    assert by_index(assign_node_indexes(members, desired_nodes=9, nodes=[node("i-2")], gone=())) == {2: "i-1", 3: "i-2"}
 
 
-def test_member_that_is_away_keeps_its_slot_and_is_not_present() -> None:
-    away = next_membership(
-        Membership(generation=1, expected=3, members=filled(3)),
-        expected=3,
-        nodes=[node("i-1", "master"), node("i-2", away=True), node("i-3")],
+def test_member_that_drains_keeps_its_index_and_is_not_present() -> None:
+    draining = next_membership(
+        Membership(generation=1, desired_nodes=3, members=filled(3)),
+        desired_nodes=3,
+        nodes=[node("i-1", "master"), node("i-2", draining=True), node("i-3")],
         gone=(),
     )
-    assert slots(away.members) == {1: "i-1", 2: "i-2", 3: "i-3"}
-    assert slots(away.present) == {1: "i-1", 3: "i-3"}
-    assert away.generation == 2
-    assert (away.has(None), away.has(2), away.has(3)) == (False, True, False)
-    back = next_membership(away, expected=3, nodes=[node("i-2")], gone=())
-    assert slots(back.present) == {1: "i-1", 2: "i-2", 3: "i-3"}
+    assert by_index(draining.members) == {1: "i-1", 2: "i-2", 3: "i-3"}
+    assert by_index(draining.present) == {1: "i-1", 3: "i-3"}
+    assert draining.generation == 2
+    assert (draining.has(None), draining.has(2), draining.has(3)) == (False, True, False)
+    back = next_membership(draining, desired_nodes=3, nodes=[node("i-2")], gone=())
+    assert by_index(back.present) == {1: "i-1", 2: "i-2", 3: "i-3"}
 
 
-def test_master_that_is_away_is_nobodys_master() -> None:
-    members = assign_slots(filled(2), expected=2, nodes=[node("i-1", "master", away=True)], gone=())
-    here = Membership(generation=1, expected=2, members=filled(2))
+def test_master_that_drains_is_nobodys_master() -> None:
+    members = assign_node_indexes(filled(2), desired_nodes=2, nodes=[node("i-1", "master", draining=True)], gone=())
+    here = Membership(generation=1, desired_nodes=2, members=filled(2))
     assert here.master == here.members[0]
     assert replace(here, members=members).master is None
 
 
-def test_node_that_is_away_before_it_was_a_member_does_not_become_one() -> None:
-    assert assign_slots((), expected=3, nodes=[node("i-1", away=True)], gone=()) == ()
+def test_node_that_drains_before_it_was_a_member_does_not_become_one() -> None:
+    assert assign_node_indexes((), desired_nodes=3, nodes=[node("i-1", draining=True)], gone=()) == ()
 
 
 def test_replacement_waits_until_its_predecessor_is_gone() -> None:
-    nodes = [node("i-2", away=True), node("i-new")]
-    waiting = assign_slots(filled(3), expected=3, nodes=nodes, gone=())
-    assert slots(waiting) == {1: "i-1", 2: "i-2", 3: "i-3"}
-    assert slots(assign_slots(waiting, expected=3, nodes=nodes, gone={"i-2"})) == {1: "i-1", 2: "i-new", 3: "i-3"}
+    nodes = [node("i-2", draining=True), node("i-new")]
+    waiting = assign_node_indexes(filled(3), desired_nodes=3, nodes=nodes, gone=())
+    assert by_index(waiting) == {1: "i-1", 2: "i-2", 3: "i-3"}
+    assert by_index(assign_node_indexes(waiting, desired_nodes=3, nodes=nodes, gone={"i-2"})) == {
+        1: "i-1",
+        2: "i-new",
+        3: "i-3",
+    }
 
 
 @pytest.mark.parametrize(
@@ -87,20 +91,22 @@ def test_replacement_waits_until_its_predecessor_is_gone() -> None:
 def test_survivors_of_a_shrink_close_the_gaps_once_and_only_after_the_last_leaver(
     first: int, last: int, after: dict[int, str]
 ) -> None:
-    before = Membership(generation=7, expected=5, members=filled(5))
-    leaving = [node(f"i-{slot}", away=True) for slot in (first, last)]
-    asked = next_membership(before, expected=3, nodes=leaving, gone=())
-    assert slots(asked.members) == slots(before.members)
-    one_gone = next_membership(asked, expected=3, nodes=leaving[1:], gone={f"i-{first}"})
-    assert slots(one_gone.members) == {slot: name for slot, name in slots(before.members).items() if slot != first}
-    settled = next_membership(one_gone, expected=3, nodes=[], gone={f"i-{last}"})
-    assert slots(settled.members) == after
+    before = Membership(generation=7, desired_nodes=5, members=filled(5))
+    draining = [node(f"i-{node_index}", draining=True) for node_index in (first, last)]
+    asked = next_membership(before, desired_nodes=3, nodes=draining, gone=())
+    assert by_index(asked.members) == by_index(before.members)
+    one_gone = next_membership(asked, desired_nodes=3, nodes=draining[1:], gone={f"i-{first}"})
+    assert by_index(one_gone.members) == {
+        node_index: name for node_index, name in by_index(before.members).items() if node_index != first
+    }
+    settled = next_membership(one_gone, desired_nodes=3, nodes=[], gone={f"i-{last}"})
+    assert by_index(settled.members) == after
     assert settled.generation == one_gone.generation + 1
-    assert next_membership(settled, expected=3, nodes=[], gone=()) is settled
+    assert next_membership(settled, desired_nodes=3, nodes=[], gone=()) is settled
 
 
 def test_shrink_waits_while_the_group_has_not_chosen_who_leaves() -> None:
-    assert slots(assign_slots(filled(5), expected=3, nodes=[], gone={"i-2"})) == {
+    assert by_index(assign_node_indexes(filled(5), desired_nodes=3, nodes=[], gone={"i-2"})) == {
         1: "i-1",
         3: "i-3",
         4: "i-4",
@@ -109,21 +115,25 @@ def test_shrink_waits_while_the_group_has_not_chosen_who_leaves() -> None:
 
 
 def test_gaps_of_a_shrink_are_not_closed_while_somebody_else_is_about_to_leave() -> None:
-    leaving = [node("i-2", away=True)]
-    one_gone = assign_slots(filled(5), expected=4, nodes=leaving, gone={"i-3"})
-    assert slots(one_gone) == {1: "i-1", 2: "i-2", 4: "i-4", 5: "i-5"}
-    assert slots(assign_slots(one_gone, expected=4, nodes=[], gone={"i-2"})) == {1: "i-1", 2: "i-5", 4: "i-4"}
+    draining = [node("i-2", draining=True)]
+    one_gone = assign_node_indexes(filled(5), desired_nodes=4, nodes=draining, gone={"i-3"})
+    assert by_index(one_gone) == {1: "i-1", 2: "i-2", 4: "i-4", 5: "i-5"}
+    assert by_index(assign_node_indexes(one_gone, desired_nodes=4, nodes=[], gone={"i-2"})) == {
+        1: "i-1",
+        2: "i-5",
+        4: "i-4",
+    }
 
 
 def test_shrink_without_a_master_keeps_its_place_free() -> None:
-    three_left = assign_slots(filled(5), expected=3, nodes=[], gone={"i-1", "i-3"})
-    assert slots(three_left) == {2: "i-2", 4: "i-4", 5: "i-5"}
-    two_left = assign_slots(three_left, expected=3, nodes=[node("i-new", "master")], gone={"i-2"})
-    assert slots(two_left) == {1: "i-new", 2: "i-4", 3: "i-5"}
+    three_left = assign_node_indexes(filled(5), desired_nodes=3, nodes=[], gone={"i-1", "i-3"})
+    assert by_index(three_left) == {2: "i-2", 4: "i-4", 5: "i-5"}
+    two_left = assign_node_indexes(three_left, desired_nodes=3, nodes=[node("i-new", "master")], gone={"i-2"})
+    assert by_index(two_left) == {1: "i-new", 2: "i-4", 3: "i-5"}
 
 
 def test_gap_of_a_replacement_is_no_reason_to_move() -> None:
-    assert slots(assign_slots(filled(5), expected=5, nodes=[], gone={"i-3"})) == {
+    assert by_index(assign_node_indexes(filled(5), desired_nodes=5, nodes=[], gone={"i-3"})) == {
         1: "i-1",
         2: "i-2",
         4: "i-4",
@@ -140,39 +150,39 @@ def test_gap_of_a_replacement_is_no_reason_to_move() -> None:
     ],
 )
 def test_what_a_node_changes_reaches_the_membership(changed: Node) -> None:
-    first = next_membership(EMPTY, expected=2, nodes=[node("i-1")], gone=())
-    second = next_membership(first, expected=2, nodes=[changed], gone=())
+    first = next_membership(EMPTY, desired_nodes=2, nodes=[node("i-1")], gone=())
+    second = next_membership(first, desired_nodes=2, nodes=[changed], gone=())
     assert second.generation == first.generation + 1
-    assert [(member.slot, member.node) for member in second.members] == [(2, changed)]
+    assert [(member.node_index, member.node) for member in second.members] == [(2, changed)]
 
 
 def test_generation_moves_only_with_a_change() -> None:
-    first = next_membership(EMPTY, expected=0, nodes=[], gone=())
+    first = next_membership(EMPTY, desired_nodes=0, nodes=[], gone=())
     assert first.generation == 1
-    assert next_membership(first, expected=0, nodes=[], gone=()) is first
-    assert next_membership(first, expected=2, nodes=[], gone=()).generation == 2
+    assert next_membership(first, desired_nodes=0, nodes=[], gone=()) is first
+    assert next_membership(first, desired_nodes=2, nodes=[], gone=()).generation == 2
 
 
 def test_without_a_number_everybody_counts_who_was_asked_for() -> None:
-    members = assign_slots((), expected=9, nodes=[node("i-1")], gone=())
-    assert Membership(generation=1, expected=1, members=members).has(None)
-    assert not Membership(generation=1, expected=2, members=members).has(None)
-    assert Membership(generation=1, expected=2, members=members).has(1)
+    members = assign_node_indexes((), desired_nodes=9, nodes=[node("i-1")], gone=())
+    assert Membership(generation=1, desired_nodes=1, members=members).has(None)
+    assert not Membership(generation=1, desired_nodes=2, members=members).has(None)
+    assert Membership(generation=1, desired_nodes=2, members=members).has(1)
 
 
 def test_generation_begins_again_at_its_limit() -> None:
-    last = Membership(generation=MOST_GENERATION, expected=1, members=())
-    assert next_membership(last, expected=2, nodes=[], gone=()).generation == 1
+    last = Membership(generation=MOST_GENERATION, desired_nodes=1, members=())
+    assert next_membership(last, desired_nodes=2, nodes=[], gone=()).generation == 1
 
 
 def test_no_more_nodes_are_expected_than_a_membership_holds() -> None:
-    assert next_membership(EMPTY, expected=5000, nodes=[], gone=()).expected == MOST_NODES
+    assert next_membership(EMPTY, desired_nodes=5000, nodes=[], gone=()).desired_nodes == MOST_NODES
 
 
-def test_member_whose_type_does_not_fit_its_slot_gets_another() -> None:
+def test_member_whose_type_does_not_fit_its_index_gets_another() -> None:
     """Somebody forged the membership; its group says what it is."""
     forged = tuple(replace(member, node_type="master") for member in filled(2))
     nodes = [node("i-1", "master"), node("i-2")]
-    assert slots(assign_slots(forged, expected=2, nodes=nodes, gone=())) == {1: "i-1", 2: "i-2"}
-    swapped = (replace(filled(2)[1], slot=1), replace(filled(2)[0], slot=2))
-    assert slots(assign_slots(swapped, expected=2, nodes=nodes, gone=())) == {1: "i-1", 2: "i-2"}
+    assert by_index(assign_node_indexes(forged, desired_nodes=2, nodes=nodes, gone=())) == {1: "i-1", 2: "i-2"}
+    swapped = (replace(filled(2)[1], node_index=1), replace(filled(2)[0], node_index=2))
+    assert by_index(assign_node_indexes(swapped, desired_nodes=2, nodes=nodes, gone=())) == {1: "i-1", 2: "i-2"}

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from bootstrap.aws.imds import Outlook
+from bootstrap.aws.imds import TerminationNotice
 from bootstrap.cluster.draining import GRACE_S
 from bootstrap.cluster.membership import Member, Membership, members_to_json
 from bootstrap.cluster.poll_interval import (
@@ -15,8 +15,8 @@ from bootstrap.cluster.poll_interval import (
     MEMBER_BYTES,
     READ_UNIT_BYTES,
     STEADY_S,
-    Pace,
-    Turn,
+    PollInterval,
+    ReadTurn,
     round_s,
 )
 from bootstrap.contract import MOST_WORKERS
@@ -94,15 +94,15 @@ def test_instance_that_never_joins_does_not_keep_the_calls_up(cluster: Cluster, 
 
 
 def test_instance_that_comes_after_one_that_never_joined_is_awaited_eagerly_again() -> None:
-    pace = Pace()
-    assert pace.interval(frozenset(), now=0.0) == STEADY_S
-    assert pace.interval({"i-1"}, now=10.0) == EAGER_S
-    assert pace.interval({"i-1"}, now=10.0 + EAGER_FOR_S - 1) == EAGER_S
-    assert pace.interval({"i-1"}, now=10.0 + EAGER_FOR_S) == STEADY_S
-    assert pace.interval({"i-1", "i-2"}, now=900.0) == EAGER_S
-    assert pace.interval({"i-1", "i-2"}, now=900.0 + EAGER_FOR_S) == STEADY_S
-    assert pace.interval(frozenset(), now=2000.0) == STEADY_S
-    assert pace.interval({"i-1"}, now=2001.0) == EAGER_S
+    poll_interval = PollInterval()
+    assert poll_interval.interval(frozenset(), now=0.0) == STEADY_S
+    assert poll_interval.interval({"i-1"}, now=10.0) == EAGER_S
+    assert poll_interval.interval({"i-1"}, now=10.0 + EAGER_FOR_S - 1) == EAGER_S
+    assert poll_interval.interval({"i-1"}, now=10.0 + EAGER_FOR_S) == STEADY_S
+    assert poll_interval.interval({"i-1", "i-2"}, now=900.0) == EAGER_S
+    assert poll_interval.interval({"i-1", "i-2"}, now=900.0 + EAGER_FOR_S) == STEADY_S
+    assert poll_interval.interval(frozenset(), now=2000.0) == STEADY_S
+    assert poll_interval.interval({"i-1"}, now=2001.0) == EAGER_S
 
 
 def test_master_that_is_ready_looks_often_only_while_somebody_arrives(cluster: Cluster) -> None:
@@ -139,7 +139,7 @@ def test_newcomer_is_found_within_a_steady_interval_and_then_hurried_along(clust
 def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, rhythm: Rhythm) -> None:
     nodes = booted(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    nodes[0].metadata.outlook = Outlook(at_risk=True)
+    nodes[0].metadata.notice = TerminationNotice(at_risk=True)
     rhythm.minute(nodes)
     assert control_calls(rhythm.minute(nodes)) <= 10
 
@@ -158,7 +158,7 @@ class Reader:
     def __init__(self, dice: random.Random, *, every_s: float) -> None:
         self._dice = dice
         self._every_s = every_s
-        self._turn = Turn(dice.random)
+        self._turn = ReadTurn(dice.random)
         self._next = dice.uniform(0.0, every_s)
         self.generation = 1
 
@@ -205,20 +205,20 @@ def test_largest_cluster_that_comes_up_all_at_once_reads_no_more_than_the_table_
 
 def test_small_clusters_read_a_change_at_once() -> None:
     assert [round_s(nodes) for nodes in (1, 64, 180)] == [0.0, 0.0, 0.0]
-    turn = Turn(lambda: 1.0)
+    turn = ReadTurn(lambda: 1.0)
     assert turn.wait(64, now=5.0) == 0.0
 
 
 def test_members_take_no_more_of_the_record_than_is_reckoned_with() -> None:
     members = [
         Member(
-            slot=slot,
-            instance_id=f"i-{slot:017x}",
-            address=f"10.255.255.{slot % 256}",
+            node_index=node_index,
+            instance_id=f"i-{node_index:017x}",
+            address=f"10.255.255.{node_index % 256}",
             node_type="worker",
             host_key=f"ssh-ed25519 {'A' * 68}",
         )
-        for slot in range(1, LARGEST + 1)
+        for node_index in range(1, LARGEST + 1)
     ]
     assert len(members_to_json(members)) <= LARGEST * MEMBER_BYTES
 
@@ -226,10 +226,10 @@ def test_members_take_no_more_of_the_record_than_is_reckoned_with() -> None:
 def test_agent_of_a_large_cluster_waits_for_its_turn_to_read_a_change(cluster: Cluster, calls: Counter[str]) -> None:
     nodes = booted(cluster, workers=1)
     worker = nodes[1]
-    first = Membership(generation=1, expected=LARGEST, members=())
+    first = Membership(generation=1, desired_nodes=LARGEST, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), first)
     worker.agent.step()
-    changed = Membership(generation=2, expected=LARGEST, members=())
+    changed = Membership(generation=2, desired_nodes=LARGEST, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), changed)
     cluster.clock.now += 60.0
     calls.clear()

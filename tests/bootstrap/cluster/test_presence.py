@@ -35,7 +35,7 @@ def look(cluster: Cluster, coordinator: Coordinator) -> Membership:
 
 
 def present(membership: Membership) -> dict[int, str]:
-    return {member.slot: member.instance_id for member in membership.present}
+    return {member.node_index: member.instance_id for member in membership.present}
 
 
 def new_coordinator(cluster: Cluster) -> Coordinator:
@@ -49,31 +49,31 @@ def new_coordinator(cluster: Cluster) -> Coordinator:
 
 
 def formed(cluster: Cluster, *, workers: int = 2) -> tuple[Coordinator, dict[int, str]]:
-    """A coordinator that has brought everybody in, and who got which slot."""
+    """A coordinator that has brought everybody in, and who got which index."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
     publish(cluster)
     coordinator = new_coordinator(cluster)
     look(cluster, coordinator)
-    return coordinator, cluster.slots()
+    return coordinator, cluster.by_index()
 
 
-def test_node_that_says_it_is_away_leaves_the_lists_and_keeps_its_slot(cluster: Cluster) -> None:
+def test_node_that_says_it_is_away_leaves_the_lists_and_keeps_its_index(cluster: Cluster) -> None:
     coordinator, before = formed(cluster)
     said = record(before[2], "worker")
-    cluster.table.write_node(replace(said, away=True))
+    cluster.table.write_node(replace(said, draining=True))
     assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
-    assert cluster.slots() == before
+    assert cluster.by_index() == before
     cluster.table.write_node(said)
     assert present(look(cluster, coordinator)) == before
 
 
 @pytest.mark.parametrize("state", ["Terminating:Wait", "Terminating:Proceed", "EnteringStandby", "Standby"])
-def test_node_that_its_group_does_not_count_leaves_the_lists_and_keeps_its_slot(cluster: Cluster, state: str) -> None:
+def test_node_that_its_group_does_not_count_leaves_the_lists_and_keeps_its_index(cluster: Cluster, state: str) -> None:
     coordinator, before = formed(cluster)
     cluster.set_lifecycle_state(before[3], state)
     assert present(look(cluster, coordinator)) == {1: before[1], 2: before[2]}
-    assert cluster.slots() == before
+    assert cluster.by_index() == before
     cluster.set_lifecycle_state(before[3], "InService")
     assert present(look(cluster, coordinator)) == before
 
@@ -107,12 +107,12 @@ def test_member_without_its_record_stays_in_the_lists_until_its_group_does_not_c
     assert present(look(cluster, coordinator)) == before
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
     assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
-    assert cluster.slots() == before
+    assert cluster.by_index() == before
 
 
 def test_member_that_left_the_lists_does_not_come_back_by_losing_its_record(cluster: Cluster) -> None:
     coordinator, before = formed(cluster)
-    cluster.table.write_node(replace(record(before[2], "worker"), away=True))
+    cluster.table.write_node(replace(record(before[2], "worker"), draining=True))
     look(cluster, coordinator)
     lose_record(cluster, before[2])
     assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
@@ -122,11 +122,11 @@ def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
     """A record says when its node is away; that it is there, AWS says."""
     coordinator, before = formed(cluster)
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
-    cluster.table.write_node(replace(record(before[2], "worker"), away=False))
+    cluster.table.write_node(replace(record(before[2], "worker"), draining=False))
     assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
 
 
-def test_replacement_that_comes_early_waits_for_the_slot_and_is_on_its_way_meanwhile(cluster: Cluster) -> None:
+def test_replacement_that_comes_early_waits_for_the_index_and_is_on_its_way_meanwhile(cluster: Cluster) -> None:
     coordinator, before = formed(cluster)
     assert coordinator.arriving == frozenset()
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
@@ -134,12 +134,12 @@ def test_replacement_that_comes_early_waits_for_the_slot_and_is_on_its_way_meanw
     publish(cluster)
     [early] = {name for name, _ in cluster.instances("worker")} - set(before.values())
     look(cluster, coordinator)
-    assert cluster.slots() == before
+    assert cluster.by_index() == before
     assert coordinator.arriving == {early}
     cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
     cluster.drop_from_group(before[2])
     look(cluster, coordinator)
-    assert cluster.slots() == before | {2: early}
+    assert cluster.by_index() == before | {2: early}
     assert coordinator.arriving == frozenset()
 
 
@@ -152,16 +152,16 @@ def test_after_a_shrink_the_survivors_close_the_gaps_in_one_generation(
     cluster.set_lifecycle_state(before[leavers[1]], "Terminating:Wait")
     cluster.set_desired("worker", 2)
     first = look(cluster, coordinator)
-    stay = {slot: name for slot, name in before.items() if slot not in leavers}
+    stay = {node_index: name for node_index, name in before.items() if node_index not in leavers}
     assert present(first) == stay
     assert look(cluster, coordinator) == first
     cluster.clients.ec2.terminate_instances(InstanceIds=[before[leavers[1]]])
     cluster.drop_from_group(before[leavers[1]])
     last = look(cluster, coordinator)
-    assert (last.generation, last.expected) == (first.generation + 1, 3)
-    moved = [name for slot, name in stay.items() if slot > 3]
-    free = [slot for slot in (2, 3) if slot not in stay]
-    assert present(last) == {slot: name for slot, name in stay.items() if slot <= 3} | dict(
+    assert (last.generation, last.desired_nodes) == (first.generation + 1, 3)
+    moved = [name for node_index, name in stay.items() if node_index > 3]
+    free = [node_index for node_index in (2, 3) if node_index not in stay]
+    assert present(last) == {node_index: name for node_index, name in stay.items() if node_index <= 3} | dict(
         zip(free, moved, strict=True)
     )
     assert look(cluster, coordinator) == last

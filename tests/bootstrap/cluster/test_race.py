@@ -11,7 +11,7 @@ ROUNDS = 50
 
 
 @pytest.mark.allow_subprocess
-def test_thirty_processes_claim_slots_at_once_fifty_times() -> None:
+def test_thirty_processes_claim_node_indexes_at_once_fifty_times() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.bootstrap.claims", str(PROCESSES), str(ROUNDS)],
         cwd=Path(__file__).parents[3],
@@ -25,7 +25,7 @@ def test_thirty_processes_claim_slots_at_once_fifty_times() -> None:
     rounds = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rounds) == ROUNDS
     for each in rounds:
-        # No slot held twice, none lost: what a process was told is what the table says in the end.
+        # No node index held twice, none lost: what a process was told is what the table says in the end.
         assert sorted(each["claimed"].values()) == list(range(2, PROCESSES + 2))
         assert each["members"] == each["claimed"]
         assert each["generation"] == PROCESSES

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from bootstrap import contract
-from bootstrap.aws.imds import Outlook
+from bootstrap.aws.imds import TerminationNotice
 from bootstrap.files.node_files import place
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
@@ -32,7 +32,7 @@ def key_of(master: TestNode) -> str:
 
 
 def agree(cluster: Cluster, nodes: list[TestNode]) -> None:
-    """Wait until every node's files name these nodes, in slot order."""
+    """Wait until every node's files name these nodes, in index order."""
     cluster.run(nodes, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes))
 
 
@@ -56,13 +56,13 @@ def test_new_master_is_trusted_by_all_in_the_place_of_the_old_one(cluster: Clust
         known = node.text(contract.KNOWN_HOSTS_FILE)
         assert f"deeplearning-master,deeplearning-worker1,{new.address} {new.host_key}\n" in known
         assert old.host_key not in known
-    assert cluster.slots() == {1: new.instance_id, 2: workers[0].instance_id, 3: workers[1].instance_id}
+    assert cluster.by_index() == {1: new.instance_id, 2: workers[0].instance_id, 3: workers[1].instance_id}
 
 
 def test_nobody_is_let_in_while_there_is_no_master(cluster: Cluster) -> None:
     nodes = formed(cluster)
     old, *workers = nodes
-    old.metadata.outlook = Outlook(ending=True)
+    old.metadata.notice = TerminationNotice(ending=True)
     cluster.run(nodes, until=lambda: bool(cluster.completed))
     assert [authorized(node) for node in nodes] == ["", "", ""]
     assert "deeplearning-master" not in workers[0].text(contract.HOSTS_FILE)
@@ -82,7 +82,7 @@ def test_second_master_is_trusted_only_when_the_first_is_gone(cluster: Cluster) 
         for node in [new, *nodes]:
             node.agent.step()
         cluster.clock.now += 10.0
-    assert cluster.slots()[1] == old.instance_id
+    assert cluster.by_index()[1] == old.instance_id
     assert [authorized(node) for node in workers] == ["", ""]
     cluster.clients.ec2.terminate_instances(InstanceIds=[old.instance_id])
     cluster.drop_from_group(old.instance_id)

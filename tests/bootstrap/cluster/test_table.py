@@ -48,10 +48,10 @@ def test_membership_is_empty_before_the_first_write(table: Table) -> None:
 
 
 def test_membership_is_replaced_only_by_who_saw_the_last_one(table: Table) -> None:
-    first, nothing = Membership(generation=1, expected=2, members=()), table.read_stored()
+    first, nothing = Membership(generation=1, desired_nodes=2, members=()), table.read_stored()
     assert table.replace_membership(nothing, first)
     assert not table.replace_membership(nothing, first)
-    second, seen = Membership(generation=2, expected=3, members=()), table.read_stored()
+    second, seen = Membership(generation=2, desired_nodes=3, members=()), table.read_stored()
     assert table.replace_membership(seen, second)
     assert not table.replace_membership(seen, second)
     assert table.read_membership() == second
@@ -59,11 +59,11 @@ def test_membership_is_replaced_only_by_who_saw_the_last_one(table: Table) -> No
 
 def test_membership_and_its_generation_are_written_together(table: Table) -> None:
     assert table.read_generation() == 0
-    first, nothing = Membership(generation=1, expected=2, members=()), table.read_stored()
+    first, nothing = Membership(generation=1, desired_nodes=2, members=()), table.read_stored()
     table.replace_membership(nothing, first)
     assert table.read_generation() == 1
     # What another coordinator wrote meanwhile stays, both of it.
-    lost = Membership(generation=1, expected=9, members=())
+    lost = Membership(generation=1, desired_nodes=9, members=())
     assert not table.replace_membership(nothing, lost)
     assert (table.read_generation(), table.read_membership()) == (1, first)
 
@@ -99,7 +99,7 @@ def _cancelled(stubber: Stubber, *codes: str) -> None:
 def test_race_that_is_lost_is_an_answer(stubbed: Stubbed, codes: tuple[str, ...]) -> None:
     stubber, table, _ = stubbed
     _cancelled(stubber, *codes)
-    assert not table.replace_membership(NOTHING, Membership(generation=1, expected=2, members=()))
+    assert not table.replace_membership(NOTHING, Membership(generation=1, desired_nodes=2, members=()))
 
 
 @pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "ValidationError"])
@@ -107,14 +107,14 @@ def test_fails_when_a_transaction_is_cancelled_for_anything_else(stubbed: Stubbe
     stubber, table, _ = stubbed
     _cancelled(stubber, "None", code)
     with pytest.raises(ClientError, match="Transaction cancelled"):
-        table.replace_membership(NOTHING, Membership(generation=1, expected=2, members=()))
+        table.replace_membership(NOTHING, Membership(generation=1, desired_nodes=2, members=()))
 
 
 def test_fails_when_the_table_refuses_a_transaction(stubbed: Stubbed) -> None:
     stubber, table, _ = stubbed
     stubber.add_client_error("transact_write_items", "AccessDeniedException", "not yours")
     with pytest.raises(ClientError, match="not yours"):
-        table.replace_membership(NOTHING, Membership(generation=1, expected=2, members=()))
+        table.replace_membership(NOTHING, Membership(generation=1, desired_nodes=2, members=()))
 
 
 def test_node_records_of_a_large_cluster_are_read_in_batches(table: Table) -> None:
@@ -131,7 +131,7 @@ def test_record_that_cannot_be_used_hides_no_other(cluster: Cluster, table: Tabl
             TableName=TABLE,
             Item={
                 TABLE_KEY: {"S": record_id},
-                "version": {"N": "1"},
+                "version": {"N": "2"},
                 "instance_id": {"S": instance_id(1)},
                 "node_type": {"S": "master"},
                 "host_key": {"S": host_key},
@@ -141,7 +141,7 @@ def test_record_that_cannot_be_used_hides_no_other(cluster: Cluster, table: Tabl
 
 
 def test_keys_of_newer_agents_are_passed_over(cluster: Cluster, table: Table) -> None:
-    membership = Membership(generation=1, expected=2, members=())
+    membership = Membership(generation=1, desired_nodes=2, members=())
     table.replace_membership(NOTHING, membership)
     table.write_node(record(1))
     for record_id in (MEMBERSHIP_ID, record(1).record_id):
@@ -157,7 +157,7 @@ def test_keys_of_newer_agents_are_passed_over(cluster: Cluster, table: Table) ->
 
 @pytest.mark.parametrize("version", ["2", "17"])
 def test_records_of_newer_agents_are_read(cluster: Cluster, table: Table, version: str) -> None:
-    membership = Membership(generation=3, expected=2, members=())
+    membership = Membership(generation=3, desired_nodes=2, members=())
     table.replace_membership(NOTHING, membership)
     table.write_node(record(1))
     for record_id in (MEMBERSHIP_ID, GENERATION_ID, record(1).record_id):
@@ -171,7 +171,7 @@ def test_records_of_newer_agents_are_read(cluster: Cluster, table: Table, versio
 def test_fails_when_the_version_of_a_record_is_none(
     cluster: Cluster, table: Table, version: dict[str, str], named: str
 ) -> None:
-    table.replace_membership(NOTHING, Membership(generation=1, expected=2, members=()))
+    table.replace_membership(NOTHING, Membership(generation=1, desired_nodes=2, members=()))
     for record_id, read in ((MEMBERSHIP_ID, table.read_membership), (GENERATION_ID, table.read_generation)):
         set_version(cluster, record_id, version)
         with pytest.raises(RecordError, match=f"record version must be .*, got {named}"):
@@ -182,7 +182,7 @@ def test_fails_when_the_version_of_a_record_is_none(
 def test_fails_when_a_newer_record_lacks_what_we_need(
     cluster: Cluster, table: Table, record_id: str, field: str
 ) -> None:
-    table.replace_membership(NOTHING, Membership(generation=1, expected=2, members=()))
+    table.replace_membership(NOTHING, Membership(generation=1, desired_nodes=2, members=()))
     set_version(cluster, record_id, {"N": "2"}, remove=field)
     read = table.read_membership if record_id == MEMBERSHIP_ID else table.read_generation
     with pytest.raises(RecordError, match=f"{field} must be an attribute of type ., got none"):
@@ -199,7 +199,7 @@ def set_version(cluster: Cluster, record_id: str, version: dict[str, str], *, re
 
 
 def test_node_says_that_it_is_away_and_what_its_key_is(table: Table) -> None:
-    said = replace(record(1), away=True, ssh_key=public_key("cluster"))
+    said = replace(record(1), draining=True, ssh_key=public_key("cluster"))
     table.write_node(said)
     assert table.read_nodes([said.record_id]) == {said.record_id: said}
 
@@ -222,7 +222,7 @@ def _answer(numbers: list[int], *, left: list[int]) -> dict[str, object]:
     items = [
         {
             TABLE_KEY: {"S": record(number).record_id},
-            "version": {"N": "1"},
+            "version": {"N": "2"},
             "instance_id": {"S": record(number).instance_id},
             "node_type": {"S": "worker"},
             "host_key": {"S": record(number).host_key},
@@ -290,7 +290,7 @@ def test_records_of_400_kb_hide_no_other(cluster: Cluster, table: Table, caplog:
             TableName=TABLE,
             Item={
                 TABLE_KEY: {"S": record(number).record_id},
-                "version": {"N": "1"},
+                "version": {"N": "2"},
                 "instance_id": {"S": instance_id(number)},
                 "node_type": {"S": "worker"},
                 "host_key": large,
@@ -307,16 +307,16 @@ def test_records_of_400_kb_hide_no_other(cluster: Cluster, table: Table, caplog:
 # ---- a membership that somebody forged ----
 
 
-def members(*slots: int) -> tuple[Member, ...]:
+def members(*by_index: int) -> tuple[Member, ...]:
     return tuple(
         Member(
-            slot=slot,
-            instance_id=instance_id(slot),
-            address=f"10.0.0.{slot}",
-            node_type="master" if slot == 1 else "worker",
-            host_key=public_key(slot),
+            node_index=node_index,
+            instance_id=instance_id(node_index),
+            address=f"10.0.0.{node_index}",
+            node_type="master" if node_index == 1 else "worker",
+            host_key=public_key(node_index),
         )
-        for slot in slots
+        for node_index in by_index
     )
 
 
@@ -330,12 +330,12 @@ def forge(cluster: Cluster, **attributes: object) -> None:
 def test_bad_membership_is_replaced_unless_somebody_was_faster(
     cluster: Cluster, table: Table, generation: dict[str, object]
 ) -> None:
-    table.replace_membership(NOTHING, Membership(generation=4, expected=3, members=members(1, 2, 3)))
-    forge(cluster, generation=generation, expected={"N": "-1"})
+    table.replace_membership(NOTHING, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))
+    forge(cluster, generation=generation, desired_nodes={"N": "-1"})
     stored = table.read_stored()
     assert stored.flaw is not None
-    assert [member.slot for member in stored.membership.members] == [1, 2, 3]
-    right = Membership(generation=5, expected=3, members=members(1, 2))
+    assert [member.node_index for member in stored.membership.members] == [1, 2, 3]
+    right = Membership(generation=5, desired_nodes=3, members=members(1, 2))
     forge(cluster, generation={"N": "6"})
     assert not table.replace_membership(stored, right)
     assert table.replace_membership(table.read_stored(), right)
@@ -344,18 +344,18 @@ def test_bad_membership_is_replaced_unless_somebody_was_faster(
 
 @pytest.mark.parametrize("forged", [{"N": "9"}, {"S": "4"}], ids=str)
 def test_bad_generation_record_is_a_flaw(cluster: Cluster, table: Table, forged: dict[str, object]) -> None:
-    table.replace_membership(NOTHING, Membership(generation=4, expected=3, members=members(1, 2, 3)))
+    table.replace_membership(NOTHING, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))
     assert table.read_stored().flaw is None
-    item = {TABLE_KEY: {"S": GENERATION_ID}, "version": {"N": "1"}, "generation": forged}
+    item = {TABLE_KEY: {"S": GENERATION_ID}, "version": {"N": "2"}, "generation": forged}
     cluster.clients.dynamodb.put_item(TableName=TABLE, Item=item)  # type: ignore[arg-type]
     assert table.read_stored().flaw is not None
 
 
-def test_of_a_bad_membership_the_members_that_are_right_keep_their_slots(cluster: Cluster, table: Table) -> None:
-    table.replace_membership(NOTHING, Membership(generation=4, expected=3, members=members(1, 2, 3, 4)))
+def test_of_a_bad_membership_the_members_that_are_right_keep_their_node_indexes(cluster: Cluster, table: Table) -> None:
+    table.replace_membership(NOTHING, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3, 4)))
     rows = json.loads(members_to_json(members(1, 2, 3, 4)))
     rows[1]["address"] = "$(touch marker)"
-    rows[3]["slot"] = 3
+    rows[3]["node_index"] = 3
     forge(cluster, members={"S": json.dumps(rows)})
     found = table.read_stored().membership
     assert found.members == members(1, 3)

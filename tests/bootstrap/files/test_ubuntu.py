@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap import contract
-from bootstrap.files import renderers as hosts
+from bootstrap.files import ssh
 from bootstrap.system import System
 
 FILES = Path(__file__).parent / "ubuntu-24.04"
@@ -70,7 +70,7 @@ def effective(root: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.allow_subprocess
-@pytest.mark.parametrize("sshd", [hosts.SSHD_MASTER, hosts.SSHD_WORKER])
+@pytest.mark.parametrize("sshd", [ssh.SSHD_MASTER, ssh.SSHD_WORKER])
 def test_our_settings_are_in_effect_beside_the_images_own(tmp_path: Path, sshd: str) -> None:
     root = Path(shutil.copytree(FILES, tmp_path / "root"))
     before = effective(root)

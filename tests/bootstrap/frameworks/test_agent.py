@@ -57,4 +57,4 @@ def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Clu
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")
     write_state(node.root, State(doing="failed", failure="no pip", detail="no pip"))
-    cluster.run([node, worker], until=lambda: len(cluster.slots()) == 2 and node.agent.ready)
+    cluster.run([node, worker], until=lambda: len(cluster.by_index()) == 2 and node.agent.ready)

@@ -21,13 +21,13 @@ from bootstrap.contract import (
     SHA256_FIELD,
     TABLE_KEY,
 )
+from bootstrap.errors import FrameworkError
 from bootstrap.files.node_files import place
 from bootstrap.frameworks.archive import Archive
-from bootstrap.frameworks.errors import EnginesError
-from bootstrap.frameworks.provide import Surroundings, provide
+from bootstrap.frameworks.provide import FrameworkServices, provide
 from bootstrap.frameworks.recipe import Recipe
 from bootstrap.frameworks.record import HashRecord
-from bootstrap.frameworks.state import Engines, State, read_state, write_state
+from bootstrap.frameworks.state import Frameworks, State, read_state, write_state
 from tests.bootstrap.simulated_cluster import REGION, Clock
 
 pytestmark = pytest.mark.allow_subprocess
@@ -48,13 +48,13 @@ class Node:
     offline: int = 0
     """So many times S3 is out of reach."""
     stored_while_waiting: Callable[[], None] | None = None
-    failures: list[EnginesError] = field(default_factory=list)
+    failures: list[FrameworkError] = field(default_factory=list)
     """What the next builds fail with."""
     why: list[str | None] = field(default_factory=list)
     paused: list[float] = field(default_factory=list)
 
     def provide(self, *, is_master: bool, recipe: Recipe = RECIPE) -> None:
-        here = Surroundings(
+        services = FrameworkServices(
             root=self.root,
             archive=self._archive,
             record=self._record,
@@ -62,7 +62,7 @@ class Node:
             monotonic=self.clock,
             sleep=self._sleep,
         )
-        provide(recipe, is_master=is_master, wait_s=60.0, here=here)
+        provide(recipe, is_master=is_master, wait_s=60.0, services=services)
 
     def _archive(self, recipe: Recipe) -> Archive:
         if self.offline:
@@ -87,7 +87,7 @@ class Node:
             program.chmod(0o755)
         (directory / "bin/python3").symlink_to("/usr/bin/python3")
         (directory / "lib64").symlink_to("lib")
-        (directory / "engines").write_text("".join(f"{engine}\n" for engine in recipe.engines))
+        (directory / "engines").write_text("".join(f"{framework}\n" for framework in recipe.frameworks))
 
     def _sleep(self, seconds: float) -> None:
         self.states.append(read_state(self.root).doing)
@@ -126,7 +126,7 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], N
     for each in (master, worker):
         assert place(each.root, ENGINES).readlink() == Path(RECIPE.directory)
         assert place(each.root, MPIRUN_COMMAND).readlink() == Path(ENGINES, "bin/mpirun")
-        assert Engines(each.root, name="horovod").ready()
+        assert Frameworks(each.root, name="horovod").ready()
 
 
 def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], Node]) -> None:
@@ -146,7 +146,7 @@ def test_a_worker_waits_for_the_master_and_says_so(node: Callable[[str], Node]) 
 
 def test_fails_when_the_master_never_stores_it(node: Callable[[str], Node]) -> None:
     worker = node("worker")
-    with pytest.raises(EnginesError, match=r"^horovod-.* is not in the bucket in time") as failure:
+    with pytest.raises(FrameworkError, match=r"^horovod-.* is not in the bucket in time") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "not in the bucket"
     assert worker.clock.now >= 1060.0
@@ -203,13 +203,13 @@ def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], Node]) 
 
 
 def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, name="mxnet")
-    assert not engines.ready()
-    assert engines.waiting == "engines: starting"
+    frameworks = Frameworks(tmp_path, name="mxnet")
+    assert not frameworks.ready()
+    assert frameworks.waiting == "engines: starting"
     write_state(tmp_path, State(doing="failed", failure="no C++ compiler", detail="to compile Horovod takes c++"))
-    with pytest.raises(EnginesError, match=r"^to compile Horovod takes c\+\+$"):
-        engines.ready()
-    assert Engines(tmp_path, name=None).ready()
+    with pytest.raises(FrameworkError, match=r"^to compile Horovod takes c\+\+$"):
+        frameworks.ready()
+    assert Frameworks(tmp_path, name=None).ready()
 
 
 def put_archive(node: Node, content: bytes) -> None:
@@ -243,7 +243,7 @@ def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
     worker = node("worker")
     put_archive(worker, evil_archive())
     with pytest.raises(
-        EnginesError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
+        FrameworkError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
     ) as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "wrong hash"
@@ -254,7 +254,7 @@ def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
 def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[str], Node]) -> None:
     worker = node("worker")
     put_archive(worker, evil_archive())
-    with pytest.raises(EnginesError, match="is not in the bucket in time"):
+    with pytest.raises(FrameworkError, match="is not in the bucket in time"):
         worker.provide(is_master=False)
     assert not worker.programs.exists()
 
@@ -278,7 +278,7 @@ def test_a_new_master_makes_anew_what_somebody_has_replaced(node: Callable[[str]
 def test_a_record_that_is_no_hash_is_refused_and_replaced(node: Callable[[str], Node], sha256: str) -> None:
     worker = node("worker")
     put_record(worker, sha256=sha256)
-    with pytest.raises(EnginesError, match="must be 64 hex digits, got ") as failure:
+    with pytest.raises(FrameworkError, match="must be 64 hex digits, got ") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "bad record"
     assert len(str(failure.value)) < 200
@@ -295,7 +295,7 @@ def test_the_record_of_another_environment_is_none(node: Callable[[str], Node]) 
 
 def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], Node]) -> None:
     master = node("master")
-    master.failures = [EnginesError("pip install failed", "no route"), EnginesError("import mxnet failed", "no")]
+    master.failures = [FrameworkError("pip install failed", "no route"), FrameworkError("import mxnet failed", "no")]
     master.provide(is_master=True)
     assert master.builds == 3
     assert master.why == [None, "try 1: pip install failed", "try 2: import mxnet failed"]
@@ -305,8 +305,8 @@ def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], No
 
 def test_a_build_is_given_up_at_the_deadline_with_its_last_failure(node: Callable[[str], Node]) -> None:
     master = node("master")
-    master.failures = [EnginesError("pip install failed", "no route")] * 100
-    with pytest.raises(EnginesError, match=r"^no route \(try [345]\)$") as failure:
+    master.failures = [FrameworkError("pip install failed", "no route")] * 100
+    with pytest.raises(FrameworkError, match=r"^no route \(try [345]\)$") as failure:
         master.provide(is_master=True)
     assert failure.value.short == "pip install failed"
     assert master.clock.now <= 1060.0
@@ -314,14 +314,14 @@ def test_a_build_is_given_up_at_the_deadline_with_its_last_failure(node: Callabl
 
 def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], Node]) -> None:
     master = node("master")
-    master.failures = [EnginesError("no C++ compiler", "to compile takes c++", lasting=True)]
-    with pytest.raises(EnginesError, match=r"^to compile takes c\+\+ \(try 1\)$"):
+    master.failures = [FrameworkError("no C++ compiler", "to compile takes c++", lasting=True)]
+    with pytest.raises(FrameworkError, match=r"^to compile takes c\+\+ \(try 1\)$"):
         master.provide(is_master=True)
     assert not master.paused
 
 
 def test_the_agent_is_told_which_try_it_is(tmp_path: Path) -> None:
     write_state(tmp_path, State(doing="building", why="try 1: pip install failed"))
-    engines = Engines(tmp_path, name="mxnet")
-    assert not engines.ready()
-    assert engines.waiting == "engines: building (try 1: pip install failed)"
+    frameworks = Frameworks(tmp_path, name="mxnet")
+    assert not frameworks.ready()
+    assert frameworks.waiting == "engines: building (try 1: pip install failed)"

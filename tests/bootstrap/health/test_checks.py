@@ -15,8 +15,8 @@ from bootstrap.files.node_files import place
 from bootstrap.health import checks as health
 from bootstrap.health.checks import Finding, Health, answers_ssh
 
-MASTER = Member(slot=1, instance_id="i-a", address="10.0.0.1", node_type="master", host_key="ssh-ed25519 AAAA")
-WORKER = Member(slot=2, instance_id="i-b", address="10.0.0.2", node_type="worker", host_key="ssh-ed25519 BBBB")
+MASTER = Member(node_index=1, instance_id="i-a", address="10.0.0.1", node_type="master", host_key="ssh-ed25519 AAAA")
+WORKER = Member(node_index=2, instance_id="i-b", address="10.0.0.2", node_type="worker", host_key="ssh-ed25519 BBBB")
 NAMES = {
     "deeplearning-master": "10.0.0.1",
     "deeplearning-worker1": "10.0.0.1",

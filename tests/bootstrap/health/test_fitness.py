@@ -85,7 +85,7 @@ def test_node_that_aws_keeps_from_joining_is_kept(
         past_the_deadline(cluster, master)
     assert cluster.unhealthy == []
     passes(cluster, master, 5, every=20.0)
-    assert cluster.slots() == {1: master.instance_id}
+    assert cluster.by_index() == {1: master.instance_id}
 
 
 def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> None:

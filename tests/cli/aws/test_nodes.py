@@ -27,18 +27,18 @@ from tests.cli.conftest import REGION, Deploy
 
 MEMBERS = tuple(
     Member(
-        slot=slot,
-        instance_id=f"i-{slot:017x}",
-        address=f"10.0.0.{slot}",
-        node_type="master" if slot == 1 else "worker",
+        node_index=node_index,
+        instance_id=f"i-{node_index:017x}",
+        address=f"10.0.0.{node_index}",
+        node_type="master" if node_index == 1 else "worker",
         host_key="ssh-ed25519 A",
     )
-    for slot in (1, 2, 12)
+    for node_index in (1, 2, 12)
 )
 
 
 @pytest.mark.parametrize(
-    ("name", "slot"),
+    ("name", "node_index"),
     [
         ("master", 1),
         ("deeplearning-master", 1),
@@ -53,8 +53,8 @@ MEMBERS = tuple(
         ("i-0000000000000000c", 12),
     ],
 )
-def test_a_node_has_many_names(name: str, slot: int) -> None:
-    assert choose_node(name, MEMBERS, cluster_name="demo").slot == slot
+def test_a_node_has_many_names(name: str, node_index: int) -> None:
+    assert choose_node(name, MEMBERS, cluster_name="demo").node_index == node_index
 
 
 def members_of(table: str) -> tuple[Member, ...]:
@@ -67,25 +67,25 @@ def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deplo
     table = deploy().table
     client.delete_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})
     key, own_id = public_key(1), instance_id(1)
-    member = membership.Member(slot=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
-    written = membership.Membership(generation=1, expected=5, members=(member,))
+    member = membership.Member(node_index=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
+    written = membership.Membership(generation=1, desired_nodes=5, members=(member,))
     agents = Table(client, name=table, networks=NETWORKS)
     assert agents.replace_membership(agents.read_stored(), written)
 
     item = client.get_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})["Item"]
     assert item[contract.VERSION_FIELD] == {"N": str(contract.RECORD_VERSION)}
     assert item[contract.GENERATION_FIELD] == {"N": "1"}
-    assert item[contract.EXPECTED_FIELD] == {"N": "5"}
+    assert item[contract.DESIRED_NODES_FIELD] == {"N": "5"}
     (row,) = json.loads(item[contract.MEMBERS_FIELD]["S"])
     names = (
-        contract.SLOT_FIELD,
+        contract.NODE_INDEX_FIELD,
         contract.INSTANCE_ID_FIELD,
         contract.ADDRESS_FIELD,
         contract.NODE_TYPE_FIELD,
         contract.HOST_KEY_FIELD,
     )
     assert [row[name] for name in names] == [1, own_id, "10.0.0.9", "master", key]
-    read = Member(slot=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
+    read = Member(node_index=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
     assert members_of(table) == (read,)
 
 
@@ -135,8 +135,8 @@ def test_without_instances_nothing_is_asked() -> None:
 
 
 def test_a_node_that_leaves_is_no_master_and_is_missing() -> None:
-    leaving = replace(MEMBERS[0], away=True)
-    membership = Membership(generation=7, expected=3, members=(leaving, *MEMBERS[1:]))
+    leaving = replace(MEMBERS[0], draining=True)
+    membership = Membership(generation=7, desired_nodes=3, members=(leaving, *MEMBERS[1:]))
     with pytest.raises(ClusterError, match="has no master now"):
         assert membership.master
     machine = Machine(instance_type="c5.large", zone="a", public_address="", state=RUNNING)

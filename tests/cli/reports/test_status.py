@@ -36,7 +36,7 @@ def fleet(deploy: Deploy) -> Fleet:
 def ask_for_four(fleet: Fleet) -> None:
     """What the master writes once it has noticed that the groups are asked for more."""
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
-    put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, expected=4)
+    put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=4)
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ def test_a_missing_node_is_told_of_with_its_last_words(
 ) -> None:
     fleet = deploy()
     put_membership(
-        fleet.table, fleet.instance_ids[:2], private=["10.0.0.10", "10.0.1.20"], host_keys=[KEY, KEY], expected=3
+        fleet.table, fleet.instance_ids[:2], private=["10.0.0.10", "10.0.1.20"], host_keys=[KEY, KEY], desired_nodes=3
     )
     tell_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
     tell_groups(stubs[1], *fleet.instance_ids)

@@ -29,8 +29,14 @@ REFUSAL = r"cluster demo has a membership record that cannot be used: .* \(its m
 def rows(fleet: Fleet, **forged: Any) -> list[dict[str, Any]]:
     """A master and a worker; what is forged is the worker's."""
     master, worker, _ = (
-        {"slot": slot, "instance_id": name, "address": f"10.0.0.{slot}", "node_type": "worker", "host_key": KEY}
-        for slot, name in enumerate(fleet.instance_ids, 1)
+        {
+            "node_index": node_index,
+            "instance_id": name,
+            "address": f"10.0.0.{node_index}",
+            "node_type": "worker",
+            "host_key": KEY,
+        }
+        for node_index, name in enumerate(fleet.instance_ids, 1)
     )
     return [master | {"node_type": "master"}, worker | forged]
 
@@ -41,17 +47,17 @@ FORGED = {
     "lines in the address": {"address": "10.0.0.2\nHost *\n  ProxyCommand touch MARKER"},
     "an address elsewhere": {"address": "203.0.113.9"},
     "the master's address": {"address": "10.0.0.1"},
-    "lines in the index": {"slot": "2\nHost *\n  ProxyCommand touch MARKER"},
-    "an index that is true": {"slot": True},
-    "an index above all": {"slot": 10**9},
-    "the master's index": {"slot": 1},
+    "lines in the index": {"node_index": "2\nHost *\n  ProxyCommand touch MARKER"},
+    "an index that is true": {"node_index": True},
+    "an index above all": {"node_index": 10**9},
+    "the master's index": {"node_index": 1},
     "a name for an instance id": {"instance_id": "i-$(touch MARKER)"},
     "another type": {"node_type": "worker\n"},
     "two keys in one": {"host_key": f"{KEY}\n@cert-authority * {KEY}"},
     "a command in the key": {"host_key": "ssh-ed25519 $(touch MARKER)"},
     "a key of another type inside": {"host_key": f"ssh-ed25519 {'A' * 68}"},
     "no key": {"host_key": None},
-    "a word for a flag": {"away": "no"},
+    "a word for a flag": {"draining": "no"},
 }
 
 
@@ -96,12 +102,12 @@ def test_fails_in_one_line_when_the_membership_is_forged(
     "attributes",
     [
         {"members": {"S": "[" * 100_000}},
-        {"members": {"S": '[{"slot": ' + "9" * 300_000 + "}]"}},
+        {"members": {"S": '[{"node_index": ' + "9" * 300_000 + "}]"}},
         {"members": {"L": []}},
         {"generation": {"S": "7"}},
         {"generation": {"N": "-1"}},
-        {"expected": {"N": "1000000"}},
-        {"version": {"N": "0"}},
+        {"desired_nodes": {"N": "1000000"}},
+        {"version": {"N": "1"}},
     ],
     ids=["deep", "long", "list", "text", "negative", "many", "old"],
 )
@@ -152,7 +158,7 @@ def accepted(item: dict[str, Any]) -> Membership | None:
     if message:
         return None
     members = tuple(map(_member, record.members))
-    return Membership(generation=record.generation, expected=record.expected, members=members)
+    return Membership(generation=record.generation, desired_nodes=record.desired_nodes, members=members)
 
 
 @given(forged_items())

@@ -190,8 +190,8 @@ def test_paths_reach_ssh_whatever_is_in_them(
     odd = tmp_path / name
     odd.mkdir()
     members = [
-        Member(slot=slot, instance_id="", address=address, node_type=node_type, host_key=server.host_key)
-        for slot, address, node_type, server in zip(
+        Member(node_index=node_index, instance_id="", address=address, node_type=node_type, host_key=server.host_key)
+        for node_index, address, node_type, server in zip(
             (1, 2), (MASTER, WORKER), ("master", "worker"), site.nodes, strict=True
         )
     ]

@@ -35,7 +35,7 @@ SHORT_CREATION_TIMEOUT = shorten(
 )
 
 
-SHORT_LEAVING_TIMEOUT = shorten("bootstrap/contract.py", "LEAVING_TIMEOUT_S", old="30", new="2")
+SHORT_LEAVING_TIMEOUT = shorten("bootstrap/contract.py", "DRAIN_TIMEOUT_S", old="30", new="2")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,14 +177,14 @@ def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout:
         checkout,
         Edit(
             file="bootstrap/agent.py",
-            old="found = links.coordinator.reconcile(stored)",
+            old="found = cluster.coordinator.reconcile(stored)",
             new="raise ZeroDivisionError('broken on purpose')",
         ),
     )
     assert_reason(failure, "agent-crashed ZeroDivisionError")
     for told in (failure.log, failure.why):
         assert "ZeroDivisionError: broken on purpose" in told
-        assert "in _look" in told
+        assert "in _read_membership" in told
 
 
 FULL_DISK = """
@@ -234,8 +234,8 @@ def test_node_that_cannot_speak_is_waited_for_in_vain_and_named(user: User, chec
 
 ONE_SIGNAL_MORE = Edit(
     file="stacks/nodes/node_group.py",
-    old="autoscaling.Signals.wait_for_count(needed, ",
-    new="autoscaling.Signals.wait_for_count(needed + (node_type == contract.WORKER), ",
+    old="autoscaling.Signals.wait_for_count(min_nodes, ",
+    new="autoscaling.Signals.wait_for_count(min_nodes + (node_type == contract.WORKER), ",
 )
 """Edit that makes the stack wait for two workers where there is one: for it and for its replacement."""
 

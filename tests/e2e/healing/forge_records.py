@@ -27,9 +27,9 @@ KEY = STATE["members"][0]["host_key"]
 def membership(**attributes: Any) -> dict[str, Any]:
     item = {
         "id": {"S": MEMBERSHIP},
-        "version": {"N": "1"},
+        "version": {"N": "2"},
         "generation": {"N": str(int(time.time()))},
-        "expected": {"N": str(len(STATE["members"]))},
+        "desired_nodes": {"N": str(len(STATE["members"]))},
         "members": {"S": json.dumps(STATE["members"])},
     }
     return {**item, **attributes}
@@ -37,19 +37,19 @@ def membership(**attributes: Any) -> dict[str, Any]:
 
 def worker(**forged: Any) -> dict[str, Any]:
     """Build a membership with a forged worker2."""
-    rows = [{**row, **forged} if row["slot"] == 2 else row for row in STATE["members"]]
+    rows = [{**row, **forged} if row["node_index"] == 2 else row for row in STATE["members"]]
     return membership(members={"S": json.dumps(rows)})
 
 
 def generation(value: Any) -> dict[str, Any]:
-    return {"id": {"S": GENERATION}, "version": {"N": "1"}, "generation": value}
+    return {"id": {"S": GENERATION}, "version": {"N": "2"}, "generation": value}
 
 
 def own(**attributes: Any) -> dict[str, Any]:
     role = CONFIG["master_role_id" if IS_MASTER else "worker_role_id"]
     item = {
         "id": {"S": f"{role}:{STATE['instance_id']}"},
-        "version": {"N": "1"},
+        "version": {"N": "2"},
         "instance_id": {"S": STATE["instance_id"]},
         "node_type": {"S": CONFIG["node_type"]},
         "host_key": {"S": KEY},
@@ -64,7 +64,7 @@ OWN = [
     own(host_key={"N": "1"}),
     own(host_key={"S": KEY}, more={"S": "x" * 300_000}, version={"N": "0"}),
     own(ssh_key={"S": f'{KEY}\nfrom="*" {KEY}'}, host_key={"S": ""}),
-    own(away={"S": "true"}),
+    own(draining={"S": "true"}),
     own(instance_id={"S": COMMAND}),
     own(node_type={"S": "root"}),
     {"id": own()["id"]},
@@ -74,17 +74,17 @@ FORGED = [
     worker(address=LINES),
     worker(address="203.0.113.9"),
     worker(address="%h"),
-    worker(slot=LINES),
-    worker(slot=True),
-    worker(slot=1),
+    worker(node_index=LINES),
+    worker(node_index=True),
+    worker(node_index=1),
     worker(instance_id=f"i-{COMMAND}"),
     worker(node_type="master"),
     worker(host_key=f"{KEY}\n* {KEY}"),
     worker(host_key="ssh-ed25519 " + "A" * 68),
     worker(ssh_key=f'{KEY}\ncommand="touch {MARKER}" {KEY}'),
-    worker(away="no"),
+    worker(draining="no"),
     membership(members={"S": "[" * 50_000}),
-    membership(members={"S": '[{"slot": ' + "9" * 100_000 + "}]"}),
+    membership(members={"S": '[{"node_index": ' + "9" * 100_000 + "}]"}),
     membership(generation={"S": "x" * 100_000}),
     membership(version={"N": "0"}),
     {"id": {"S": MEMBERSHIP}},

@@ -19,23 +19,27 @@ OWN_END = "this node leaves the cluster, and the launcher with it"
 SAVE = "trap 'sleep 0.5; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
 
 
-def state(*, away: Sequence[int] = (), slots: Sequence[int] = (1, 2, 3), own: int = 1, moved: int = 0) -> str:
-    """Return the state as bootstrap.files.node_files writes it; with `moved` the last instance is in that slot."""
+def state(
+    *, draining: Sequence[int] = (), node_indexes: Sequence[int] = (1, 2, 3), own: int = 1, moved: int = 0
+) -> str:
+    """Write the state as the agent does: index n is instance n; `moved` is the last one's index instead."""
     members = [
         {
-            "slot": moved if moved and slot == slots[-1] else slot,
-            "instance_id": instance_id(slot),
-            "address": ADDRESSES[slot - 1],
-            "node_type": "master" if slot == 1 else "worker",
-            "host_key": public_key(slot),
-            "away": slot in away,
+            "node_index": moved if moved and node_index == node_indexes[-1] else node_index,
+            "instance_id": instance_id(node_index),
+            "address": ADDRESSES[node_index - 1],
+            "node_type": "master" if node_index == 1 else "worker",
+            "host_key": public_key(node_index),
+            "draining": node_index in draining,
         }
-        for slot in slots
+        for node_index in node_indexes
     ]
-    return json.dumps({"instance_id": instance_id(own), "slot": own, "generation": 4, "members": members})
+    return json.dumps({"instance_id": instance_id(own), "node_index": own, "generation": 4, "members": members})
 
 
-HOSTS: dict[Host, str | None] = {Host(name=f"deeplearning-worker{slot}"): instance_id(slot) for slot in (1, 2, 3)}
+HOSTS: dict[Host, str | None] = {
+    Host(name=f"deeplearning-worker{node_index}"): instance_id(node_index) for node_index in (1, 2, 3)
+}
 
 
 def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> str | None:
@@ -45,15 +49,15 @@ def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> st
 
 @pytest.mark.parametrize(("text", "reason"), [
     (state(), None),
-    (state(away=[3]), "deeplearning-worker3: leaves the cluster"),
-    (state(slots=[1, 3]), "deeplearning-worker2: leaves the cluster"),
-    (state(away=[1]), OWN_END),
+    (state(draining=[3]), "deeplearning-worker3: leaves the cluster"),
+    (state(node_indexes=[1, 3]), "deeplearning-worker2: leaves the cluster"),
+    (state(draining=[1]), OWN_END),
 ])  # fmt: skip
 def test_a_node_leaves_when_the_membership_no_longer_counts_on_it(text: str, reason: str | None) -> None:
     assert preempted_host(text) == reason
 
 
-@pytest.mark.parametrize(("text", "preempted"), [(state(away=[3]), True), (state(slots=[1, 2]), False)])
+@pytest.mark.parametrize(("text", "preempted"), [(state(draining=[3]), True), (state(node_indexes=[1, 2]), False)])
 def test_a_node_with_notice_is_taken_away_and_one_that_is_gone_has_failed(text: str, preempted: bool) -> None:
     found = find_preempted(HOSTS, parse_cluster_view(text))
     assert found is not None
@@ -61,7 +65,7 @@ def test_a_node_with_notice_is_taken_away_and_one_that_is_gone_has_failed(text: 
 
 
 def test_only_the_launchers_own_end_is_the_end_of_the_job() -> None:
-    own, other = (find_preempted(HOSTS, parse_cluster_view(state(away=[slot]))) for slot in (1, 2))
+    own, other = (find_preempted(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
     assert own is not None
     assert own.final
     assert other is not None
@@ -70,8 +74,8 @@ def test_only_the_launchers_own_end_is_the_end_of_the_job() -> None:
 
 def test_a_node_that_joins_or_gets_another_number_disturbs_nobody() -> None:
     two = {host: instance for host, instance in HOSTS.items() if instance != instance_id(2)}
-    assert preempted_host(state(slots=[1, 2, 3]), two) is None
-    assert preempted_host(state(slots=[1, 3], moved=2), two) is None
+    assert preempted_host(state(node_indexes=[1, 2, 3]), two) is None
+    assert preempted_host(state(node_indexes=[1, 3], moved=2), two) is None
 
 
 def test_a_replacement_under_the_same_name_is_another_node() -> None:
@@ -131,7 +135,7 @@ def test_when_a_node_leaves_every_rank_can_save_before_the_job_ends(informed: tu
     cluster, file = informed
     with cluster.start(SAVE) as launcher:
         read_lines(launcher.stdout, 3)
-        replace_file(file, state(away=[3]))
+        replace_file(file, state(draining=[3]))
         stdout, stderr = launcher.communicate(timeout=20)
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] saved" for host in ADDRESSES]
     assert (launcher.returncode, said(stderr)) == (1, [f"launch: {THIRD}: leaves the cluster"])
@@ -145,7 +149,7 @@ def test_the_job_goes_on_without_the_node_that_leaves(informed: tuple[Cluster, P
         read_lines(launcher.stdout, 3)
         hosts = cluster.hosts_file(ADDRESSES)
         replace_file(hosts, f"{FIRST}\n{THIRD}\n")
-        replace_file(file, state(away=[2]))
+        replace_file(file, state(draining=[2]))
         stdout, stderr = launcher.communicate(timeout=20)
     assert launcher.returncode == 0
     # It has answered until its end: that was no crash.
@@ -158,7 +162,7 @@ def test_the_launchers_own_end_ends_the_job_for_good(informed: tuple[Cluster, Pa
     cluster, file = informed
     with cluster.start("--max-restarts", "9", SAVE) as launcher:
         read_lines(launcher.stdout, 3)
-        replace_file(file, state(away=[1]))
+        replace_file(file, state(draining=[1]))
         stdout, stderr = launcher.communicate(timeout=20)
     assert stdout.count(b"saved") == 3
     assert (launcher.returncode, said(stderr)) == (1, [f"launch: {OWN_END}"])

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from bootstrap import contract
+from bootstrap.config import NodeConfig
 from stacks.nodes import user_data
 
 INSTANCE = "i-0123456789abcdef0"
-SETTINGS = user_data.NodeSettings(
+SETTINGS = NodeConfig(
     cluster_name="deeplearning",
     region="eu-west-1",
     node_type="worker",
@@ -72,7 +73,7 @@ class Node:
         return self.root / contract.CURRENT_RELEASE.lstrip("/")
 
     def boot(
-        self, settings: user_data.NodeSettings = SETTINGS, *, path: str = os.environ["PATH"]
+        self, settings: NodeConfig = SETTINGS, *, path: str = os.environ["PATH"]
     ) -> subprocess.CompletedProcess[str]:
         script = f"{user_data.SHEBANG}\n{user_data.body(settings, user_data.BundleSource(url=URL, hash=self.hash))}"
         for absolute in ("/opt/deeplearning", "/etc/deeplearning", "/opt/pytorch"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import CLUSTER_KEY_FILE, HOSTS_FILE
-from bootstrap.files.renderers import SSH_CLIENT_WITH_KEY
+from bootstrap.files.ssh import SSH_CLIENT_WITH_KEY
 from launcher.hosts.hostfile import Host
 from launcher.transport import ssh
 from launcher.transport.pool import conditions as situations

@@ -1,0 +1,27 @@
+"""Render the lines of /etc/hosts."""
+
+from collections.abc import Iterable, Mapping
+
+from bootstrap.cluster.membership import Member
+from bootstrap.contract import MASTER_HOST, worker_host
+
+
+def host_names(node_index: int) -> list[str]:
+    """List the host names of a node: the master is a training node too, so index 1 has two."""
+    return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
+
+
+def in_index_order(members: Iterable[Member]) -> list[Member]:
+    """Sort members by node index."""
+    return sorted(members, key=lambda member: member.node_index)
+
+
+def hosts_lines(members: Iterable[Member], *, also: Mapping[int, str] | None = None) -> str:
+    """Render one line a member; ``also`` has further names by node index."""
+    further = also or {}
+
+    def line(member: Member) -> str:
+        extra = [further[member.node_index]] if member.node_index in further else []
+        return f"{member.address} {' '.join([*host_names(member.node_index), *extra])}\n"
+
+    return "".join(map(line, in_index_order(members)))

@@ -1,0 +1,45 @@
+"""Render the configuration of ssh and sshd, the known hosts and the cluster's authorized keys."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from bootstrap.cluster.membership import Member
+from bootstrap.contract import AUTHORIZED_KEYS_DIR, CLUSTER_KEY_FILE
+from bootstrap.files.hosts import host_names, in_index_order
+
+SSH_CLIENT: Final = """\
+Host deeplearning-*
+    ForwardAgent no
+    StrictHostKeyChecking yes
+"""
+"""A user's ssh agent is forwarded to the master and no further: root on a node can sign with a forwarded agent."""
+SSH_CLIENT_WITH_KEY: Final = f"""\
+{SSH_CLIENT}Match host deeplearning-* exec "test -r {CLUSTER_KEY_FILE}"
+    IdentitiesOnly yes
+    IdentityFile {CLUSTER_KEY_FILE}
+    IdentityFile ~/.ssh/id_ed25519
+    IdentityFile ~/.ssh/id_rsa
+"""
+"""The master's. Naming one identity file switches the default ones off, hence the others. IdentitiesOnly, because an
+agent with many keys would use up the attempts that sshd allows."""
+_SSHD: Final = f"AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 {AUTHORIZED_KEYS_DIR}/%u\n"
+SSHD_MASTER: Final = f"AllowAgentForwarding yes\n{_SSHD}"
+SSHD_WORKER: Final = f"AllowAgentForwarding no\n{_SSHD}"
+
+
+def known_hosts_lines(members: Iterable[Member]) -> str:
+    """Render the system-wide known hosts: each node's key under all its host names and its address."""
+    return "".join(
+        f"{','.join([*host_names(member.node_index), member.address])} {member.host_key}\n"
+        for member in in_index_order(members)
+    )
+
+
+def authorized_keys(master: Member | None) -> str:
+    """Render the cluster's key, which may log in from the master's address only; nothing without a master or a key.
+
+    The users' own keys are in their own files.
+    """
+    if master is None or not master.ssh_key:
+        return ""
+    return f'from="{master.address}" {master.ssh_key} deeplearning-cdk\n'

@@ -1,0 +1,16 @@
+"""Render the workers file, which DEEPLEARNING_WORKERS_PATH names.
+
+Training scripts and ``launch`` read one host name a line. The order is that of the node indexes, so node_rank
+and data shards stay with a node when another is replaced.
+"""
+
+from collections.abc import Iterable
+
+from bootstrap.cluster.membership import Member
+from bootstrap.contract import worker_host
+from bootstrap.files.hosts import in_index_order
+
+
+def workers_file(members: Iterable[Member]) -> str:
+    """Render one host name a line, in index order; the master is the first, as ``deeplearning-worker1``."""
+    return "".join(f"{worker_host(member.node_index)}\n" for member in in_index_order(members))

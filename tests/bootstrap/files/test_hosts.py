@@ -1,0 +1,27 @@
+from bootstrap.cluster.membership import Member
+from bootstrap.files.hosts import hosts_lines
+from bootstrap.files.workers import workers_file
+
+MEMBERS = (
+    Member(node_index=10, instance_id="i-c", address="10.0.1.9", node_type="worker", host_key="ssh-ed25519 CCCC"),
+    Member(node_index=1, instance_id="i-a", address="10.0.0.100", node_type="master", host_key="ssh-ed25519 AAAA"),
+    Member(node_index=2, instance_id="i-b", address="10.0.1.20", node_type="worker", host_key="ssh-ed25519 BBBB"),
+)
+
+
+def test_hosts_lines_are_in_index_order_and_the_master_has_both_names() -> None:
+    assert hosts_lines(MEMBERS) == (
+        "10.0.0.100 deeplearning-master deeplearning-worker1\n"
+        "10.0.1.20 deeplearning-worker2\n"
+        "10.0.1.9 deeplearning-worker10\n"
+    )
+
+
+def test_a_node_may_have_a_further_name() -> None:
+    lines = hosts_lines(MEMBERS, also={MEMBERS[0].node_index: "ip-10-0-0-4"}).splitlines()
+    assert [line.endswith(" ip-10-0-0-4") for line in lines].count(True) == 1
+    assert next(line for line in lines if line.endswith("ip-10-0-0-4")).startswith(f"{MEMBERS[0].address} ")
+
+
+def test_workers_file_has_one_alias_a_line() -> None:
+    assert workers_file(MEMBERS) == ("deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker10\n")
