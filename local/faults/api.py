@@ -1,9 +1,9 @@
-"""Faults of the control plane: which requests of nodes it refuses. See local.aws.failures for what it then says."""
+"""Faults of the control plane: which requests of nodes it refuses. See local.aws.api_faults for what it then says."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from local.aws.failures import FILE, ApiFault, read_faults, write_faults
+from local.aws.api_faults import FILE, ApiFault, read_faults, write_faults
 
 
 def put(run_dir: Path, fault: ApiFault) -> None:

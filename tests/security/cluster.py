@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.permissions.policies import Need, Statement, Verdict, judge, parse, single_grants
+from local.aws.permissions.policies import Decision, Need, Statement, evaluate, parse, single_grants
 from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_until
 
 ACCOUNT = "123456789012"
@@ -44,7 +44,7 @@ class Grant:
     def allows_one(self, line: dict[str, Any]) -> bool:
         """Whether a call was let through that needed this."""
         needs = [Need(**need) for need in line["needs"]]
-        return "refused" not in line and any(judge(need, [self.statement]) is Verdict.ALLOWED for need in needs)
+        return "refused" not in line and any(evaluate(need, [self.statement]) is Decision.ALLOWED for need in needs)
 
 
 @dataclass(frozen=True)

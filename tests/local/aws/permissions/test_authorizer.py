@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.calls import Call
-from local.aws.permissions import judge
+from local.aws.permissions import authorizer
 from local.aws.permissions.callers import Caller
 from tests.local.aws.harness import ANYTHING, REGION, Aws, Role, Stacks, policy
 from tests.local.aws.templates import reference, resource
@@ -218,8 +218,8 @@ NODE = Caller(
 def test_the_log_says_what_could_not_be_judged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, node: Caller, action: str, line: str
 ) -> None:
-    monkeypatch.setattr(judge, "caller_of", lambda _key: node)
-    found = judge.judge_call(call("dynamodb", action, key="ASIA"))
+    monkeypatch.setattr(authorizer, "caller_of", lambda _key: node)
+    found = authorizer.authorize(call("dynamodb", action, key="ASIA"))
     assert found.refused
     assert caplog.messages == [f"refused to {NODE.arn_of_session}: {line}"]
 
@@ -235,10 +235,10 @@ def test_the_log_says_what_could_not_be_judged(
 )
 @pytest.mark.parametrize("key", ["local", ""])
 def test_a_node_cannot_call_with_a_key_that_it_made_up(service: str, code: str, key: str) -> None:
-    made_up = judge.judge_call(call(service, "Anything", key=key, address="10.0.0.5"))
+    made_up = authorizer.authorize(call(service, "Anything", key=key, address="10.0.0.5"))
     assert made_up.answer
     assert (code if key else "") in made_up.answer.get_data(as_text=True)
-    assert judge.judge_call(call(service, "Anything", key=key)).answer is None
+    assert authorizer.authorize(call(service, "Anything", key=key)).answer is None
 
 
 def test_roles_of_the_toolkit_are_not_judged(aws: Aws) -> None:

@@ -174,3 +174,20 @@ def test_stack_releases_the_address_that_its_instance_has(aws: Aws, stacks: Stac
     associate(aws, stacks, min(members.in_service()))
     stacks.cloudformation.delete_stack(StackName="stack")
     assert aws.client("ec2").describe_addresses()["Addresses"] == []
+
+
+def test_fails_when_address_in_use_is_released(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster())
+    ec2 = aws.client("ec2")
+    (address,) = ec2.describe_addresses()["Addresses"]
+    with pytest.raises(ClientError, match=r"InvalidIPAddress\.InUse"):
+        ec2.release_address(AllocationId=address["AllocationId"])
+    assert ec2.describe_addresses()["Addresses"] == [address]
+
+
+def test_unused_address_can_be_released(aws: Aws) -> None:
+    ec2 = aws.client("ec2")
+    made = ec2.allocate_address(Domain="vpc")
+    assert not made["PublicIp"].startswith("127.")
+    ec2.release_address(AllocationId=made["AllocationId"])
+    assert ec2.describe_addresses()["Addresses"] == []
