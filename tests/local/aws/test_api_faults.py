@@ -1,4 +1,4 @@
-"""Refused requests as a node's unmodified clients see them, and who is served all the same."""
+"""Test injected errors as a node's unmodified clients see them, and which callers get none."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def test_the_services_are_those_that_moto_is_installed_with() -> None:
 
 
 class Control:
-    """A server whose failures a test chooses, and clients of two nodes and of nobody's."""
+    """Inject errors into a running server, and make clients of two nodes and of a user."""
 
     def __init__(self, port: int, file: Path) -> None:
         self.file = file
@@ -56,7 +56,7 @@ class Control:
         return self._keys[node]
 
     def refusals(self, service: str, node: str | None = None, *, times: int = 1) -> list[tuple[int, str]]:
-        """Status and code of the calls that were refused."""
+        """Return status and code of the calls that failed."""
         client, found = self.client(service, node), []
         for _ in range(times):
             try:

@@ -13,7 +13,7 @@ WHY = "cidr cannot change"
 
 
 def template(cidr: str, note: str = "one") -> dict[str, Any]:
-    """A template whose parameter must equal what it was made with."""
+    """Return a template whose parameter must stay as it was at creation."""
     return {
         "Parameters": {"Cidr": {"Type": "String", "Default": cidr}},
         "Rules": {

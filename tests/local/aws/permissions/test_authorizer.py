@@ -1,4 +1,4 @@
-"""Refusals as unmodified clients see them; who is judged and who is not."""
+"""Test who is authorized, and how refusals look to unmodified clients."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -249,7 +249,7 @@ def test_roles_of_the_toolkit_are_not_judged(aws: Aws) -> None:
 
 @pytest.fixture
 def user(aws: Aws) -> Iterator[dict[str, str]]:
-    """Keys of a user that a test gives policies to."""
+    """Create a user whose policies the tests choose, and return its keys."""
     iam = aws.client("iam")
     iam.create_user(UserName="ann")
     made = iam.create_access_key(UserName="ann")["AccessKey"]
@@ -273,7 +273,7 @@ def test_a_user_is_judged_by_own_and_attached_policies_and_those_of_groups(aws: 
     iam.add_user_to_group(UserName="ann", GroupName="team")
     ec2.describe_images()
     ec2.describe_instances()
-    # nobody has described it: a user needs the action on every resource
+    # its resources are not described here, so a user needs the action on every resource
     ec2.describe_key_pairs()
     assert refusal(ec2.describe_vpcs)[1] == "UnauthorizedOperation"
     iam.remove_user_from_group(UserName="ann", GroupName="team")
