@@ -1,9 +1,9 @@
-"""Runs benchmarks and keeps their figures in RESULTS.md.
+"""Run benchmarks and record their figures in RESULTS.md.
 
-    python -m benchmarks          all of them but gpu, one after the other
+    python -m benchmarks          all of them except gpu, one after the other
     python -m benchmarks synth    one of them
 
-A benchmark is a module of this folder; its last lines are its figures: ``NAME VALUE UNIT``.
+A benchmark is a module of this folder whose last lines are its figures: ``NAME VALUE UNIT``.
 """
 
 import os
@@ -18,12 +18,12 @@ FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
 FIGURE = re.compile(r"([a-z]\w*) (-?[\d.]+) (ratio|s|per_min|per_s)")
 ELSEWHERE = {"gpu"}
-"""Only by name: they need another machine than the rest."""
+"""Benchmarks that run only by name, because they need another machine."""
 TIMEOUT_S = 1800
 HEADING = """# Results
 
-Written by `make bench`. Each figure compares with its peer in the same run; what the peer is, the benchmark's own
-docstring says. The load is that of the minute before, of a benchmark that ended just then too.
+Written by `make bench`. Each figure compares ours with a peer in the same run; the benchmark's docstring names the
+peer. The load is the average of the minute before, which may include the benchmark that ended then.
 
 | figure | value | unit | date | machine | load |
 |---|---|---|---|---|---|
@@ -49,7 +49,7 @@ def row(figure: str, value: str, unit: str, *, load: float) -> str:
 
 
 def update(text: str, figures: dict[str, tuple[str, str]], *, load: float) -> str:
-    """The results with these figures, taken at this load average, in place of older ones of the same names."""
+    """Return the results with these figures in place of older ones of the same names; `load` is the load average."""
     kept = {
         line.split("|")[1].strip(): line for line in text.splitlines(keepends=True) if re.match(r"\| [a-z]+_", line)
     }

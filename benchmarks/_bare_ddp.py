@@ -1,7 +1,7 @@
-"""What people write for two workers: DistributedDataParallel and little else. ``python _bare_ddp.py NETWORK BATCH``.
+"""Train two workers with DistributedDataParallel and little else: ``python _bare_ddp.py NETWORK BATCH``.
 
-It counts nothing, checks nothing and keeps nothing. Its samples are ready in memory, normalised, before it begins; each
-step takes a random batch of them.
+It reports nothing but speed, checks nothing and saves nothing. Its samples are in memory, normalised, before it starts;
+each step takes a random batch of them.
 """
 
 import sys
@@ -18,14 +18,14 @@ from trainer.models import NETWORKS, build
 
 
 def main(network: str) -> None:
-    """Train, and say after each window how fast."""
+    """Train, and print the speed of each window."""
     work = WORK[network]
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo")
     shape = NETWORKS[network].image_shape
     samples = work.batch_size * work.steps
-    # As quick as the bundled trainer computes: what is compared is all the rest.
+    # The same layout as the bundled trainer's, so that everything else is compared.
     images = torch.randn(samples, *shape).to(memory_format=torch.channels_last)
     labels = torch.randint(10, (samples,))
     network_ = build(network, classes=10, image_shape=shape)

@@ -1,7 +1,7 @@
-"""MXNet's own way to train on several workers: gluon.Trainer and its dist_sync. ``python _bare_mxnet.py NETWORK``.
+"""Train several workers with MXNet's gluon.Trainer and dist_sync: ``python _bare_mxnet.py NETWORK``.
 
-As its guide has it ("Distributed Training in MXNet"), with hybridize(static_alloc=True), the quickest that it has.
-In the scheduler and the servers ``import mxnet`` serves, and ends the process.
+This follows MXNet's guide ("Distributed Training in MXNet") with hybridize(static_alloc=True), its fastest setting.
+In the scheduler and the servers ``import mxnet`` serves until the job ends, and then exits the process.
 """
 
 import sys
@@ -17,7 +17,7 @@ from trainer.mxnet.models import build
 
 
 def main(network: str) -> None:
-    """Train, and say after each window how fast."""
+    """Train, and print the speed of each window."""
     work = WORK[network]
     mx.random.seed(0)
     store = mx.kv.create("dist_sync")

@@ -1,4 +1,4 @@
-"""A cluster on the local AWS for benchmarks that need one, and what the machine says of it from outside its nodes."""
+"""Deploy a cluster on the local AWS for benchmarks, and read its nodes' logs from outside."""
 
 import os
 import re
@@ -25,7 +25,7 @@ ENDS = r"finish: modules-final/config-scripts-user: SUCCESS"
 
 
 def run_inside(module: str, measure: Callable[[], None]) -> int:
-    """Call ``measure`` inside a fresh local AWS: this process starts one with the module in it."""
+    """Call ``measure`` inside a fresh local AWS, in which this process starts the module again."""
     if is_inside():
         measure()
         return 0
@@ -33,9 +33,9 @@ def run_inside(module: str, measure: Callable[[], None]) -> int:
 
 
 def output_inside(module: str, *, engines: bool = False) -> str:
-    """Run the module with these arguments inside a fresh local AWS; returns what it printed.
+    """Run the module with these arguments inside a fresh local AWS, and return what it prints.
 
-    What it writes into the checkout in there is gone afterwards. ``engines``: its nodes can be given MXNet, Horovod and
+    Changes to the checkout in there are lost afterwards. With ``engines`` its nodes can install MXNet, Horovod and
     Open MPI. Raises CalledProcessError and TimeoutExpired.
     """
     command = _inside(module, "--engines") if engines else _inside(module)
@@ -52,7 +52,7 @@ def _inside(module: str, *options: str) -> list[str]:
 
 @contextmanager
 def user_with_cluster(*settings: str, nodes: int) -> Iterator[User]:
-    """Someone who has deployed a cluster, with these settings (NAME=VALUE) besides."""
+    """Deploy a cluster with additional settings (NAME=VALUE), and yield its user."""
     with new_user() as user:
         quietly(user, "bootstrap")
         quietly(user, *deploy_arguments(nodes=nodes), *(word for setting in settings for word in ("-c", setting)))
@@ -60,7 +60,7 @@ def user_with_cluster(*settings: str, nodes: int) -> Iterator[User]:
 
 
 def quietly(user: User, *arguments: str) -> None:
-    """cdk, with its output beside the figures and not among them."""
+    """Run cdk with its output on standard error, away from the figures."""
     done = subprocess.run(
         ["cdk", *arguments], env=dict(user.environment), stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
     )
@@ -72,7 +72,7 @@ def observer(user: User) -> Observer:
 
 
 def replacement(user: User, before: Observation, slot: int) -> Observation:
-    """What all agree on once somebody else is in the slot. Raises TimeoutError."""
+    """Return what all nodes agree on once another instance is in the slot. Raises TimeoutError."""
     deadline = time.monotonic() + WHOLE_S
     while Faults.here().slots(CLUSTER).get(slot) in (None, before.slots[slot]):
         if time.monotonic() > deadline:
@@ -82,17 +82,17 @@ def replacement(user: User, before: Observation, slot: int) -> Observation:
 
 
 def user_data_began(node: NodeHandle) -> float:
-    """When the first line of a node's user data ran, in seconds since the epoch."""
+    """Return when the first line of a node's user data ran, in seconds since the epoch."""
     return _logged(node, BEGINS)
 
 
 def user_data_took(node: NodeHandle) -> float:
-    """Seconds from the first line of a node's user data to its last."""
+    """Return the seconds from the first line of a node's user data to its last."""
     return _logged(node, ENDS) - user_data_began(node)
 
 
 def _logged(node: NodeHandle, pattern: str) -> float:
-    """When cloud-init first logged something; its clock is UTC here."""
+    """Return when cloud-init first logged a line like `pattern`; its clock is UTC here."""
     line = re.compile(rf"^(\S+ \S+) - .*{pattern}", re.MULTILINE)
     found = line.search(Path(node.path(CLOUD_INIT_LOG)).read_text())
     if found is None:

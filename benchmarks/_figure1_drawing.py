@@ -1,4 +1,4 @@
-"""Draws what benchmarks/figure1.py has measured; the same measurements give the same file."""
+"""Draw the measurements of benchmarks/figure1.py; the same measurements give the same file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,12 +20,12 @@ COLOURS: Final = {
 CORES: Final[dict[str, Any]] = {"marker": "D", "markersize": 4, "linestyle": "none", "color": "none", "mec": "black"}
 BYTES_A_WEIGHT: Final = 4
 WIDTH: Final = 0.86
-"""Of a group of bars; a group is 1 apart from the next."""
+"""Width of a group of bars; groups are 1 apart."""
 
 
 def draw(measured: Mapping[str, Any], path: Path) -> None:
     """Draw images/s and efficiency against workers, as SVG."""
-    # Else every file has other names in it, and its date.
+    # Otherwise each file has new random ids and its date.
     with mpl.rc_context({"svg.hashsalt": "figure1", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(11, 5), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[3, 2])
@@ -43,9 +43,9 @@ def draw(measured: Mapping[str, Any], path: Path) -> None:
 
 
 def limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
-    """Return the images/s that the links allow if they carry the model alone, and computing takes no time.
+    """Return the images/s that the links allow if only the model travels and computing takes no time.
 
-    Infinite for one worker.
+    It is infinite for one worker.
     """
     seconds = WAYS[name].models_sent(workers) * measured["weights"] * BYTES_A_WEIGHT * 8 / (measured["mbit"] * 1e6)
     images: int = workers * measured["batch"]
@@ -53,9 +53,9 @@ def limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
 
 
 def cores_limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
-    """Return the images/s that the cores allow if they do nothing else: a worker computes on one of them.
+    """Return the images/s that the cores allow if they do nothing else; each worker computes on one of them.
 
-    From the processor time of a step, which hardly depends on what else the machine does.
+    It is derived from the processor time of a step, which hardly depends on other load of the machine.
     """
     images: int = workers * measured["batch"]
     seconds: float = measured["cpu_s_per_step"][str(workers)][name] / min(workers, measured["cores"])
@@ -63,7 +63,7 @@ def cores_limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
 
 
 def efficiency(measured: Mapping[str, Any], name: str, workers: int) -> float:
-    """Return the part that this way reaches, from 0 to 1, of what the cores allow to workers that send nothing."""
+    """Return the share, from 0 to 1, that this way reaches of what the cores allow workers that send nothing."""
     speed: float = measured["images_per_s"][str(workers)][name]
     return speed / cores_limit(measured, WAYS[name].ideal, workers)
 
@@ -78,7 +78,7 @@ def _draw_speeds(axes: Axes, measured: Mapping[str, Any]) -> None:
         bars = axes.bar(lefts, heights, inner, align="edge", color=COLOURS[name], label=way.label)
         axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
         for workers, left in zip(map(int, rows), lefts, strict=True):
-            # One worker sends nothing, and computes on one core.
+            # One worker sends nothing and computes on one core.
             if workers > 1:
                 axes.hlines(limit(measured, name, workers), left, left + inner, color="black", linewidth=1.5)
                 axes.plot(left + inner / 2, cores_limit(measured, name, workers), **CORES)

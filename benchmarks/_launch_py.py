@@ -1,6 +1,7 @@
-"""What MXNet's launch.py does to run a command on every host: ``python _launch_py.py HOSTS_FILE COMMAND``.
+"""Run a command on every host with MXNet's launch.py's method: ``python _launch_py.py HOSTS_FILE COMMAND``.
 
-A thread and an ssh through a shell for each, see dmlc_tracker/ssh.py of dmlc-core. Unlike that, it notices failures.
+It starts a thread for each host, with ssh through a shell (see dmlc_tracker/ssh.py of dmlc-core). Unlike launch.py, it
+notices failures.
 """
 
 import subprocess
@@ -10,11 +11,11 @@ from pathlib import Path
 
 
 def main(hosts: list[str], command: str) -> int:
-    """Run the command everywhere; 1 when it failed anywhere."""
+    """Run the command on every host; return 1 if it failed on any."""
     failed: list[str] = []
 
     def run(host: str) -> None:
-        # launch.py asks not to check host keys, which costs as much as checking a known one.
+        # launch.py skips the check of host keys, which costs as much as checking a known key.
         line = f"ssh -o StrictHostKeyChecking=yes {host} -p 22 'cd {Path.cwd()}; {command}'"
         if subprocess.call(line, shell=True):  # noqa: S602  (so does launch.py)
             failed.append(host)

@@ -1,4 +1,4 @@
-"""Slower links for the nodes of a local AWS: what a node sends and what it receives, each at so many Mbit/s."""
+"""Limit the rate of each link of a local AWS's nodes, for sending and for receiving."""
 
 import json
 import socket
@@ -12,26 +12,26 @@ from local.network.addresses import NODE_INTERFACE
 from local.network.vpc_network import in_namespace, router_of
 
 BURST_S = 0.002
-"""What may go at once after a pause, as time on the link. Less, and on a machine with more to do than cores the link
-would stand still whenever it has to wait for one: time that is not used is lost (tc-tbf(8))."""
+"""Burst after a pause, as time on the link. On a machine with more work than cores, a shorter burst would leave the
+link idle whenever it waits for a core, and idle time is lost (tc-tbf(8))."""
 SMALLEST_BURST = 32 * 1024
-"""Some packets (the nodes' have 9,001 bytes). A larger one, as the kernel has them between nodes, is cut into such."""
+"""Smallest burst in bytes: several packets of 9,001 bytes. The kernel splits larger packets between nodes to fit."""
 LATENCY = "200ms"
-"""What the queue holds at most, as time on the link: no connection loses packets by being bursty."""
+"""Longest queue, as time on the link: long enough that bursty connections lose no packets."""
 TRIAL = 128 * 2**20
-"""Bytes of the transfer that tells a link's rate."""
+"""Size in bytes of the transfer that measures a link's rate."""
 UNCOUNTED = 16 * 2**20
-"""Of these, at the beginning: the burst is among them."""
+"""Bytes at its beginning that do not count, because the burst is among them."""
 TIMEOUT_S = 60.0
 
 
 def burst(mbit: int) -> int:
-    """Bytes that a link of this rate may carry at once after a pause."""
+    """Return the bytes that a link of this rate may carry at once after a pause."""
     return max(SMALLEST_BURST, int(mbit * 1e6 / 8 * BURST_S))
 
 
 def shape(nodes: Iterable[NodeHandle], *, mbit: int) -> None:
-    """Give each node's link this rate, both ways (tc-tbf(8)). Raises CalledProcessError."""
+    """Limit each node's link to this rate in both directions (tc-tbf(8)). Raises CalledProcessError."""
     for namespace, interface in _ends(nodes):
         shaped = ["tbf", "rate", f"{mbit}mbit", "burst", f"{burst(mbit)}b", "latency", LATENCY]
         command = ["tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *shaped]
@@ -39,7 +39,7 @@ def shape(nodes: Iterable[NodeHandle], *, mbit: int) -> None:
 
 
 def rates(one: NodeHandle, other: NodeHandle) -> tuple[float, float]:
-    """Measure what two TCP connections between these nodes carry at the same time, one each way, in Mbit/s.
+    """Measure two simultaneous TCP connections between these nodes, one in each direction, in Mbit/s.
 
     Raises OSError.
     """
@@ -88,7 +88,7 @@ def _address(node: NodeHandle) -> str:
 
 
 def _ends(nodes: Iterable[NodeHandle]) -> Iterator[tuple[str, str]]:
-    """Each node's link at both ends, by namespace and interface: one is what it sends, the other what it receives."""
+    """Yield both ends of each node's link, by namespace and interface: one sends, the other receives."""
     for node in nodes:
         yield node.instance_id, NODE_INTERFACE
         yield router_of(node.instance_id), node.link

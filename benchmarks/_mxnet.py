@@ -1,4 +1,4 @@
-"""MXNet as a peer: its environment, and its processes for two workers."""
+"""Run MXNet as a peer: its environment, and its processes for two workers."""
 
 import subprocess
 import sys
@@ -12,11 +12,11 @@ from bootstrap.frameworks.recipe import MXNET
 from local.run.cache import cached_tree, recipe_hash
 
 REQUIREMENTS = Path(__file__).parents[1] / "bootstrap" / "frameworks" / f"{MXNET}.txt"
-"""The same as a cluster's nodes are given."""
+"""The same packages as on a cluster's nodes."""
 
 
 def mxnet(network: str) -> Contestant:
-    """Two workers with gluon.Trainer, a server beside each, as MXNet's guide recommends, and the scheduler."""
+    """Set up two workers with gluon.Trainer, a server beside each, as MXNet's guide recommends, and the scheduler."""
     everybody = {
         "DMLC_PS_ROOT_URI": NODES[0].address,
         "DMLC_PS_ROOT_PORT": str(PORT),
@@ -38,7 +38,7 @@ def mxnet(network: str) -> Contestant:
 
 
 def environment() -> Path:
-    """Where it is installed; fetched once."""
+    """Return where MXNet is installed; it is fetched once."""
     return cached_tree("benchmark-mxnet", recipe_hash([REQUIREMENTS], extra=sys.version), _build)
 
 

@@ -1,7 +1,7 @@
-"""Nodes for benchmarks of the launcher: a real sshd each, on an address of its own, all on this machine.
+"""Start nodes for benchmarks of the launcher: a real sshd for each, on its own address, all on this machine.
 
-Everything happens in namespaces of its own, where /etc, /run and the network are private: names, host keys and
-the cluster's key are where a cluster has them, nothing of the machine is touched, and all is gone at the end.
+Everything runs in separate namespaces, where /etc, /run and the network are private. So names, host keys and the
+cluster's key are where a cluster has them, the machine is not changed, and everything is gone at the end.
 """
 
 import os
@@ -23,11 +23,11 @@ UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "-
 SSH_PORT = 22
 REPOSITORY = Path(__file__).resolve().parents[1]
 LAUNCH = ["/usr/bin/python3", "-I", "-S", "-X", "utf8", str(REPOSITORY / "launcher/__main__.py")]
-"""As the command ``launch`` of a node (bootstrap/install.py)."""
+"""The command that a node's ``launch`` runs (bootstrap/install.py)."""
 
 
 def run_inside(module: str, measure: Callable[[], None]) -> int:
-    """Call ``measure`` inside fresh namespaces: this process starts another one with the module in them."""
+    """Call ``measure`` inside fresh namespaces, in which this process starts the module again."""
     if INSIDE in os.environ:
         measure()
         return 0
@@ -37,9 +37,9 @@ def run_inside(module: str, measure: Callable[[], None]) -> int:
 
 @contextmanager
 def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]:
-    """Start ``count`` nodes; yields their hosts file. The names are a cluster's, worker1 and so on.
+    """Start ``count`` nodes named as in a cluster (worker1 and so on), and yield their hosts file.
 
-    What is below ``programs`` lies over /usr.
+    The tree ``programs`` is mounted over /usr.
     """
     if programs is not None:
         _mount("overlay", "/usr", f"lowerdir={programs}:/usr")
@@ -59,9 +59,9 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
             Path(KNOWN_HOSTS_FILE).write_text(
                 "".join(f"{name} {node.host_key}\n" for name, node in zip(names, nodes, strict=True))
             )
-            # What everybody else's ssh needs to get there: the same key.
+            # Other programs' ssh needs the same key.
             Path(SSH_CLIENT_CONFIG).write_text(f"Host {worker_host(0)[:-1]}*\n  IdentityFile {CLUSTER_KEY_FILE}\n")
-            # Programs on the first node may get it from here, on the others from sshd: alike they must be.
+            # The first node inherits this variable and the others do not: remove it so that all are alike.
             os.environ.pop("PYTHONPYCACHEPREFIX", None)
             runtime = directory / "runtime"
             runtime.mkdir(mode=0o700)
@@ -76,7 +76,7 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
 
 
 def machine() -> str:
-    """What the times depend on."""
+    """Describe what the times depend on."""
     load = " ".join(f"{one:.1f}" for one in os.getloadavg())
     return f"{os.cpu_count()} cores, load {load}, Python {sys.version.split()[0]}"
 

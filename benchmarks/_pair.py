@@ -1,7 +1,7 @@
-"""Two workers for benchmarks of the trainer: a node each, which reach each other over a network alone, and a core each.
+"""Run two workers for benchmarks of the trainer, each on a node and a core of its own.
 
-A node is a network namespace; a pair of interfaces joins each to one bridge, as the local AWS joins its own. So what
-they say to each other goes through TCP, and neither shared memory nor the loopback interface shortens the way.
+A node is a network namespace; a veth pair joins each to one bridge, as in the local AWS. So all traffic between the
+workers goes through TCP, and neither shared memory nor the loopback interface shortens the way.
 """
 
 import argparse
@@ -26,12 +26,12 @@ BRIDGE = "nodes"
 PORT = 29500
 ROUND_TIMEOUT_S = 300
 SPEED = re.compile(r"Speed: ([\d.]+) samples/sec")
-"""What a worker says of each of its windows: MXNet's Speedometer's words, and so our trainer's."""
+"""The line that a worker prints for each window, in the words of MXNet's Speedometer and of our trainer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """A network namespace, and the core whose time its worker has."""
+    """Describe a network namespace and the core that its worker runs on."""
 
     slot: int
 
@@ -44,7 +44,7 @@ class Node:
         return sorted(os.sched_getaffinity(0))[self.slot]
 
     def command(self, *words: str) -> list[str]:
-        """The command line that runs this on the node."""
+        """Return the command line that runs these words on the node."""
         return ["ip", "netns", "exec", self.name, "taskset", "--cpu-list", str(self.core), *words]
 
     @property
@@ -57,17 +57,17 @@ Environment = Callable[[Node], Mapping[str, str]]
 
 
 def alone(node: Node) -> Mapping[str, str]:
-    """Of workers that know nothing of each other."""
+    """Return no variables: the workers train independently of each other."""
     return {}
 
 
 def nothing(node: Node) -> Sequence[Mapping[str, str]]:
-    """Beside a worker."""
+    """Return no extra processes."""
     return ()
 
 
 def ranks(node: Node) -> Mapping[str, str]:
-    """Of two ranks, as torchrun has it."""
+    """Return the variables that torchrun sets for two ranks."""
     return {
         "RANK": str(node.slot),
         "WORLD_SIZE": str(len(NODES)),
@@ -81,17 +81,17 @@ def ranks(node: Node) -> Mapping[str, str]:
 
 @dataclass(kw_only=True, slots=True)
 class Contestant:
-    """Two workers that do the same, and how fast they were: images a second of both, one figure a round."""
+    """Run the same command in two workers, and keep their speeds: images/s of both, one figure a round."""
 
     name: str
     command: Sequence[str]
     work: Work
     environment: Environment = ranks
     beside: Callable[[Node], Sequence[Mapping[str, str]]] = nothing
-    """Processes of a node that train nothing, by their environment: MXNet's servers."""
+    """Returns the environments of a node's extra processes, which do not train: MXNet's servers."""
     speeds: list[float] = field(default_factory=list)
     whole: list[float] = field(default_factory=list)
-    """The same over whole epochs, with all that is done between two of them. Empty for work of one epoch."""
+    """Speeds over whole epochs, including the work between two of them. Empty for work of one epoch."""
 
     @property
     def best(self) -> float:
@@ -102,7 +102,7 @@ class Contestant:
         return max(self.whole)
 
     def run(self) -> None:
-        """One round: the sum of each worker's fastest window, as on a busy machine only that one was undisturbed."""
+        """Run one round; count each worker's fastest window, the only one that a busy machine left undisturbed."""
         with TemporaryDirectory() as directory:
             said = run_on_both(self, Path(directory))
         windows = [[float(speed) for line in lines for speed in SPEED.findall(line.text)] for lines in said]
@@ -121,21 +121,21 @@ class Contestant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """What a worker said, and when: seconds of the machine's monotonic clock."""
+    """Hold a line of a worker's output, and when it came: seconds of the machine's monotonic clock."""
 
     seconds: float
     text: str
 
 
 def whole_epochs(lines: Sequence[Line], work: Work) -> float:
-    """Images a second of one worker between the last steps of its first and its last epoch, whatever it does there."""
+    """Return a worker's images/s between the last steps of its first and its last epoch."""
     spoken = [line.seconds for line in lines if SPEED.search(line.text)]
     windows = work.steps // work.window
     return (work.epochs - 1) * work.steps * work.batch_size / (spoken[work.epochs * windows - 1] - spoken[windows - 1])
 
 
 def run_on_both(contestant: Contestant, directory: Path) -> list[list[Line]]:
-    """Run the workers, and what belongs beside them, to their end; returns what each worker said."""
+    """Run the workers and their extra processes to the end; return what each worker printed."""
     workers, others, listeners = [], [], []
     said: list[list[Line]] = [[] for _ in NODES]
     try:
@@ -171,7 +171,7 @@ def _start(
         "PATH": os.environ["PATH"],
         "HOME": str(directory),
         "PYTHONPATH": str(REPOSITORY),
-        # What torchrun sets, and what a worker of one core wants of every library.
+        # torchrun sets this too, and a worker of one core needs it for every library.
         "OMP_NUM_THREADS": "1",
         **variables,
     }
@@ -188,7 +188,7 @@ def _start(
 
 
 def trainer(network: str, *, store: str, workers: int, more: Sequence[str] = ()) -> list[str]:
-    """Our trainer's command line, for so many workers together."""
+    """Return our trainer's command line for this number of workers."""
     work = WORK[network]
     return [
         *(sys.executable, "-m", "trainer", "--network", network, "--kv-store", store, "--lr", "0.01"),
@@ -205,9 +205,9 @@ def run_rounds(
     *,
     fetch: Callable[[], object] = lambda: None,
 ) -> int:
-    """Read the command line, make the nodes in namespaces of our own, measure there and print the figures.
+    """Parse the options, make the nodes in fresh namespaces, measure there and print the figures.
 
-    ``fetch`` is called before: from in there the world cannot be reached.
+    ``fetch`` is called before, because the namespaces cannot reach the internet.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -226,7 +226,7 @@ def run_rounds(
 
 
 def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
-    """All in turns, so that whatever else the machine does meets each of them."""
+    """Run the contestants in turns, so that other load on the machine affects all of them."""
     for _ in range(rounds):
         for contestant in contestants:
             contestant.run()
@@ -236,7 +236,7 @@ def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
 
 @contextmanager
 def nodes() -> Iterator[None]:
-    """Make the two; to be called in namespaces of our own (benchmarks._nodes.run_inside)."""
+    """Make the two nodes; call it in fresh namespaces (benchmarks._nodes.run_inside)."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True, timeout=30)
     _ip("link", "add", BRIDGE, "type", "bridge")
     _ip("link", "set", BRIDGE, "up")

@@ -1,6 +1,6 @@
-"""The launcher's peers for running a command on many hosts, each set up as its own documentation recommends.
+"""Set up the launcher's peers as their documentation recommends: programs that run a command on many hosts.
 
-clush and pdsh are fetched into the project's cache once, nothing is installed on the machine.
+clush and pdsh are fetched into the project's cache once; nothing is installed on the machine.
 """
 
 import subprocess
@@ -16,29 +16,29 @@ PDSH_PACKAGES = ("pdsh", "libgenders0")
 
 
 def clush(hosts: str) -> list[str]:
-    """Clush's command line without the command; its default fan-out is 64."""
+    """Return clush's command line without the command; its default fan-out is 64."""
     programs = cached_tree("clush", CLUSTERSHELL.partition("==")[2], _build_clush) / "bin"
-    # By name, as the script's first line has the place where the tree was made.
+    # Name the interpreter, because the script's first line has the path at which the tree was built.
     return [str(programs / "python"), str(programs / "clush"), "-w", hosts]
 
 
 def pdsh(hosts: str) -> list[str]:
-    """Pdsh's command line without the command, where ``programs`` lies over /usr; its default fan-out is 32."""
+    """Return pdsh's command line without the command; needs ``programs`` over /usr. Its default fan-out is 32."""
     return ["pdsh", "-R", "ssh", "-w", hosts]
 
 
 def programs() -> Path:
-    """What Debian's pdsh has under /usr: it finds its parts there alone."""
+    """Return the tree of Debian's pdsh for /usr, the only place where it finds its modules."""
     return cached_tree("pdsh", "debian", _unpack_pdsh) / "usr"
 
 
 def launch_py(hosts_file: Path) -> list[str]:
-    """The command line of what MXNet's launch.py does, without the command."""
+    """Return the command line of launch.py's method, without the command."""
     return [sys.executable, str(Path(__file__).with_name("_launch_py.py")), str(hosts_file)]
 
 
 def versions() -> str:
-    """What is compared with what."""
+    """Describe the versions that are compared."""
     commands: tuple[Sequence[str], ...] = ([*clush("x")[:2], "--version"], [*pdsh("x")[:1], "-V"], ["ssh", "-V"])
     said = (subprocess.run(one, check=True, timeout=60, capture_output=True, text=True) for one in commands)
     return ", ".join((one.stdout or one.stderr).splitlines()[0].strip() for one in said)

@@ -1,9 +1,8 @@
-"""The floor of a training step on a GPU: what its arithmetic and its memory allow.
+"""Compute the shortest possible time of a training step on a GPU from its arithmetic and its memory traffic.
 
-Every convolution and product of matrices, forward and backward, takes at least its operations over the device's, and
-its inputs and outputs over the memory's bandwidth, whichever is more; they run one after the other. All else
-(BatchNorm, activations, sums, the optimizer) is taken to cost nothing, as if it were fused into them: no step can be
-quicker.
+Every convolution and matrix product, forward and backward, takes at least its operations over the device's rate, and
+its inputs and outputs over the memory's bandwidth, whichever is longer; they run one after the other. Everything else
+(BatchNorm, activations, sums, the optimizer) counts as free, as if it were fused into them. No step can be faster.
 Williams et al. (2009), "Roofline: An Insightful Visual Performance Model for Multicore Architectures".
 """
 
@@ -24,12 +23,12 @@ BANDWIDTHS: Final[Mapping[str, float]] = {
     "NVIDIA H100 80GB HBM3": 3.35e12,
     "NVIDIA H200": 4.8e12,
 }
-"""Bytes a second by device name, from the datasheets that trainer.metrics.flops names."""
+"""Bytes per second by device name, from the datasheets that trainer.metrics.flops cites."""
 
 
 @dataclass(slots=True)
 class Work:
-    """Of all convolutions and products of matrices."""
+    """Hold the work of all convolutions and matrix products."""
 
     operations: float = 0.0
     bytes: float = 0.0
@@ -37,12 +36,12 @@ class Work:
     """Operations and bytes of each."""
 
     def floor(self, *, operations_s: float, bytes_s: float) -> float:
-        """Return the least seconds on a device that does so much a second."""
+        """Return the least seconds on a device of these rates."""
         return sum(max(operations / operations_s, moved / bytes_s) for operations, moved in self.parts)
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gives it no types
-    """Notes each operation that has a formula in torch.utils.flop_counter."""
+    """Record each operation that has a formula in torch.utils.flop_counter."""
 
     def __init__(self, work: Work, *, width: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
@@ -63,7 +62,7 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gi
 
 
 def work_of_step(model: nn.Module, images_shape: tuple[int, ...], *, width: int) -> Work:
-    """Count forward and backward pass of a batch, values taking ``width`` bytes each; nothing is computed."""
+    """Count forward and backward pass of a batch with ``width`` bytes per value, without computing anything."""
     tensors = dict([*model.named_parameters(), *model.named_buffers()])
     state = {name: value.detach().to("meta").requires_grad_(value.requires_grad) for name, value in tensors.items()}
     work = Work()

@@ -1,4 +1,4 @@
-"""Follows a training on a cluster from outside: how fast its steps are, and what its nodes' processors do for one."""
+"""Measure a training on a cluster from outside: the speed of its steps, and the processor time of one step."""
 
 import re
 import subprocess
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from local.faults.nodes import NodeHandle
 
 UNCOUNTED = 2
-"""Steps at the beginning, in which memory is taken and servers are told what there is."""
+"""Steps at the beginning that do not count: memory is allocated and servers get their keys."""
 STEP = re.compile(r"Epoch\[0\] Batch \[(\d+)\] Speed: ([\d.]+) samples/sec")
-"""What a worker of the trainer says of each step, with --disp-batches 1."""
+"""The line that a worker of the trainer prints for each step with --disp-batches 1."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Steps:
-    """What the workers said of each step so far."""
+    """Collect what the workers have printed about each step."""
 
     workers: int
     cpu_s: Callable[[], float]
-    """Processor time that the nodes have used until now, in seconds."""
+    """Returns the processor time that the nodes have used so far, in seconds."""
     speeds: dict[int, list[float]] = field(default_factory=dict)
     """Images/s of each worker, by step."""
     cpu_s_at: dict[int, float] = field(default_factory=dict)
-    """Processor time when the last worker had done a step."""
+    """Processor time at the moment when the last worker completed a step."""
 
     def hear(self, line: str) -> None:
-        """Take what a worker says."""
+        """Read a line that a worker printed."""
         if found := STEP.search(line):
             step = int(found[1])
             of_workers = self.speeds.setdefault(step, [])
@@ -37,15 +37,15 @@ class Steps:
 
     @property
     def images_per_s(self) -> float:
-        """Of all workers, in the best step: on a busy machine the one that was disturbed least.
+        """Images/s of all workers in the best step, which on a busy machine was disturbed least.
 
-        No step is quicker than the links.
+        The links limit even the best step.
         """
         return max(sum(of_workers) for step, of_workers in self.speeds.items() if step > UNCOUNTED)
 
     @property
     def cpu_s_per_step(self) -> float:
-        """What all nodes together compute for a step, mean of those that count."""
+        """Mean processor time of all nodes for each step that counts."""
         last = max(self.cpu_s_at)
         return (self.cpu_s_at[last] - self.cpu_s_at[UNCOUNTED]) / (last - UNCOUNTED)
 
@@ -59,7 +59,7 @@ def follow(
     nodes: Sequence[NodeHandle],
     timeout_s: float,
 ) -> Steps:
-    """Run a command that trains for so many steps. Raises ValueError when it does not, with the end of what it said."""
+    """Run a command that trains for this number of steps. Raises ValueError with the end of its output if it fails."""
     heard = Steps(workers=workers, cpu_s=lambda: sum(map(_cpu_s, nodes)))
     said = []
     with subprocess.Popen(
@@ -81,6 +81,6 @@ def follow(
 
 
 def _cpu_s(node: NodeHandle) -> float:
-    """Processor time of all a node's processes since it began (cgroup v2, cpu.stat)."""
+    """Return the processor time of all a node's processes since it started (cgroup v2, cpu.stat)."""
     [line] = (line for line in (node.cgroup / "cpu.stat").read_text().splitlines() if line.startswith("usage_usec "))
     return int(line.split()[1]) / 1e6

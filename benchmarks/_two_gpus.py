@@ -1,4 +1,4 @@
-"""What it gains two GPUs that gradients travel while the backward pass runs: the trainer, with buckets and without."""
+"""Measure what two GPUs gain from sending gradients during the backward pass: the trainer with and without buckets."""
 
 import os
 import re
@@ -29,13 +29,13 @@ ONE_BUCKET: Final = 2**40
 
 
 def overlap_gain(*, rounds: int, batch: int) -> float:
-    """Return images a second with buckets over those without, each the best of its rounds, taken in turns."""
+    """Return images/s with buckets over images/s without; each is the best of its rounds, which run in turns."""
     pairs = [(_speed(BUCKET_BYTES, batch=batch), _speed(ONE_BUCKET, batch=batch)) for _ in range(rounds)]
     return max(speed for speed, _ in pairs) / max(speed for _, speed in pairs)
 
 
 def _speed(bucket_bytes: int, *, batch: int) -> float:
-    """Train with two ranks, each with ``batch`` images a step; images a second of both."""
+    """Train with two ranks of ``batch`` images a step each; return images/s of both."""
     arguments = [sys.executable, "-c", PROGRAM, str(bucket_bytes), *OPTIONS, "--batch-size", str(batch)]
     claim = claim_port()
     port = str(claim.port)

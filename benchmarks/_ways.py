@@ -1,4 +1,4 @@
-"""The ways to train together that Figure 1 compares: how each is started, and what it sends."""
+"""Define the ways of distributed training that Figure 1 compares: how each is started, and how much it sends."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ TRAINER: Final = "/opt/deeplearning/trainer"
 ENGINES_PYTHON: Final = "/opt/deeplearning/engines/current/bin/python"
 IN_TORCH: Final = f"{TRAINER} --network _wide:in_torch"
 IN_GLUON: Final = f"{TRAINER} --network _wide:in_gluon"
-"""benchmarks/_wide.py lies in the working directory of every node."""
+"""benchmarks/_wide.py is in the working directory of every node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Way:
-    """One of them."""
+    """Describe one way to train."""
 
     label: str
     ideal: str
-    """The one of ALONE that computes the same and sends nothing."""
+    """Name of the entry of ALONE that computes the same and sends nothing."""
     command: Callable[[int], str]
-    """What is typed for so many workers, up to the trainer's options."""
+    """Returns the command for this number of workers, up to the trainer's options."""
     models_sent: Callable[[int], float]
-    """How often one step brings the whole model over the busiest link, in its busier direction."""
+    """Returns how often one step sends the whole model over the busiest link, in its busier direction."""
 
 
 def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
@@ -31,7 +31,7 @@ def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
 
 
 def _all_to_all(workers: int) -> float:
-    """Sent by each node of a ring, or by one that has a worker and its share of the servers: the same number.
+    """Return what each node sends: in a ring, or with a worker and its share of the servers, it is the same.
 
     Patarasuk and Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of workstations".
     """
@@ -43,7 +43,7 @@ WAYS: Final = {
         label="MXNet, one server",
         ideal="mxnet_alone",
         command=_servers(lambda _: 1),
-        # It sits beside a worker, whose model goes over no link.
+        # The server is on a worker's node, so that worker's model crosses no link.
         models_sent=lambda workers: workers - 1,
     ),
     "n_servers": Way(
@@ -82,9 +82,9 @@ ALONE: Final = {
     "mxnet_alone": Way(
         label="MXNet, nothing sent",
         ideal=ITSELF,
-        # Several workers without servers are an error: these do not know of each other.
+        # Several workers without servers are an error, so each is started as if it were the only one.
         command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {ENGINES_PYTHON} {IN_GLUON} --engine mxnet",
         models_sent=lambda _: 0,
     ),
 }
-"""Workers that train at the same time on the same nodes, each by itself."""
+"""Workers that train at the same time on the same nodes, each independently."""

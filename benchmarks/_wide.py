@@ -1,9 +1,9 @@
-"""Figure 1's network for both engines: as many weights as ResNet-50 has, and little to compute with them.
+"""Define Figure 1's network for both engines: as many weights as ResNet-50 has, with little to compute.
 
-Eight fully connected layers for images of 1x28x28: 25,602,010 weights, where ResNet-50 has 25,557,032. A weight is used
-once a sample, while one of a convolution is used at every place of an image: so two shared cores have soon done their
-part, and what a step takes is its way over the links. The file is copied to the nodes, where the trainer finds it:
-``--network _wide:in_torch``.
+Eight fully connected layers for images of 1x28x28 have 25,602,010 weights; ResNet-50 has 25,557,032. A weight here is
+used once per sample, while a convolution uses its weights at every position of an image. So two shared cores finish
+their part quickly, and the links determine the time of a step. The file is copied to the nodes, where the trainer finds
+it: ``--network _wide:in_torch``.
 """
 
 from itertools import pairwise
@@ -34,7 +34,7 @@ def in_torch(*, classes: int, image_shape: tuple[int, int, int]) -> "nn.Module":
     network = nn.Sequential(nn.Flatten())
     for before, after in layers(classes=classes, image_shape=image_shape):
         network.extend([nn.Linear(before, after), nn.ReLU()])
-    # The scores are not limited.
+    # The scores have no activation.
     return network[:-1]
 
 

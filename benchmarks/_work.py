@@ -1,19 +1,19 @@
-"""What each worker of the trainer's benchmarks does in a round."""
+"""Define what each worker does in a round of the trainer's benchmarks."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """The same for ours and for its peers."""
+    """Describe a round's work, which is the same for ours and its peers."""
 
     batch_size: int
-    """Of each worker."""
+    """Batch size of each worker."""
     steps: int
-    """Of an epoch."""
+    """Steps of an epoch."""
     epochs: int
     window: int
-    """Steps that are timed together: the shorter, the likelier that nothing disturbs one."""
+    """Number of steps that are timed together: a short window is less likely to be disturbed."""
 
 
 WORK = {

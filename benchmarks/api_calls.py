@@ -1,8 +1,8 @@
-"""How many calls does a cluster make while nothing changes?
+"""Count the API calls of a cluster while nothing changes.
 
-``control_calls_N``: calls of the whole cluster of N nodes to EC2, Auto Scaling and CloudFormation, a minute; they must
-not grow with the nodes (aim: at most 6). ``table_reads_N``: reads of the cluster's table, a node and minute (aim: at
-most 12). Counted in the control plane's own log of requests, from the moment that all nodes have agreed.
+``control_calls_N``: calls per minute of a whole cluster of N nodes to EC2, Auto Scaling and CloudFormation; they must
+not grow with the nodes (aim: at most 6). ``table_reads_N``: reads of the cluster's table per node and minute (aim: at
+most 12). They are counted in the control plane's request log from the moment when all nodes agree.
 Run by ``make bench B=api_calls``, on the local AWS.
 """
 
@@ -20,9 +20,9 @@ from local.run.user import deploy_arguments
 
 SIZES = (2, 8)
 SETTLE_S = 20.0
-"""After all agree nobody is eager any more."""
+"""Time until no agent polls at its fast rate any more."""
 WINDOW_S = 90.0
-"""Twice as long as the longest rhythm of an agent, every third look of the master at EC2."""
+"""Twice the longest period of an agent, which is every third look of the master at EC2."""
 CONTROL = frozenset({"ec2", "autoscaling", "cloudformation"})
 READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan", "TransactGetItems"})
 
@@ -40,7 +40,7 @@ def measure() -> None:
 
 
 def calls(start: float, end: float) -> Iterator[tuple[str, str]]:
-    """Service and action of each call of a node in a time."""
+    """Return service and action of each call of a node within a period."""
     log = Path(os.environ["LOCAL_AWS_DIR"], "log", "requests.jsonl")
     for line in map(json.loads, log.read_text().splitlines()):
         user_id = line.get("caller", {}).get("user_id", "")

@@ -1,17 +1,16 @@
-"""How long does a save hold the training, against torch.save, and what does the writing cost it?
+"""Measure how long a save stops training, against torch.save, and what the writing costs.
 
-Held are the seconds in which the loop does nothing else: it keeps a checkpoint, and before the next update it waits
-until the weights are copied. Beside it stands ``torch.save`` of the same weights and momentum into the same directory,
-which is not even on the disk when it returns; ours is, in the end. ``checkpoint_stall`` is the quotient for ResNet-50,
-the largest network there is, ``checkpoint_stall_lenet`` for the smallest (at most 0.05).
+Training stops while the loop takes a checkpoint, and before the next update until the weights are copied. The peer is
+``torch.save`` of the same weights and momentum into the same directory; it returns before the data is on the disk, ours
+is on the disk in the end. ``checkpoint_stall`` is our time over the peer's for ResNet-50, the largest network, and
+``checkpoint_stall_lenet`` for the smallest (at most 0.05).
 
-That is not all that a save costs: copying and writing share processor and memory with the steps beside them.
-``checkpoint_cost`` and ``checkpoint_cost_lenet`` are the seconds that all of it takes from the training: what the steps
-between the call that keeps a checkpoint and the file's being on the disk take longer than as many steps right before,
-without one; over those of ``torch.save``, too. Whole steps, batches so small that they hide little, and no core that
-has nothing else to do.
+A save costs more than that: copying and writing share processor and memory with the steps beside them.
+``checkpoint_cost`` and ``checkpoint_cost_lenet`` are all the seconds that a save takes from the training, over those of
+``torch.save``. They are the extra time of the steps from the call until the file is on the disk, compared with as many
+steps right before. The steps are whole ones with batches too small to hide much, and no core is idle.
 
-All in turns, of each the median.
+All run in turns; figures are medians.
 Run by ``make bench B=checkpoint`` or ``python -m benchmarks.checkpoint [--rounds N]``.
 """
 
@@ -38,28 +37,28 @@ from trainer.step import TorchBackend
 from trainer.torch.connect import create
 
 CONFIGS = {
-    # By the end of the figures' names.
+    # By the suffix of the figures' names.
     "": TrainConfig(network="resnet50", dataset="synthetic", image_shape=(3, 64, 64)),
     "_lenet": TrainConfig(network="lenet", dataset="synthetic"),
 }
 BATCH_SIZE = 2
 LEAST_STEPS = 2
-"""For the steps without one, when a checkpoint is written within less."""
+"""Least number of steps to compare, even if a checkpoint is written within fewer."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Rounds:
-    """Seconds, one of each a round."""
+    """Hold the seconds of each round."""
 
     held: list[float] = field(default_factory=list)
     torch_save: list[float] = field(default_factory=list)
     cost: list[float] = field(default_factory=list)
-    """What steps beside a save take longer."""
+    """Extra time of the steps beside a save."""
     step: list[float] = field(default_factory=list)
 
 
 def main() -> int:
-    """Measure in a directory of our own."""
+    """Measure in a temporary directory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -83,13 +82,13 @@ def main() -> int:
 
 
 def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
-    """Save in the midst of steps, twice; then save with torch."""
+    """Save twice between steps, then save with torch."""
     backend = create(config, world=World(), shard=Shard(), learning_rate=1e-6)
     store = CheckpointStore(str(directory / "net"))
     checkpoints = CheckpointManager(config, shard=Shard(), store=store)
     rounds = Rounds()
     steps = LEAST_STEPS
-    # The first round reads libraries, makes room, and finds how many steps a write takes.
+    # The first round loads libraries, allocates memory, and finds how many steps a write takes.
     for number in range(count + 1):
         start = time.perf_counter()
         checkpoints.save(backend, Progress(started=1.0, epoch=number))
@@ -118,19 +117,19 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
 
 
 def save_with_torch(backend: TorchBackend, path: Path) -> float:
-    """Save the weights and momentum; returns what that took, in seconds."""
+    """Save the weights and momentum; return the seconds it took."""
     state = backend.state()
     tensors = {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
     start = time.perf_counter()
     torch.save(tensors, path)
     took = time.perf_counter() - start
-    # What it has left to the kernel would be written beside what is measured next.
+    # Flush, or the kernel would write this during the next measurement.
     os.sync()
     return took
 
 
 def step(backend: TorchBackend, config: TrainConfig) -> float:
-    """Make a step; returns what it took, in seconds."""
+    """Make a step; return the seconds it took."""
     start = time.perf_counter()
     compute_gradients(backend, config)
     backend.update(samples=BATCH_SIZE)
@@ -138,7 +137,7 @@ def step(backend: TorchBackend, config: TrainConfig) -> float:
 
 
 def compute_gradients(backend: TorchBackend, config: TrainConfig) -> None:
-    """Do what precedes an update."""
+    """Do the part of a step that precedes the update."""
     images = np.zeros((BATCH_SIZE, *config.input_shape), np.float32)
     backend.compute_gradients(images, np.zeros(BATCH_SIZE, np.int64))
 

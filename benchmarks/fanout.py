@@ -1,12 +1,12 @@
-"""How fast does a command start on many nodes, against clush, pdsh and the method of MXNet's launch.py?
+"""Measure how fast a command starts on many nodes, against clush, pdsh and the method of MXNet's launch.py.
 
-``true`` on 32 nodes with a real sshd each (benchmarks/_nodes.py), all in turns, from the first node, which we
-alone reach without ssh. The peers use ssh as it is installed; what we ask of it, docs/decisions/013 says.
-``fanout_cold_32`` is our shortest time without an open connection over the shortest of the best peer (at most 0.5);
-``fanout_warm_32`` that of a launch right after another, whose connections it takes (docs/decisions/018), over clush's
-(at most 0.1). ``fanout_lost_64``: which part of the connections to 64 nodes was lost, in 100 rounds (0). Beside each
-time stands the processor time a node, of the near side and of the nodes (of kept connections only the former): on one
-machine that decides, and of it alone a busy machine tells the truth.
+``true`` runs on 32 nodes with a real sshd each (benchmarks/_nodes.py), all contestants in turns, from the first node,
+which only we reach without ssh. The peers use ssh as installed; docs/decisions/013 has our options.
+``fanout_cold_32``: our shortest time without an open connection, over that of the best peer (at most 0.5).
+``fanout_warm_32``: our shortest time right after another launch, with its connections (docs/decisions/018), over
+clush's (at most 0.1). ``fanout_lost_64``: the share of lost connections to 64 nodes in 100 rounds (0). Each time comes
+with the processor time per node, here and on the nodes (for open connections only here): on a single machine it decides
+the time, and it alone is reliable when the machine is busy.
 Run by ``make bench B=fanout`` or ``python -m benchmarks.fanout [--rounds N]``, as root.
 """
 
@@ -34,15 +34,15 @@ KEPT_S = 60
 
 @dataclass(kw_only=True, slots=True)
 class Contestant:
-    """A way to run ``true`` on all nodes, and what it took."""
+    """Run ``true`` on all nodes in one way, and keep the times."""
 
     name: str
     command: Sequence[str]
     kept_s: int = 0
-    """For how long our launch keeps its connections; 0 also for those who cannot."""
+    """How long our launch keeps its connections; 0 for the peers, which cannot."""
     seconds: list[float] = field(default_factory=list)
     near_s: float = 0.0
-    """Processor time on the near side, all rounds."""
+    """Processor time on this side in all rounds."""
     nodes_s: float = 0.0
 
     @property
@@ -50,7 +50,7 @@ class Contestant:
         return min(self.seconds)
 
     def run(self) -> None:
-        """One round. Raises CalledProcessError when a node was not reached."""
+        """Run one round. Raises CalledProcessError if a node was not reached."""
         if self.kept_s:
             self._call()
         near, nodes, start = _near_s(), _nodes_s(), time.perf_counter()
@@ -63,7 +63,7 @@ class Contestant:
         environment = {**os.environ, KEEP_VARIABLE: str(self.kept_s)}
         command = [*self.command, "true"]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
-        # Where it is given a deadline, wait() looks every 50 ms only: a quarter of what is to be measured.
+        # wait() with a timeout polls every 50 ms, a quarter of the time that is measured.
         ended = os.pidfd_open(process.pid)
         is_over = bool(select.select([ended], [], [], TIMEOUT_S)[0])
         os.close(ended)
@@ -82,7 +82,7 @@ class Contestant:
 
 
 def main() -> int:
-    """Fetch the peers, then measure in namespaces of our own."""
+    """Fetch the peers, then measure in fresh namespaces."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--many-rounds", type=int, default=100)
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def measure(rounds: int, many_rounds: int) -> None:
-    """Print the figures."""
+    """Measure, and print the figures."""
     with running_nodes(MANY_NODES, programs=_peers.programs()) as everybody:
         print(_peers.versions(), file=sys.stderr)
         hosts_file = everybody.with_name("workers-32")
@@ -105,7 +105,7 @@ def measure(rounds: int, many_rounds: int) -> None:
 
 
 def compare(hosts_file: Path, rounds: int) -> list[str]:
-    """All contestants in turns."""
+    """Run all contestants in turns; return the figures."""
     hosts = f"deeplearning-worker[1-{NODES}]"
     cold = Contestant(name="launch, cold", command=[*LAUNCH, "-H", str(hosts_file)])
     warm = Contestant(name="launch, warm", command=cold.command, kept_s=KEPT_S)
@@ -130,19 +130,19 @@ def compare(hosts_file: Path, rounds: int) -> list[str]:
 
 
 def close_kept() -> None:
-    """Have nothing wait while others are measured, and count what the nodes' sessions took as ended."""
+    """Close the connections, so that nothing waits beside the others and the nodes' sessions count as ended."""
     subprocess.run([*LAUNCH, "close"], check=True, timeout=TIMEOUT_S, stdout=subprocess.DEVNULL)
 
 
 def lost_connections(hosts_file: Path, rounds: int) -> int:
-    """How many of the nodes' connections were lost: the launcher names each of them."""
+    """Count the lost connections; the launcher names each of them."""
     lost = 0
     for _ in range(rounds):
         done = subprocess.run(
             [*LAUNCH, "-H", str(hosts_file), "echo up"],
             timeout=TIMEOUT_S,
             stdin=subprocess.DEVNULL,
-            # Connections that are new each time.
+            # new connections each time
             env={**os.environ, KEEP_VARIABLE: "0"},
             capture_output=True,
             check=False,
@@ -161,7 +161,7 @@ def _near_s() -> float:
 
 
 def _nodes_s() -> float:
-    """Processor time of the sessions that every sshd has seen to their end. See proc(5) for the fields."""
+    """Return the processor time of the sessions that every sshd has ended. See proc(5) for the fields."""
     ticks = 0
     for process in Path("/proc").glob("[0-9]*/stat"):
         name, _, fields = process.read_text().partition("(")[2].rpartition(")")

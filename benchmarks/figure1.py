@@ -1,10 +1,10 @@
-"""How does training scale by parameter servers, and how by all-reduce? The fifth article's Figure 1, measured here.
+"""Measure how training scales with parameter servers and with all-reduce, as in the fifth article's Figure 1.
 
-On one to four nodes of a local AWS whose links are shaped to 1 Gbit/s: a network with as many weights as the article's
-ResNet-50 (benchmarks/_wide.py), batches of 32 a worker, images/s of all workers by each way of benchmarks/_ways.py.
-Efficiency is that over what the cores, which the nodes share, allow to as many workers that send each other nothing:
-their processor time for a step, on all cores of the machine. Beside it stands what the links allow, and what the cores
-do with all that is sent.
+One to four nodes of a local AWS, with links of 1 Gbit/s, train a network with as many weights as the article's
+ResNet-50 (benchmarks/_wide.py) in batches of 32 per worker, by each way of benchmarks/_ways.py. Speed is the images/s
+of all workers. Efficiency is the speed over what the nodes' shared cores allow to as many workers that send nothing:
+their processor time for a step, on all cores of the machine. The limit of the links and the processor time with
+everything sent are reported too.
 
     make bench B=figure1                      measure, and draw docs/figures/figure1.svg; as root
     python -m benchmarks.figure1 --draw       draw it again from docs/figures/figure1.json
@@ -37,9 +37,10 @@ from local.run.user import User
 WORKERS = (1, 2, 4)
 BATCH = 32
 STEPS = 8
-"""Of a training whose step goes over links."""
+"""Steps of a training that uses the links."""
 STEPS_WITHOUT_LINKS = 16
-"""Far shorter ones; workers that are by themselves do not begin at the same time, but should train at the same time."""
+"""Steps of workers that train independently. They are much shorter, and the workers should overlap in time although
+they do not start together."""
 TIMEOUT_S = 400
 HOME = "/home/ubuntu"
 FOLDER = Path(__file__).resolve().parents[1] / "docs/figures"
@@ -47,7 +48,7 @@ DATA, DRAWING = FOLDER / "figure1.json", FOLDER / "figure1.svg"
 
 
 def main() -> int:
-    """Measure in a local AWS of our own, and draw."""
+    """Measure in a fresh local AWS, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--mbit", type=int, default=1000, help="rate of a node's link (default 1000)")
     parser.add_argument("--draw", action="store_true", help="only draw what was measured before")
@@ -68,7 +69,7 @@ def main() -> int:
 
 
 def measure(mbit: int) -> dict[str, Any]:
-    """Return what the drawing takes."""
+    """Return the measurements to draw."""
     with user_with_cluster("engines=horovod", nodes=max(WORKERS)) as user:
         user.write_ssh_config()
         faults = Faults.here()
@@ -79,7 +80,7 @@ def measure(mbit: int) -> dict[str, Any]:
         shape(nodes, mbit=mbit)
         carried = rates(*nodes[:2])
         print(f"{machine()}; two links carry {carried[0]:.0f} and {carried[1]:.0f} Mbit/s at once", file=sys.stderr)
-        # All ways of one size after each other: what else the machine does changes slowly.
+        # Run all ways of one size in succession: other load on the machine changes slowly.
         rows = {workers: measure_ways(user, nodes, workers=workers) for workers in WORKERS}
         load = os.getloadavg()[2]
         print(machine(), file=sys.stderr)
@@ -107,18 +108,18 @@ def measure_ways(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> di
     """Train by each way."""
     found: dict[str, Steps] = {}
     for name, way in (ALONE | WAYS).items():
-        # Alone, a worker has one server in two of the ways.
+        # With a single worker, two of the ways have one server.
         same = [other for other in found if (ALONE | WAYS)[other].command(workers) == way.command(workers)]
         found[name] = found[same[0]] if same else train(user, nodes, way, workers=workers)
     return found
 
 
 def train(user: User, nodes: Sequence[NodeHandle], way: Way, *, workers: int) -> Steps:
-    """Train once by one way, on as many nodes as there are workers."""
+    """Train once by one way, on one node per worker."""
     steps = STEPS if way.models_sent(workers) else STEPS_WITHOUT_LINKS
     samples = steps * BATCH * (1 if way.ideal == ITSELF else workers)
     image_shape = ",".join(map(str, _wide.IMAGE_SHAPE))
-    # One epoch, without a checkpoint in between, which would be written beside the next one's steps.
+    # One epoch, without a checkpoint, which would be written during the next training's steps.
     options = f"--benchmark 1 --image-shape {image_shape} --num-examples {samples} --batch-size {BATCH} --num-epochs 1"
     command = f"{way.command(workers)} {options} --lr 0.001 --disp-batches 1 --resume never --model-prefix figure1/net"
     login = shlex.join(["bash", "-lc", f"export OMP_NUM_THREADS=1; {command} 2>&1"])

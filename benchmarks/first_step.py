@@ -1,8 +1,8 @@
-"""How long from the launch of a training to its first step, and where does that go?
+"""Measure the time from the launch of a training to its first step, and its parts.
 
-Two nodes with a real sshd each (benchmarks/_nodes.py), ``launch python trainer`` on the digits. The parts end with what
-rank 0 says: that PyTorch is loaded and there is a device, that the ranks have met and agree, that a step is done.
-``first_step_2`` is the shortest round, in seconds; the parts of that round stand on stderr.
+Two nodes with a real sshd each (benchmarks/_nodes.py) run ``launch python trainer`` on the digits. A part ends with a
+line of rank 0: PyTorch is loaded and there is a device, the ranks have met and agree, a step is done.
+``first_step_2`` is the shortest round in seconds; the parts of that round are on stderr.
 Run by ``make bench B=first_step`` or ``python -m benchmarks.first_step [--rounds N]``, as root.
 """
 
@@ -22,12 +22,12 @@ PARTS = {
     "ranks met and agree": r"global batch size",
     "first step": r"Epoch\[0\] Batch \[1\]",
 }
-"""In order, and what rank 0's line says at their end."""
+"""Parts in order, and the line of rank 0 that ends each."""
 OPTIONS = ("--kv-store", "dist_sync", "--num-epochs", "1", "--disp-batches", "1", "--resume", "never")
 
 
 def main() -> int:
-    """Measure in namespaces of our own."""
+    """Measure in fresh namespaces."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -35,9 +35,9 @@ def main() -> int:
 
 
 def measure(rounds: int) -> None:
-    """Print the figure."""
+    """Measure, and print the figure."""
     with running_nodes(NODES) as hosts_file:
-        # One more, as the first reads libraries.
+        # One more, because the first round loads libraries.
         found = [first_step(hosts_file) for _ in range(rounds + 1)][1:]
         print(machine(), file=sys.stderr)
     best = min(found, key=lambda parts: parts[-1])
@@ -49,7 +49,7 @@ def measure(rounds: int) -> None:
 
 
 def first_step(hosts_file: Path) -> list[float]:
-    """Run a training; seconds from its launch to the end of each part."""
+    """Run a training; return the seconds from its launch to the end of each part."""
     prefix = hosts_file.with_name("checkpoints") / "net"
     trainer = ["python", str(REPOSITORY / "trainer"), *OPTIONS, "--model-prefix", str(prefix)]
     start, ends, said = time.perf_counter(), [], []

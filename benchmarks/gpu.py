@@ -1,16 +1,20 @@
-"""How fast is the trainer on one GPU, against timm's benchmark script, its own data path, and the GPU's limits?
+"""Measure the trainer on one GPU, against timm's benchmark script, its own data path, and the GPU's limits.
 
     python -m benchmarks.gpu [--rounds N] [--timm PATH/benchmark.py] [--batch-size N]
 
-Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without one. Prints ``gpu_resnet50`` (bfloat16,
-synthetic 3x224x224), ``gpu_resnext110`` (3x32x32) and ``gpu_resnext110_graphs`` (the same with CUDA graphs) in images a
-second; ``gpu_checkpoint_stall``, what a checkpoint's copy beside the steps holds them up, over a torch.save of the same
-state to memory, from the best time of each (below 0 it is noise); ``gpu_loop_resident`` and ``gpu_loop_memory``, the
-whole loop's speed over that of the bare steps, with the data set on the GPU and in the host's memory; and where timm
-lies in a checkout, ``gpu_vs_timm``, the quotient of the best of several rounds, taken in turns. Where there are two
-GPUs, ``gpu_overlap``: what it gains them that gradients travel while the backward pass runs. Beside each, on stderr,
-operations, bytes and the floor (benchmarks/_roofline.py).
-Not part of ``make bench``: ``make bench B=gpu``.
+Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without one. Figures:
+
+- ``gpu_resnet50`` (bfloat16, synthetic 3x224x224), ``gpu_resnext110`` (3x32x32) and ``gpu_resnext110_graphs`` (the same
+  with CUDA graphs), in images/s
+- ``gpu_checkpoint_stall``: the delay of the steps by a checkpoint's copy beside them, over a torch.save of the same
+  state to memory, each the best of all rounds (below 0 it is noise)
+- ``gpu_loop_resident`` and ``gpu_loop_memory``: the whole loop's speed over that of the bare steps, with the data set
+  on the GPU and in the host's memory
+- ``gpu_vs_timm``, if timm is installed from a checkout: our speed over timm's, each the best of its rounds in turns
+- ``gpu_overlap``, with two GPUs: the gain from sending gradients during the backward pass
+
+Operations, bytes and the shortest possible time (benchmarks/_roofline.py) are on stderr.
+``make bench`` leaves it out; run ``make bench B=gpu``.
 """
 
 import argparse
@@ -85,7 +89,7 @@ def main() -> int:
 
 
 def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: int) -> Any:
-    """Settings of one training; torch.compile and bfloat16, as --fast auto picks them where they pay."""
+    """Return the settings of a training, with torch.compile and bfloat16, which --fast auto picks where they pay."""
     from trainer.config.settings import TrainConfig
 
     return TrainConfig(
@@ -104,27 +108,27 @@ def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointTimes:
-    """Of one round, in seconds."""
+    """Hold the times of one round, in seconds."""
 
     alone: float
-    """Of the steps."""
+    """Time of the steps alone."""
     beside: float
-    """Of the same steps beside the copy for a checkpoint."""
+    """Time of the same steps beside the copy for a checkpoint."""
     save: float
-    """Of a torch.save of the same state to memory."""
+    """Time of a torch.save of the same state to memory."""
 
 
 def stall_ratio(rounds: Sequence[CheckpointTimes]) -> float:
-    """How much longer the steps take beside the copy, over the save; each time the best of all rounds.
+    """Return the delay of the steps by the copy, over the save; each time is the best of all rounds.
 
-    The smallest of the rounds' own differences would be that in which noise had slowed down the steps alone.
+    The smallest difference within a round would come from noise that had slowed down only the steps alone.
     """
     alone, beside = min(each.alone for each in rounds), min(each.beside for each in rounds)
     return (beside - alone) / min(each.save for each in rounds)
 
 
 class Steps:
-    """Steps on one batch that is on the GPU."""
+    """Run steps on one batch that is on the GPU."""
 
     def __init__(self, config: Any) -> None:
         import torch
@@ -140,7 +144,7 @@ class Steps:
         self._run(WARM_UP)
 
     def speed(self) -> float:
-        """Images a second."""
+        """Return images/s."""
         return self._batch * STEPS / timed(lambda: self._run(STEPS))
 
     def checkpoint_times(self) -> CheckpointTimes:
@@ -165,7 +169,7 @@ class Steps:
 
 
 def timed(work: Callable[[], None]) -> float:
-    """Return the seconds until the GPU has done it."""
+    """Return the seconds until the GPU has done the work."""
     import torch
 
     torch.cuda.synchronize()
@@ -184,7 +188,7 @@ def new_backend(config: Any) -> Any:
 
 
 def loop_speed(config: Any, *, share: float) -> float:
-    """Images a second of the whole training loop in its second epoch; ``share``: of the GPU's memory, for the data."""
+    """Return images/s of the whole training loop in its second epoch; ``share`` of the GPU's memory may hold data."""
     from trainer.checkpoint.manager import CheckpointManager
     from trainer.data.samples import DataSet, InMemory
     from trainer.data.sampling import Shard
@@ -216,7 +220,7 @@ def loop_speed(config: Any, *, share: float) -> float:
 
 
 def print_floor(config: Any, *, speed: float) -> None:
-    """Say what the GPU's limits allow."""
+    """Print what the GPU's limits allow."""
     import torch
 
     from benchmarks._roofline import BANDWIDTHS, work_of_step
@@ -236,14 +240,14 @@ def print_floor(config: Any, *, speed: float) -> None:
 
 
 def find_timm() -> Path | None:
-    """Return timm's benchmark script, where the package lies in its checkout."""
+    """Return timm's benchmark script if the package is installed from its checkout."""
     found = importlib.util.find_spec("timm")
     script = Path(found.origin).parents[1] / "benchmark.py" if found and found.origin else None
     return script if script and script.exists() else None
 
 
 def timm_speed(script: Path, *, batch: int) -> float:
-    """Images a second of timm's script, with the settings that make it quick."""
+    """Return images/s of timm's script with its fastest settings."""
     shape = ("--model", "resnet50", "--img-size", "224", "--batch-size", str(batch), "--bench", "train")
     quick = ("--amp", "--amp-dtype", "bfloat16", "--channels-last", "--torchcompile", "inductor")
     said = subprocess.run(

@@ -1,18 +1,19 @@
-"""What does our trainer cost beside a bare script, and what does it gain over MXNet's?
+"""Measure what our trainer costs compared with a bare script, and what it gains over MXNet's.
 
-Two workers of one core, a node each (benchmarks/_pair.py), the same networks, batches and optimizer. Ours writes all
-of its figures, as lines of JSON and for TensorBoard, validates and keeps checkpoints; the bare DistributedDataParallel
-script (benchmarks/_bare_ddp.py) and MXNet's with gluon.Trainer and one server a worker (benchmarks/_bare_mxnet.py) do
-nothing but train. Rounds in turns, of each the best; images/s of ours over theirs, taken in two ways:
+Two workers of one core, a node each (benchmarks/_pair.py), train the same networks with the same batches and optimizer.
+Ours writes all its metrics as lines of JSON and for TensorBoard, validates and saves checkpoints. The bare
+DistributedDataParallel script (benchmarks/_bare_ddp.py) and MXNet's with gluon.Trainer and one server per worker
+(benchmarks/_bare_mxnet.py) only train. Rounds run in turns, and the best of each counts. Figures are our images/s over
+theirs, taken in two ways:
 
 ``overhead_lenet`` and ``overhead_resnet110`` (at least 1.00), ``vs_mxnet_lenet`` (aim 1.0) and ``vs_mxnet_resnet110``
-(at least 1.6) are within an epoch: the sum of each worker's own fastest window of a few steps. What else the machine
-does hardly counts there. Nor does what ours alone does between epochs, and the sum flatters all three: one worker's
-fastest window need not be the other's.
+(at least 1.6) are within an epoch: the sum of each worker's own fastest window of a few steps. Other load on the
+machine hardly counts there. Neither does what only ours does between epochs, and the sum flatters all three: the
+workers' fastest windows need not coincide.
 
-The same names with ``_epochs`` are over whole epochs, from the end of the first one's steps to that of the last one's:
-between two of them ours validates, writes its figures and keeps a checkpoint, and the others go on at once. They are
-noisier, and these epochs are so short that what is between them counts for more than in a training.
+The same names with ``_epochs`` are over whole epochs, from the end of the first one's steps to the end of the last
+one's: between epochs ours validates, writes its metrics and saves a checkpoint, and the others continue at once. They
+are noisier, and these epochs are so short that the work between them counts for more than in a real training.
 
 Run by ``make bench B=overhead`` or ``python -m benchmarks.overhead [--rounds N] [--network NAME]``, as root.
 """
@@ -27,7 +28,7 @@ METRICS = ("--metrics", "metrics.jsonl", "--tensorboard", "events")
 
 
 def measure(rounds: int, networks: list[str]) -> list[str]:
-    """Return the figures."""
+    """Measure, and return the figures."""
     figures = []
     for network in networks:
         work = WORK[network]

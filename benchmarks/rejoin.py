@@ -1,8 +1,8 @@
-"""How long until a replacement is a member on every node?
+"""Measure how long it takes until a replacement is a member on every node.
 
-Seconds from the first line of the replacement's user data to the last node's hosts file being right, less the time
-that the same user data took on a first boot in the same run: what is left is ours. Both kinds of node are killed in
-turns, and the median of the rounds is printed as ``rejoin_worker`` and ``rejoin_master`` (aim: at most 10 s).
+A round counts the seconds from the first line of the replacement's user data until the last node's hosts file is right,
+minus the time of the same user data on a first boot in the same run: the rest is ours. Workers and masters are killed
+in turns; ``rejoin_worker`` and ``rejoin_master`` are the medians of the rounds (aim: at most 10 s).
 Run by ``make bench B=rejoin``, on the local AWS.
 """
 
@@ -26,7 +26,7 @@ from local.run.user import User
 NODES = 3
 ROUNDS = 3
 KINDS = {"worker": 2, "master": 1}
-"""Slots whose nodes are killed."""
+"""Slots whose nodes are killed, by kind."""
 
 
 def measure() -> None:
@@ -45,7 +45,7 @@ def measure() -> None:
 
 
 def rejoin(user: User, before: Observation, slot: int) -> tuple[float, Observation]:
-    """Kill the node of a slot; seconds until every node's hosts file has its replacement."""
+    """Kill the node of a slot; return the seconds until every node's hosts file has its replacement."""
     faults = Faults.here()
     faults.kill(before.slots[slot])
     after = replacement(user, before, slot)

@@ -1,9 +1,9 @@
-"""What does a second worker bring? Two that train one network together, against two that know nothing of each other.
+"""Measure what a second worker brings: two that train one network together, against two that train independently.
 
-Each worker has one core and a node of its own (benchmarks/_pair.py). Both kinds run at the same time on both cores,
-so that what two busy cores take from each other counts for neither. ``scaling_lenet`` (batch 32 a worker, float32,
-no accumulation) and ``scaling_resnet110`` (batch 16) are images/s with ``--kv-store dist_sync`` over those with
-``--kv-store local``: at least 0.80 and 0.95. Rounds in turns, of each the best.
+Each worker has a core and a node of its own (benchmarks/_pair.py). Both kinds use both cores at the same time, so that
+what two busy cores take from each other affects both. ``scaling_lenet`` (batch 32 per worker, float32, no accumulation)
+and ``scaling_resnet110`` (batch 16) are images/s with ``--kv-store dist_sync`` over those with ``--kv-store local``: at
+least 0.80 and 0.95. Rounds run in turns, and the best of each counts.
 Run by ``make bench B=scaling`` or ``python -m benchmarks.scaling [--rounds N] [--network NAME]``, as root.
 """
 
@@ -14,7 +14,7 @@ from benchmarks._work import WORK
 
 
 def measure(rounds: int, networks: list[str]) -> list[str]:
-    """Return the figures."""
+    """Measure, and return the figures."""
     figures = []
     for network in networks:
         work = WORK[network]

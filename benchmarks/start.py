@@ -1,8 +1,8 @@
-"""How soon do two nodes compute together, against ssh and torchrun by hand?
+"""Measure how soon two nodes compute together, against ssh and torchrun by hand.
 
-Seconds from the command to the end of the first all-reduce (PyTorch, gloo) of two nodes with a real sshd each
-(benchmarks/_nodes.py). By hand is what people write: an ssh to each node at once, with torchrun behind it. Both in
-turns; ``start_2`` is the quotient of the shortest times (at most 0.9). Run by ``make bench B=start`` or
+The time runs from the command to the end of the first all-reduce (PyTorch, gloo) of two nodes with a real sshd each
+(benchmarks/_nodes.py). By hand means an ssh to each node in parallel, each starting torchrun. Both run in turns;
+``start_2`` is our shortest time over theirs (at most 0.9). Run by ``make bench B=start`` or
 ``python -m benchmarks.start [--rounds N]``, as root.
 """
 
@@ -35,7 +35,7 @@ dist.destroy_process_group()
 
 
 def main() -> int:
-    """Measure in namespaces of our own."""
+    """Measure in fresh namespaces."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def measure(rounds: int) -> None:
-    """Print the figure."""
+    """Measure, and print the figure."""
     with running_nodes(NODES) as hosts_file:
         script = hosts_file.with_name("first.py")
         script.write_text(SCRIPT)
@@ -65,7 +65,7 @@ def measure(rounds: int) -> None:
 
 
 def by_hand(script: Path) -> str:
-    """The lines of bash that people write."""
+    """Return the lines of bash that people write."""
     torchrun = (
         f"torchrun --nnodes {NODES} --nproc-per-node 1 --master-addr {worker_host(1)} --master-port {MASTER_PORT}"
     )
@@ -77,7 +77,7 @@ def by_hand(script: Path) -> str:
 
 
 def first_all_reduce(command: list[str]) -> float:
-    """Run it; seconds until the last node had its sum."""
+    """Run the command; return the seconds until the last node had its sum."""
     start = time.time()
     done = subprocess.run(command, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, capture_output=True, check=True)
     said = [line.split() for line in done.stdout.decode().splitlines() if "reduced" in line]

@@ -1,10 +1,10 @@
-"""How long until the files are on all nodes, against an rsync a node side by side?
+"""Measure how soon files are on all nodes, against parallel rsyncs to each node.
 
-A master and eight nodes in network namespaces, each with a sshd and 400 Mbit/s in each direction. ``sync_tree_8``:
-``launch --sync-dst-dir DIR true`` with 200 MB in 200 new files, over eight parallel ``rsync -a`` to the same nodes
-(aim: at most 0.6). ``sync_noop_8``: the same launch again when nothing has changed, its job included, on the
-connections that the one before has left (aim: at most 1 s). Interleaved, least of the rounds; what arrived is compared
-with what was sent.
+A master and eight nodes run in network namespaces, each with a sshd and 400 Mbit/s in each direction.
+``sync_tree_8``: ``launch --sync-dst-dir DIR true`` with 200 MB in 200 new files, over eight parallel ``rsync -a`` to
+the same nodes (aim: at most 0.6). ``sync_noop_8``: seconds of the same launch again when nothing has changed, its job
+included, over the connections that the first one left open (aim: at most 1 s). They run in turns, the shortest round
+counts, and the files that arrive are compared with those that were sent.
 Run by ``make bench B=sync`` or ``python -m benchmarks.sync [--rounds N]``, as root.
 """
 
@@ -41,7 +41,7 @@ SHAPING = f"tbf rate {RATE} burst 256kb latency 50ms"
 
 
 def main() -> int:
-    """Run in namespaces of our own, gone with all that is in them when this process is."""
+    """Run in fresh namespaces, which end with this process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     rounds = parser.parse_args().rounds
@@ -55,7 +55,7 @@ def main() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """The master's files and each node's home directory, by the node's address."""
+    """Hold the master's files, and each node's home directory by the node's address."""
 
     source: Path
     hosts: Path
@@ -68,11 +68,11 @@ class Site:
             home.mkdir()
 
     def launch(self, *options: str) -> float:
-        """Seconds of a launch."""
+        """Return the seconds of a launch."""
         return self._time([[sys.executable, str(LAUNCHER), "-H", str(self.hosts), *options, "true"]])
 
     def rsync(self) -> float:
-        """Seconds of an rsync a node, side by side."""
+        """Return the seconds of parallel rsyncs to all nodes."""
         return self._time([
             ["rsync", "-a", f"{self.source}/", f"{address}:{home}/copy/"] for address, home in self.homes.items()
         ])  # fmt: skip
@@ -127,7 +127,7 @@ def report(**figures: list[float]) -> None:
 
 @contextmanager
 def site(directory: Path) -> Iterator[Site]:
-    """The nodes with their sshd, and the master's files, all in memory."""
+    """Start the nodes with their sshd, and make the master's files, all in memory."""
     for place in (directory, Path("/run")):
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
     addresses = make_network()
@@ -152,7 +152,7 @@ def site(directory: Path) -> Iterator[Site]:
 
 
 def make_network() -> list[str]:
-    """The master and the nodes on one switch; returns the nodes' addresses."""
+    """Connect the master and the nodes to one switch; return the nodes' addresses."""
     ip(["link set lo up", "link add switch type bridge", "link set switch up"])
     for number in range(NODES + 1):
         name, link = node_name(number), f"link{number}"
@@ -181,7 +181,7 @@ def shape(link: str, *where: str) -> None:
 
 @contextmanager
 def start_nodes(directory: Path, homes: dict[str, Path]) -> Iterator[None]:
-    """A sshd in each node's namespace, and an ssh that knows them all."""
+    """Start a sshd in each node's namespace, and make an ssh command that knows them all."""
     authorized, known = make_key(directory / "identity"), directory / "known_hosts"
     with ExitStack() as stack, known.open("w") as file:
         for number, address in enumerate(homes, start=1):

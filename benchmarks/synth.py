@@ -1,8 +1,8 @@
-"""How long does our synth take, against a bare CDK app with the same resource types?
+"""Measure our synth against a bare CDK app with the same resource types.
 
-Both run as the CDK's command line runs an app: same Python, Node, feature flags and validator, in
-turns. Prints ``synth_default RATIO ratio``, the quotient of the shortest times: whatever else the
-machine does only adds to a time, and a busy minute must not fall on one side.
+Both run in turns as the CDK's command line runs an app: same Python, Node, feature flags and validator.
+``synth_default`` is our shortest time over the bare app's: other load only ever adds to a time, and a busy minute must
+not affect one side alone.
 Run by ``make bench B=synth`` or ``python -m benchmarks.synth [--rounds N]``.
 """
 
@@ -61,7 +61,7 @@ def synthesize(command: list[str], out: Path) -> float:
 
 
 def require_same_resource_types(ours: Path, bare: Path) -> None:
-    """Refuse to compare apps that make different things."""
+    """Refuse to compare apps that create different resources."""
     difference = _resource_types(ours).items() ^ _resource_types(bare).items()
     if difference:
         raise SystemExit(f"the two apps differ in resource types: {sorted(difference)}")
@@ -73,7 +73,7 @@ def _resource_types(out: Path) -> Counter[str]:
 
 
 def bare() -> None:
-    """Make the same resources straight from the CDK's own constructs."""
+    """Create the same resources straight from the CDK's own constructs."""
     app = cdk.App()
     stack = cdk.Stack(app, "Bare")
     vpc = ec2.Vpc(

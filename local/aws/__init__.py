@@ -1,1 +1,1 @@
-"""The control plane of the local AWS: moto, with the behaviours that it lacks filled in."""
+"""Serve the control plane of the local AWS: moto, with the behaviour that it lacks filled in."""

@@ -10,10 +10,10 @@ from local.aws.server import LocalAwsError, serve
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until told to stop."""
+    """Serve until a signal ends the process."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-    # a plain kill ends it as Ctrl-C does
+    # end on a plain kill as on Ctrl-C
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server = serve(

@@ -1,21 +1,30 @@
-"""Buckets of stacks as S3 has them: with versions, and deleted only when nothing is in them.
+"""Give stacks' buckets versioning, lifecycle rules and policies, and refuse to delete one that is not empty.
 
-moto's CloudFormation creates a bucket without its versioning and lifecycle, and passes over one that it cannot delete.
+moto's CloudFormation ignores a bucket's versioning and lifecycle, and skips a bucket that it cannot delete.
 """
 
+import json
+from functools import lru_cache
 from typing import Any
 
 from moto.s3.exceptions import BucketNotEmpty
 from moto.s3.models import FakeBucket, S3Backend, s3_backends
 from moto.utilities.utils import get_partition
 
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
+from local.aws.permissions.policies import Statement, parse
 
 _Properties = dict[str, Any]
 
+BUCKET_POLICIES: dict[str, str] = {}
+"""The policies that templates gave buckets: JSON by bucket.
+
+moto never sees them, because it would apply them without their conditions.
+"""
+
 
 class _NotEmpty(BucketNotEmpty):
-    """S3's words for a bucket that was ever versioned: ``aws s3 rm`` leaves it with markers and old versions."""
+    """S3's error for a bucket that was ever versioned: ``aws s3 rm`` leaves markers and old versions in it."""
 
     def __init__(self, bucket_name: str):
         super().__init__(bucket_name)
@@ -23,10 +32,10 @@ class _NotEmpty(BucketNotEmpty):
 
 
 def install() -> None:
-    """Give stacks' buckets what their templates say, and refuse to delete one with anything in it."""
-    around(FakeBucket, "create_from_cloudformation_json", _create)
-    around(FakeBucket, "update_from_cloudformation_json", _update)
-    around(S3Backend, "delete_bucket", _delete)
+    """Configure buckets as their templates say, and refuse to delete one that is not empty."""
+    wrap(FakeBucket, "create_from_cloudformation_json", _create)
+    wrap(FakeBucket, "update_from_cloudformation_json", _update)
+    wrap(S3Backend, "delete_bucket", _delete)
 
 
 def _create(original: Any, name: str, definition: _Properties, account: str, region: str, **named: Any) -> FakeBucket:
@@ -44,7 +53,7 @@ def _update(
     region_name: str,
 ) -> FakeBucket:
     properties = cloudformation_json["Properties"]
-    # moto looks for the name of one whose tags change, and the CDK's have none.
+    # moto needs the name of a bucket whose tags change, but the CDK's templates have none.
     named = {"Properties": {"BucketName": original_resource.name} | properties}
     bucket: FakeBucket = original(
         original_resource, new_resource_name, cloudformation_json | named, account_id, region_name
@@ -62,7 +71,7 @@ def _configure(bucket: FakeBucket, properties: _Properties, account: str, region
 
 
 def _rule(rule: _Properties) -> _Properties:
-    """A lifecycle rule as S3's own API words it: a template has other names for two of its parts."""
+    """Translate a lifecycle rule from a template's terms to those of S3's API."""
     days = rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays")
     parts: _Properties = {"Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
     if "Id" in rule:
@@ -77,9 +86,22 @@ def _rule(rule: _Properties) -> _Properties:
 
 
 def _delete(original: Any, backend: S3Backend, bucket_name: str) -> FakeBucket:
-    """Old versions and delete markers count, and CloudFormation hears of it as others do."""
+    """Refuse to delete a bucket with old versions or delete markers, and tell CloudFormation too."""
     bucket = backend.get_bucket(bucket_name)
     if bucket.keys:
         raise _NotEmpty(bucket_name) if bucket.versioning_status else BucketNotEmpty(bucket_name)
     removed: FakeBucket = original(backend, bucket_name)
     return removed
+
+
+def bucket_policy(resource: str) -> tuple[Statement, ...]:
+    """Return the policy of the bucket that an ARN names or lies in. Raises PolicyError."""
+    if ":s3:::" not in resource:
+        return ()
+    bucket = resource.split(":::")[1].partition("/")[0]
+    return _parsed(BUCKET_POLICIES[bucket]) if bucket in BUCKET_POLICIES else ()
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[Statement, ...]:
+    return parse(json.loads(text), of_resource=True)

@@ -1,4 +1,4 @@
-"""One request to the control plane, read as its service reads it."""
+"""Read a request to the control plane as its service does."""
 
 import json
 import re
@@ -13,40 +13,40 @@ _FORM = "application/x-www-form-urlencoded"
 LOOPBACK = ("127.0.0.1", "::1", "")
 
 
-class Scope(NamedTuple):
-    """Who signed a request, for which region and service; empty strings when nobody did."""
+class Credential(NamedTuple):
+    """Hold who signed a request, for which region and service; empty strings for an unsigned one."""
 
     access_key: str
     region: str
     service: str
 
 
-def scope(environ: Mapping[str, Any]) -> Scope:
-    """Read the signature in a header or, of an address that was signed beforehand, in the query."""
+def parse_credential(environ: Mapping[str, Any]) -> Credential:
+    """Read the signature from the header, or from the query of a presigned URL."""
     if match := _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", "")):
-        return Scope(*match.groups())
+        return Credential(*match.groups())
     query = dict(parse_qsl(environ.get("QUERY_STRING", "")))
     if match := _CREDENTIAL.search(f"Credential={query.get('X-Amz-Credential', '')}"):
-        return Scope(*match.groups())
+        return Credential(*match.groups())
     if "AWSAccessKeyId" in query:
-        return Scope(query["AWSAccessKeyId"], "", "s3")
-    return Scope("", "", "")
+        return Credential(query["AWSAccessKeyId"], "", "s3")
+    return Credential("", "", "")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request, and what its service is asked to do."""
+    """Hold a request, and read from it what the service is asked to do."""
 
     environ: Mapping[str, Any]
     body: bytes
 
     @cached_property
-    def signed(self) -> Scope:
-        return scope(self.environ)
+    def credential(self) -> Credential:
+        return parse_credential(self.environ)
 
     @property
     def service(self) -> str:
-        return self.signed.service
+        return self.credential.service
 
     @property
     def method(self) -> str:
@@ -58,12 +58,12 @@ class Call:
 
     @property
     def is_query(self) -> bool:
-        """Whether the older protocol was used, whose parameters are a form."""
+        """Whether the request uses the query protocol, whose parameters are a form."""
         return str(self.environ.get("CONTENT_TYPE", "")).startswith(_FORM)
 
     @property
     def is_local(self) -> bool:
-        """Whether it came from the user's machine, and not from a node."""
+        """Whether the request came from the user's machine instead of a node."""
         return self.environ.get("REMOTE_ADDR", "") in LOOPBACK
 
     def header(self, name: str) -> str:
@@ -71,13 +71,13 @@ class Call:
 
     @cached_property
     def query(self) -> dict[str, str]:
-        """What stands behind the path, without the signature."""
+        """Parameters of the URL, without the signature."""
         found = parse_qsl(self.environ.get("QUERY_STRING", ""), keep_blank_values=True)
         return {name: value for name, value in found if not name.lower().startswith("x-amz-")}
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """Of the two protocols that name an action."""
+        """Parameters of a query or JSON request; empty for REST, which names no action."""
         if self.is_query:
             return dict(parse_qsl(self.body.decode(errors="replace"), keep_blank_values=True))
         if self.header("x-amz-target"):
@@ -90,9 +90,9 @@ class Call:
 
     @property
     def action(self) -> str:
-        """The action of the three protocols: JSON with a target, query, and REST, where it is method and path.
+        """The action; for a REST request its method, path and the names in its query.
 
-        Of a query's parameters only the names: a signed address has its signature there.
+        Their values are left out, because a presigned URL has its signature there.
         """
         if self.is_query:
             return str(self.parameters.get("Action", ""))

@@ -1,8 +1,8 @@
-"""One line of JSON a request: who asked which service for what. For audits of what nodes call.
+"""Log each request as a line of JSON, for audits of what nodes call: who asked which service for what.
 
-A line of a caller whose calls are judged also says who that is and how many policies it has (a role that is being
-taken down has none), which permissions the call needed, with the values of the condition keys, and which was refused.
-A client that has an application id (AWS_SDK_UA_APP_ID) has it in its lines.
+For an authorized caller a line also has its identity, its number of policies (a role that is being deleted has none),
+the permissions that the call needed, with the values of the condition keys, and the one that was refused. It has the
+application ID of a client that sends one (AWS_SDK_UA_APP_ID).
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from local.aws.calls import Call
-from local.aws.permissions.judge import Judgement
+from local.aws.permissions.authorizer import Authorization
 from local.aws.permissions.policies import Need
 
 _APPLICATION = re.compile(r"(?:^| )app/(\S+)")
@@ -21,39 +21,39 @@ _HINTS = re.compile(
     r"|Name|KeyName|AutoScalingGroupNames?(\.member\.\d+)?|InstanceId(\.\d+)?|Filters?\..*"
     r"|LifecycleHookName|LifecycleActionResult|HealthStatus|AllocationId|AssociationId|NetworkInterfaceId|PublicIp"
 )
-"""Parameters that say what a request is about."""
+"""Parameters that identify what a request is about."""
 
 
 class RequestLog:
-    """Appends to a file that others may read while it grows."""
+    """Append to a file that others may read while it grows."""
 
     def __init__(self, path: Path):
         # line buffered: each request is one write
         self._file = path.open("a", buffering=1, encoding="utf-8")
 
-    def write(self, call: Call, judgement: Judgement) -> None:
-        """Append one request, and what was found of it."""
+    def write(self, call: Call, authorization: Authorization) -> None:
+        """Append one request and the result of its authorization."""
         noted = entry(call, datetime.now(timezone.utc))
         if application := _APPLICATION.search(call.header("user-agent")):
             noted["application"] = application[1]
-        if caller := judgement.caller:
+        if caller := authorization.caller:
             noted["caller"] = {
                 "role_arn": caller.arn_of_owner,
                 "user_id": caller.user_id,
                 "policies": len(caller.documents),
             }
-            noted["needs"] = [_need(need) for need in judgement.needs]
-            if judgement.refused:
-                noted["refused"] = _need(judgement.refused)
+            noted["needs"] = [_need(need) for need in authorization.needs]
+            if authorization.refused:
+                noted["refused"] = _need(authorization.refused)
         self._file.write(json.dumps(noted) + "\n")
 
 
 def entry(call: Call, now: datetime) -> dict[str, Any]:
-    """What is noted of a request."""
+    """Return a request's entry, before its authorization is added."""
     return {
         "time": now.isoformat(timespec="milliseconds"),
-        "access_key": call.signed.access_key,
-        "region": call.signed.region,
+        "access_key": call.credential.access_key,
+        "region": call.credential.region,
         "service": call.service,
         "action": call.action,
         "resources": _resources(call.parameters),
@@ -65,7 +65,7 @@ def _need(need: Need) -> dict[str, Any]:
 
 
 def _resources(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Names and keys only: no contents, no secrets."""
+    """Keep names and keys only, neither contents nor secrets."""
     found: dict[str, Any] = {name: v for name, v in parameters.items() if isinstance(v, str) and _HINTS.fullmatch(name)}
     found |= _key(parameters)
     if batch := parameters.get("RequestItems"):
@@ -81,6 +81,6 @@ def _item(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The key of the one item that is asked for or put."""
+    """Return the key of the single item that is read or written."""
     key = parameters.get("Key") or {"id": parameters.get("Item", {}).get("id")}
     return {"Key": key} if isinstance(key, dict) and any(key.values()) else {}

@@ -1,4 +1,4 @@
-"""Serves the control plane over HTTP: moto with what it lacks, one request at a time."""
+"""Serve the control plane over HTTP: moto and its additions, one request at a time."""
 
 import io
 import os
@@ -12,59 +12,56 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets, trail
-from local.aws.autoscaling import activities, health, hooks, launch, lifecycle
+from local.aws import buckets
+from local.aws.api_faults import ApiFaults
+from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks
 from local.aws.calls import Call
-from local.aws.cloudformation import change_sets, events, resource_types, rules, signals, stacks
+from local.aws.cloudformation import change_sets, resource_types, signals, stack_events, stacks, template_rules
 from local.aws.ec2 import (
-    addresses,
-    elastic_addresses,
+    availability_zones,
+    elastic_ips,
     images,
     instance_types,
+    launch_checks,
     reboots,
-    refusals,
-    routes,
     security_groups,
-    zones,
+    subnets,
 )
-from local.aws.failures import Failures
+from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
-from local.aws.permissions.judge import judge_call
+from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
-from local.aws.serial import LOCK
 from local.network.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"
-"""The one whose private names the rest of this package wraps."""
+"""The version whose private names this package wraps."""
 
 _PARTS = (
     stacks,
-    rules,
-    events,
+    template_rules,
+    stack_events,
     change_sets,
-    trail,
     signals,
     security_groups,
     resource_types,
     buckets,
-    routes,
     launch,
     activities,
     lifecycle,
-    hooks,
+    lifecycle_hooks,
     health,
-    addresses,
-    elastic_addresses,
+    subnets,
+    elastic_ips,
     instance_types,
-    refusals,
+    launch_checks,
     reboots,
-    zones,
+    availability_zones,
 )
-"""What is added to moto, inner parts first."""
+"""Additions to moto, innermost first."""
 
 
 class LocalAwsError(Exception):
-    """Why the server cannot run, in one line."""
+    """The server cannot run; the message is one line."""
 
 
 def serve(
@@ -76,7 +73,7 @@ def serve(
     failures: Path | None = None,
     changes: Path | None = None,
 ) -> BaseWSGIServer:
-    """A server that listens already; the caller runs its ``serve_forever``."""
+    """Return a server that already listens; the caller runs its ``serve_forever``."""
     if version("moto") != MOTO_VERSION:
         raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
@@ -87,20 +84,20 @@ def serve(
     except OSError as error:
         raise LocalAwsError(f"cannot write {error.filename}: {error.strerror}") from error
     try:
-        # bound here, as werkzeug would end the process when the port is taken
+        # Bind here: werkzeug would exit the process if the port is taken.
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
             listener.listen(128)
             fd = listener.fileno()
-            application = Application(log, Failures(failures) if failures else None)
+            application = Application(log, ApiFaults(failures) if failures else None)
             return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:
         raise LocalAwsError(f"cannot listen on {host} port {port}: {error.strerror}") from error
 
 
 def _prepare(region: str) -> None:
-    # moto's own images take half a second and hundreds of snapshots, and nobody asks for them
+    # moto's own images take half a second and hundreds of snapshots, and nothing uses them
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
     for part in _PARTS:
         part.install()
@@ -108,42 +105,42 @@ def _prepare(region: str) -> None:
 
 
 class Application:
-    """moto's application behind a lock, the judge, the log of requests, and the failures that somebody asked for."""
+    """Put moto's application behind the lock, the authorization, the request log and the injected errors."""
 
-    def __init__(self, log: RequestLog | None, failures: Failures | None = None):
+    def __init__(self, log: RequestLog | None, failures: ApiFaults | None = None):
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._log = log
-        self._failures = failures
+        self._api_faults = failures
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        # read before the lock is taken, so that a slow sender stops nobody else
+        # Read before taking the lock, so that a slow sender blocks nobody else.
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         call = Call(environ, body)
         with LOCK if may_change(call.service, body) else LOCK.reading():
-            judgement = judge_call(call)
+            authorization = authorize(call)
             if self._log:
-                self._log.write(call, judgement)
-            answer = self._failure(call) or judgement.answer
+                self._log.write(call, authorization)
+            answer = self._injected_error(call) or authorization.answer
             response: Iterable[bytes] = (answer or self._moto)(environ, start_response)
             return response
 
-    def _failure(self, call: Call) -> Response | None:
-        if self._failures is None:
+    def _injected_error(self, call: Call) -> Response | None:
+        if self._api_faults is None:
             return None
-        session = session_of(call.signed.access_key)
-        instance_id = _instance_of(session.user_id) if session else None
-        return self._failures.answer(call.environ, service=call.service, instance_id=instance_id)
+        session = session_of(call.credential.access_key)
+        instance_id = _instance_id(session.user_id) if session else None
+        return self._api_faults.answer(call.environ, service=call.service, instance_id=instance_id)
 
 
-def _instance_of(user_id: str) -> str | None:
-    """The instance whose role's credentials are used: EC2 names their session after it."""
+def _instance_id(user_id: str) -> str | None:
+    """Return the instance that uses its role's credentials: EC2 names the session after it."""
     name = user_id.partition(":")[2]
     return name if name.startswith("i-") else None
 
 
 class _QuietHandler(WSGIRequestHandler):
-    """Writes no line a request: a cluster's nodes ask every few seconds."""
+    """Write no line per request: a cluster's nodes make calls every few seconds."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Write nothing."""

@@ -1,9 +1,9 @@
-"""Make the control plane refuse requests of nodes. See local.aws.failures for its answers."""
+"""Make the control plane refuse requests of nodes. See local.aws.api_faults for its answers."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from local.aws.failures import FILE, ApiFault, read_faults, write_faults
+from local.aws.api_faults import FILE, ApiFault, read_faults, write_faults
 
 
 def put(run_dir: Path, fault: ApiFault) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import math
 
-from local.aws.failures import SERVICES
+from local.aws.api_faults import SERVICES
 from local.errors import UsageError
 from local.faults.harness import SPOT_NOTICE_S, Faults
 

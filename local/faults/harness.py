@@ -9,7 +9,7 @@ from pathlib import Path
 
 import boto3
 
-from local.aws.failures import ApiFault, Kind
+from local.aws.api_faults import ApiFault, Kind
 from local.errors import LocalError
 from local.faults import api, disk, network, power
 from local.faults.node_indexes import members_by_cluster, resolve

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local.aws import failures
+from local.aws import api_faults
 from local.network import changes, vpc_network
 from local.network.addresses import API_PORT, USER_ENDPOINT
 from local.node.container import save_start_logs
@@ -120,7 +120,7 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     requests = run_dir / "log" / "requests.jsonl"
     # Listen on every address of the sandbox's own network namespace: users come by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
-    serving += ["--failures", str(run_dir / failures.FILE), "--changes", str(run_dir / changes.FILE)]
+    serving += ["--failures", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")

@@ -1,4 +1,4 @@
-"""A cluster as an intruder finds it: its names, its nodes, and what each node's role grants."""
+"""Describe a cluster as an intruder finds it: its names, its nodes, and what each node's role grants."""
 
 import json
 from collections.abc import Callable
@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.permissions.policies import Need, Statement, Verdict, judge, parse, single_grants
+from local.aws.permissions.policies import Decision, Need, Statement, evaluate, parse, single_grants
 from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_until
 
 ACCOUNT = "123456789012"
 REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
 BOTH = ("master", "worker")
 ABUSED: dict[str, set[str]] = {"master": set(), "worker": set()}
-"""What of each role the tests abuse."""
+"""Grants of each role that the tests abuse."""
 
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
 def abuses(types: tuple[str, ...], *grants: str) -> Callable[[Test], Test]:
-    """Say what of which roles a test abuses."""
+    """Mark a test with the grants that it abuses, for these node types."""
     for node_type in types:
         ABUSED[node_type] |= set(grants)
     return pytest.mark.abuses(*grants)
@@ -37,19 +37,19 @@ def refused(call: Callable[..., object], **arguments: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """One action on one resource, with one value of each condition."""
+    """Hold one action on one resource, with one value of each condition."""
 
     statement: Statement
 
     def allows_one(self, line: dict[str, Any]) -> bool:
-        """Whether a call was let through that needed this."""
+        """Return whether a logged call needed this grant and was allowed."""
         needs = [Need(**need) for need in line["needs"]]
-        return "refused" not in line and any(judge(need, [self.statement]) is Verdict.ALLOWED for need in needs)
+        return "refused" not in line and any(evaluate(need, [self.statement]) is Decision.ALLOWED for need in needs)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A stack of the product."""
+    """Represent a stack of the product."""
 
     aws: Aws
     name: str
@@ -57,12 +57,12 @@ class Cluster:
     template: dict[str, Any]
 
     def create(self) -> None:
-        """Create it, as far as it goes without a signal."""
+        """Create the stack up to the groups that wait for signals."""
         self.stacks.create(self.template, self.name, Capabilities=["CAPABILITY_IAM"])
         assert self._waiting(), self.stacks.status(self.name)
 
     def complete(self) -> None:
-        """Say in the nodes' stead that they are ready."""
+        """Signal for the nodes that they are ready."""
         while groups := self._waiting():
             for logical_id, physical_id in groups:
                 for instance_id in self.members(physical_id):
@@ -96,7 +96,7 @@ class Cluster:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """What a thief looks for."""
+        """Names and IDs that an intruder looks for, by label."""
         addresses = self.aws.client("ec2").describe_addresses()["Addresses"]
         public = self._physical_id("AWS::EC2::EIP", "MasterAddress")
         return {
@@ -109,12 +109,12 @@ class Cluster:
 
     @cached_property
     def bundle(self) -> str:
-        """Key of the one object that nodes fetch."""
+        """Key of the only object that nodes fetch."""
         text = json.dumps(self.template)
         return next(part for part in text.replace('"', "/").split("/") if part.endswith(".zip") and len(part) == 68)
 
     def node(self, node_type: str) -> "Node":
-        """The first of the group, with its role's credentials."""
+        """Return the group's first node, with its role's credentials."""
         role = self.aws.client("iam").get_role(RoleName=self._physical_id("AWS::IAM::Role", node_type.title()))["Role"]
         instance_id = self.members(self.group(node_type))[0]
         return Node(cluster=self, type=node_type, instance_id=instance_id, role=role)
@@ -122,7 +122,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Node:
-    """A node that somebody has taken over."""
+    """Represent a node that an intruder has taken over."""
 
     cluster: Cluster
     type: str
@@ -137,17 +137,17 @@ class Node:
         return self.cluster.aws.client(service, **self.keys)
 
     def record_id(self, instance_id: str = "") -> str:
-        """Key of its own record in the table, or of another of its role."""
+        """Return the key of a node's record in the table; by default the key of its own."""
         return f"{self.role['RoleId']}:{instance_id or self.instance_id}"
 
     def lines(self) -> list[dict[str, Any]]:
-        """The server's notes of its calls."""
+        """Return the request log's entries of its role."""
         lines = map(json.loads, self.cluster.aws.request_log.read_text().splitlines())
         return [line for line in lines if line.get("caller", {}).get("role_arn") == self.role["Arn"]]
 
     @cached_property
     def grants(self) -> dict[str, Grant]:
-        """What the role allows, in words that are the same in every cluster."""
+        """What the role allows, by a description that is the same in every cluster."""
         iam, name = self.cluster.aws.client("iam"), self.role["RoleName"]
         assert iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
         names = iam.list_role_policies(RoleName=name)["PolicyNames"]

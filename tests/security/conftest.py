@@ -1,4 +1,4 @@
-"""A cluster's stack on a control plane that judges calls: roles, groups and data, and no node boots."""
+"""Deploy the product's stack to a control plane that authorizes calls, without booting nodes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 
 @pytest.fixture(scope="package")
 def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
-    """Deploys the product's own stack as far as its groups, which wait for the nodes' signals."""
+    """Deploy the product's own stack until its groups wait for the nodes' signals."""
     context = json.loads((REPOSITORY / "cdk.json").read_text())["context"]
     aws.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
     aws.client("s3").create_bucket(Bucket=TOOLKIT_BUCKET)
@@ -57,7 +57,7 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
 
 @pytest.fixture(scope="package")
 def cluster(deploy: Deploy) -> Cluster:
-    """One whose creation is complete."""
+    """Deploy a cluster and complete it."""
     made = deploy("deeplearning")
     made.complete()
     for bucket, key in ((made.names["BUCKET"], "others/checkpoint"), (TOOLKIT_BUCKET, "other.zip")):
@@ -68,7 +68,7 @@ def cluster(deploy: Deploy) -> Cluster:
 
 @pytest.fixture
 def worker(cluster: Cluster) -> Node:
-    """A stolen worker: what runs on it uses its role."""
+    """Return a stolen worker: the intruder's programs use its role."""
     return cluster.node("worker")
 
 
@@ -79,13 +79,13 @@ def master(cluster: Cluster) -> Node:
 
 @pytest.fixture(params=["master", "worker"])
 def node(request: pytest.FixtureRequest, cluster: Cluster) -> Node:
-    """Of either type, for what both may do."""
+    """Return a node of each type, for what both may do."""
     return cluster.node(request.param)
 
 
 @pytest.fixture(autouse=True)
 def _shows_both_sides(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test of a grant shows a call that this grant allows, and one to the same service that is refused."""
+    """Check that a test of a grant makes a call that it allows, and one to the same service that is refused."""
     marker = request.node.get_closest_marker("abuses")
     if marker is None:
         yield

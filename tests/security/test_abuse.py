@@ -1,7 +1,7 @@
-"""What somebody can do who has taken over a node: every Allow of each role abused, with the role's own credentials.
+"""Abuse every Allow of each role with the role's own credentials, as an intruder on a node could.
 
-Each test shows what is refused, and ends with what the role does reach: that is what remains (docs/security.md and
-docs/decisions/006-what-a-node-may-do.md say what is done about it).
+Each test shows what is refused, and ends with what the role still allows. docs/security.md and
+docs/decisions/006-what-a-node-may-do.md tell how that remainder is handled.
 """
 
 import time
@@ -15,7 +15,7 @@ from tests.security.conftest import TOOLKIT_BUCKET, Deploy
 
 TABLE = "dynamodb:table/TABLE"
 SHARED = ("membership", "generation", "engines")
-"""Records that all nodes go by, and the master alone writes."""
+"""Records that all nodes read and only the master writes."""
 
 
 @pytest.mark.parametrize("node_type", BOTH)
@@ -47,7 +47,7 @@ def test_a_node_writes_into_streams_of_others_and_neither_reads_nor_deletes_one(
 
 @pytest.fixture(params=BOTH)
 def young_node(request: pytest.FixtureRequest, deploy: Deploy) -> Node:
-    """Of a cluster that is being created."""
+    """Return a node of a cluster that is still being created."""
     return deploy(f"young-{request.param}").node(request.param)
 
 
@@ -57,7 +57,7 @@ def test_a_node_signals_for_others_while_the_stack_is_created(young_node: Node, 
     groups = [young.logical_id("AWS::AutoScaling::AutoScalingGroup", part) for part in ("Master", "Worker")]
     signal = {"LogicalResourceId": groups[0], "UniqueId": "i-somebody"}
     refused(formation.signal_resource, StackName=cluster.names["STACK"], Status="FAILURE", **signal)
-    # the role names the stack's id: a name alone does not match it, see docs/aws-truth.md 2.5
+    # the role names the stack's ID, which a name alone does not match, see docs/aws-truth.md 2.5
     refused(formation.signal_resource, StackName=young.name, Status="FAILURE", **signal)
     refused(formation.delete_stack, StackName=young.names["STACK"])
     refused(formation.describe_stacks, StackName=young.names["STACK"])

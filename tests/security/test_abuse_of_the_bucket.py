@@ -1,4 +1,4 @@
-"""What somebody who has taken over a node can do to the checkpoints of others."""
+"""Test what an intruder on a node can do to other nodes' checkpoints."""
 
 from tests.security.cluster import BOTH, Node, abuses, refused
 from tests.security.conftest import TOOLKIT_BUCKET

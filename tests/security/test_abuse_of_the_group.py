@@ -1,4 +1,4 @@
-"""What somebody who has taken over a node can do to the other nodes of its group, and to the other group."""
+"""Test what an intruder on a node can do to other nodes, of its group and of the other one."""
 
 from tests.local.aws.harness import Group, state, wait_until
 from tests.security.cluster import BOTH, Cluster, Node, abuses, refused

@@ -1,4 +1,4 @@
-"""The line of docs/security.md that takes a role from one node, and from no other."""
+"""Test the command of docs/security.md that takes the role from a single node."""
 
 import re
 from pathlib import Path

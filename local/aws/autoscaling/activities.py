@@ -1,4 +1,4 @@
-"""Scaling activities: what a group launched and terminated, and why a launch failed."""
+"""Record scaling activities: what a group launched and terminated, and why a launch failed."""
 
 import os
 import uuid
@@ -13,23 +13,23 @@ from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 from moto.ec2.models.instances import InstanceBackend
 
-from local.aws.autoscaling import suspensions
-from local.aws.patching import around
+from local.aws.autoscaling import suspended_processes
+from local.aws.moto_patching import wrap
 from local.network.launch_failures import reason_of
 
-_KEPT = 1000
-"""A cluster that replaces nodes for days must not fill the memory."""
+_MAX_ACTIVITIES = 1000
+"""Only the newest activities are kept: a cluster may replace nodes for days."""
 _LAUNCHING = "Launching a new EC2 instance"
-NOT_BOOTED = (
+BOOT_FAILED = (
     "Instance became unhealthy while waiting for instance to be in InService state. "
     "Termination Reason: Server.InternalError: Internal error on launch"
 )
-"""What Auto Scaling says of such an instance; the local AWS adds why."""
+"""Auto Scaling's message for an instance that did not boot; the local AWS appends the reason."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Activity:
-    """One line of a group's history."""
+    """Hold one activity of a group."""
 
     group: str
     instance_id: str
@@ -42,11 +42,11 @@ class Activity:
     activity_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def finish(self) -> None:
-        """It is over, well or not."""
+        """Mark the activity as over, successful or not."""
         self.end = datetime.now(timezone.utc)
 
     def described(self) -> dict[str, Any]:
-        """As DescribeScalingActivities returns it."""
+        """Return the activity as DescribeScalingActivities does."""
         described = {
             "ActivityId": self.activity_id,
             "AutoScalingGroupName": self.group,
@@ -65,13 +65,13 @@ _ACTIVITIES: list[Activity] = []
 
 def install() -> None:
     """Record what groups do, and answer DescribeScalingActivities."""
-    around(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
-    around(InstanceBackend, "terminate_instances", _terminate)
-    around(AutoScalingResponse, "describe_scaling_activities", _describe)
+    wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
+    wrap(InstanceBackend, "terminate_instances", _terminate)
+    wrap(AutoScalingResponse, "describe_scaling_activities", _describe)
 
 
 def begin_termination(group: str, instance_id: str, cause: str, *, waits: bool) -> None:
-    """A group takes an instance out of service; it is over when EC2 terminates the instance."""
+    """Record that a group takes an instance out of service; the activity ends when EC2 terminates the instance."""
     cause = f"At {_now()} an instance was taken out of service in response to {cause}."
     status = "MidLifecycleAction" if waits else "InProgress"
     description = f"Terminating EC2 instance: {instance_id}"
@@ -79,7 +79,7 @@ def begin_termination(group: str, instance_id: str, cause: str, *, waits: bool) 
 
 
 def finish_termination(group: str, instance_id: str) -> None:
-    """EC2 has ended an instance; if it did so without the group, there is no activity yet."""
+    """Finish an instance's activity, and record one first if the instance ended without its group's doing."""
     if not (activity := _unfinished(instance_id)):
         lost = "an EC2 health check indicating it has been terminated or stopped"
         begin_termination(group, instance_id, lost, waits=False)
@@ -90,7 +90,7 @@ def finish_termination(group: str, instance_id: str) -> None:
 
 def _record(activity: Activity) -> None:
     _ACTIVITIES.insert(0, activity)
-    del _ACTIVITIES[_KEPT:]
+    del _ACTIVITIES[_MAX_ACTIVITIES:]
 
 
 def _record_launch(group: str, instance_id: str = "", failure: str = "") -> None:
@@ -130,22 +130,22 @@ def _terminate(original: Any, backend: Any, instance_ids: list[str]) -> Any:
             continue
         if reason := _launch_failure(instance.id):
             _fail_launch(instance.id, reason)
-        if _unfinished(instance.id) or suspensions.replaces_unhealthy(group):
+        if _unfinished(instance.id) or suspended_processes.replaces_unhealthy(group):
             finish_termination(group.name, instance.id)
     return original(backend, instance_ids)
 
 
 def _launch_failure(instance_id: str) -> str | None:
-    """Why the data plane could not boot an instance; only inside a local AWS there is one."""
+    """Return why the data plane could not boot an instance; None if it could or there is no data plane."""
     run_dir = os.environ.get("LOCAL_AWS_DIR")
     return reason_of(Path(run_dir), instance_id) if run_dir else None
 
 
 def _fail_launch(instance_id: str, reason: str) -> None:
-    """An instance that EC2 ends because it cannot boot was never launched, for its group."""
+    """Mark the launch as failed: a group counts an instance that EC2 ended because it cannot boot as never launched."""
     for activity in _ACTIVITIES:
         if activity.instance_id == instance_id and activity.description.startswith(_LAUNCHING):
-            activity.status, activity.message = "Failed", f"{NOT_BOOTED}: {reason}"
+            activity.status, activity.message = "Failed", f"{BOOT_FAILED}: {reason}"
 
 
 def _unfinished(instance_id: str) -> Activity | None:

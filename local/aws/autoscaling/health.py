@@ -1,7 +1,6 @@
-"""SetInstanceHealth: a group ends and replaces an instance that somebody calls unhealthy.
+"""Answer SetInstanceHealth: a group ends and replaces an instance that a caller reports as unhealthy.
 
-moto only notes the status. ``HealthCheckGracePeriod`` is 0 unless a group has one, as outside AWS's console; moto
-says 300.
+moto only stores the status. It also defaults ``HealthCheckGracePeriod`` to 300; outside AWS's console the default is 0.
 """
 
 from datetime import timedelta
@@ -14,15 +13,15 @@ from moto.core.responses import EmptyResult
 from moto.core.utils import utcnow
 
 from local.aws.autoscaling import lifecycle
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
 
 _STATUSES = ("Healthy", "Unhealthy")
 
 
 def install() -> None:
-    """Act on what is said of an instance's health."""
-    around(AutoScalingResponse, "set_instance_health", _set_instance_health)
-    around(AutoScalingBackend, "create_auto_scaling_group", _create_group)
+    """Act on a reported health status."""
+    wrap(AutoScalingResponse, "set_instance_health", _set_instance_health)
+    wrap(AutoScalingBackend, "create_auto_scaling_group", _create_group)
 
 
 def _set_instance_health(_original: Any, response: AutoScalingResponse) -> EmptyResult:
@@ -42,7 +41,7 @@ def _set_instance_health(_original: Any, response: AutoScalingResponse) -> Empty
 
 
 def _in_grace_period(group: FakeAutoScalingGroup, member: InstanceState) -> bool:
-    """Here an instance is in service from its launch on."""
+    """Return whether the member is in its grace period. Here it is in service from its launch on."""
     age: timedelta = utcnow() - member.instance.launch_time
     return age < timedelta(seconds=group.health_check_grace_period or 0)
 

@@ -1,8 +1,8 @@
-"""Instances of Auto Scaling groups, launched as their launch template says.
+"""Launch the instances of Auto Scaling groups as their launch template says.
 
-moto takes the template's default version instead of the group's, adds a second root volume, and
-leaves out the instance profile, the metadata options and what a network interface asks for. It takes any template for
-a group, where Auto Scaling verifies it.
+moto uses the template's default version instead of the group's, adds a second root volume, and ignores the instance
+profile, the metadata options and the network interface's settings. It also accepts any template for a group, where
+Auto Scaling checks it.
 """
 
 from typing import Any
@@ -15,27 +15,27 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplateVersion
 from moto.ec2.utils import convert_tag_spec
 
-from local.aws.ec2 import refusals
-from local.aws.patching import around
+from local.aws.ec2 import launch_checks
+from local.aws.moto_patching import wrap
 
 _Data = dict[str, Any]
 
 
 def install() -> None:
     """Launch the members of groups here."""
-    around(FakeAutoScalingGroup, "_set_launch_configuration", _set_launch_configuration)
-    around(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
-    around(Instance, "terminate", _terminate)
+    wrap(FakeAutoScalingGroup, "_set_launch_configuration", _set_launch_configuration)
+    wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
+    wrap(Instance, "terminate", _terminate)
     for name in ("private_ip_address", "public_ip_address"):
-        around(Instance, name, _address)
-    around(Instance, "network_interfaces", _network_interfaces)
-    around(InstanceState, "launch_template", _launched_from)
+        wrap(Instance, name, _address)
+    wrap(Instance, "network_interfaces", _network_interfaces)
+    wrap(InstanceState, "launch_template", _launched_from)
 
 
 def _set_launch_configuration(
     original: Any, group: FakeAutoScalingGroup, configuration: str, template: _Data, *others: Any, **named: Any
 ) -> None:
-    """A group is refused a template that cannot be launched, also at size 0; the one that it has is not looked at."""
+    """Refuse a template that cannot be launched, even at size 0. The group's current template is not checked again."""
     if template:
         version = group.ec2_backend._get_template_from_args(template)
         current = group.ec2_launch_template
@@ -49,7 +49,7 @@ def _verify(backend: EC2Backend, version: LaunchTemplateVersion) -> None:
     try:
         if version.image_id:
             backend.describe_images(ami_ids=[version.image_id])
-        refusals.check_launch(backend, key_name=key_name, instance_type=instance_type)
+        launch_checks.check_launch(backend, key_name=key_name, instance_type=instance_type)
     except EC2ClientError as error:
         raise ValidationError(f"You must use a valid fully-formed launch template. {error.message}") from error
 
@@ -102,7 +102,7 @@ def _primary_interface(data: _Data) -> _Data:
 
 
 def _with_defaults(mapping: _Data) -> _Data:
-    """A root volume goes with its instance unless the template says otherwise."""
+    """Delete a root volume with its instance unless the template says otherwise."""
     return mapping | {"Ebs": {"DeleteOnTermination": True} | mapping.get("Ebs", {})}
 
 
@@ -111,14 +111,14 @@ def _boolean(value: Any) -> bool | None:
 
 
 def _terminate(original: Any, instance: Instance) -> Any:
-    """Terminate once: moto fails to detach the volumes a second time, AWS just says so."""
+    """Terminate once: a second time moto fails to detach the volumes, while AWS repeats its answer."""
     if instance._state.name == "terminated":
         return instance._state
     return original(instance)
 
 
 def _address(original: Any, instance: Instance) -> Any:
-    """None once it is terminated, as AWS has taken it back."""
+    """Return None once the instance is terminated, because AWS has taken the address back."""
     return None if instance._state.name == "terminated" else original(instance)
 
 
@@ -127,7 +127,7 @@ def _network_interfaces(original: Any, instance: Instance) -> Any:
 
 
 def _launched_from(original: Any, member: InstanceState) -> dict[str, Any] | None:
-    """The version that the member was launched from, not the template's default."""
+    """Return the version from which the member was launched instead of the template's default."""
     template: dict[str, Any] | None = original(member)
     versions = [t["value"] for t in member.instance.get_tags() if t["key"] == "aws:ec2launchtemplate:version"]
     return template | {"Version": versions[0]} if template and versions else template

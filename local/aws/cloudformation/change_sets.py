@@ -1,7 +1,7 @@
-"""Change sets that live the same life as other changes: `cdk deploy` makes one unless told otherwise.
+"""Apply change sets like any other update of a stack; `cdk deploy` uses them by default.
 
-moto applies them past the stack's own life: no events, no outputs, no waiting, and a failed one stays.
-It also takes those of different stacks for one another, and stops when there is none to delete.
+moto bypasses the stack's lifecycle: no events, no outputs, no waiting, and a failed change set stays.
+It also confuses change sets of different stacks, and fails when there is none to delete.
 """
 
 from moto.cloudformation.exceptions import CloudFormationError
@@ -9,20 +9,20 @@ from moto.cloudformation.models import ChangeSet, Stack
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
 
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
 
 
 class ChangeSetNotFoundError(CloudFormationError):
-    """By this code the CDK CLI sees that a change set is gone."""
+    """The change set does not exist; the CDK CLI looks for this error code."""
 
     code = "ChangeSetNotFound"
 
 
 def install() -> None:
     """Answer the calls that name a change set."""
-    around(CloudFormationResponse, "describe_change_set", lambda _moto, response: _describe(response))
-    around(CloudFormationResponse, "delete_change_set", lambda _moto, response: _delete(response))
-    around(CloudFormationResponse, "execute_change_set", lambda _moto, response: _execute(response))
+    wrap(CloudFormationResponse, "describe_change_set", lambda _moto, response: _describe(response))
+    wrap(CloudFormationResponse, "delete_change_set", lambda _moto, response: _delete(response))
+    wrap(CloudFormationResponse, "execute_change_set", lambda _moto, response: _execute(response))
 
 
 def _find(response: CloudFormationResponse) -> ChangeSet | None:
@@ -45,7 +45,7 @@ def _describe(response: CloudFormationResponse) -> ActionResult:
 
 
 def _delete(response: CloudFormationResponse) -> EmptyResult:
-    # moto keeps those of stacks that are gone, under the same names: one is not enough.
+    # moto keeps the change sets of deleted stacks under the same names: delete all of them.
     while found := _find(response):
         del response.cloudformation_backend.change_sets[found.change_set_id]
     return EmptyResult()

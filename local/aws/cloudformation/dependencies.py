@@ -1,4 +1,4 @@
-"""The order in which a template's resources are created, and what each one refers to. Pure."""
+"""Find what each resource of a template refers to, and the order in which to create them."""
 
 import re
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ _SUBSTITUTED = re.compile(r"\$\{([^!.}]+)[^}]*\}")
 
 
 def dependencies(resources: dict[str, Any]) -> dict[str, set[str]]:
-    """For each logical id the logical ids that must exist before it."""
+    """Return the logical IDs that must exist before each logical ID."""
     return {name: {*_references(resource)} & {*resources} - {name} for name, resource in resources.items()}
 
 
 def creation_order(resources: dict[str, Any]) -> list[str]:
-    """Logical ids, each after everything that it depends on."""
+    """Return the logical IDs, each after everything that it depends on."""
     try:
         return [*TopologicalSorter(dependencies(resources)).static_order()]
     except CycleError as error:

@@ -1,5 +1,7 @@
-"""Types of resources that moto does not know at all: accepted, and put into effect where it can. And the ARN of a log
-group as CloudFormation gives it: with ``:*`` at its end ("AWS::Logs::LogGroup", return values), for the streams in it.
+"""Add resource types that moto does not know, and put them into effect where moto can.
+
+Also append ``:*`` to a log group's ARN, as CloudFormation does to cover its streams ("AWS::Logs::LogGroup", return
+values).
 """
 
 import json
@@ -10,18 +12,18 @@ from moto.cloudformation import parsing
 from moto.core.common_models import CloudFormationModel
 from moto.logs.models import LogGroup
 
-from local.aws.autoscaling import hooks
-from local.aws.patching import around
-from local.aws.permissions import bucket_policies
+from local.aws.autoscaling import lifecycle_hooks
+from local.aws.buckets import BUCKET_POLICIES
+from local.aws.moto_patching import wrap
 
 _Properties = dict[str, Any]
 
 
 def install() -> None:
-    """Let moto find the types below: it lists the subclasses of its model once."""
+    """Make moto find the types below: it caches the list of its models."""
     for cached in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
         cached.cache_clear()
-    around(LogGroup, "get_cfn_attribute", _log_group_attribute)
+    wrap(LogGroup, "get_cfn_attribute", _log_group_attribute)
 
 
 def _log_group_attribute(original: Any, group: LogGroup, name: str) -> str:
@@ -30,7 +32,7 @@ def _log_group_attribute(original: Any, group: LogGroup, name: str) -> str:
 
 
 class _Accepted:
-    """A resource whose reference is its name; without effect unless a subclass gives it one."""
+    """Accept a resource whose reference is its name; subclasses may give it an effect."""
 
     def __init__(self, name: str, properties: _Properties):
         self.name = name
@@ -84,7 +86,7 @@ class _Accepted:
 
 
 class _PlacementGroup(_Accepted, CloudFormationModel):
-    # moto files the objects of a service under the second part of their module's name
+    # moto takes an object's service from the second part of its module's name
     __module__ = "moto.ec2"
 
     @staticmethod
@@ -100,10 +102,10 @@ class _BucketPolicy(_Accepted, CloudFormationModel):
         return "AWS::S3::BucketPolicy"
 
     def put(self, _account: str, _region: str) -> None:
-        bucket_policies.IN_FORCE[self.properties["Bucket"]] = json.dumps(self.properties["PolicyDocument"])
+        BUCKET_POLICIES[self.properties["Bucket"]] = json.dumps(self.properties["PolicyDocument"])
 
     def delete(self, _account: str, _region: str) -> None:
-        bucket_policies.IN_FORCE.pop(self.properties["Bucket"], None)
+        BUCKET_POLICIES.pop(self.properties["Bucket"], None)
 
 
 class _QueuePolicy(_Accepted, CloudFormationModel):
@@ -123,7 +125,9 @@ class _LifecycleHook(_Accepted, CloudFormationModel):
 
     def put(self, account: str, region: str) -> None:
         specification = {"LifecycleHookName": self.name} | self.properties
-        hooks.put(autoscaling_backends[account][region], self.properties["AutoScalingGroupName"], specification)
+        lifecycle_hooks.put(
+            autoscaling_backends[account][region], self.properties["AutoScalingGroupName"], specification
+        )
 
     def delete(self, account: str, region: str) -> None:
         group = self.properties["AutoScalingGroupName"]

@@ -1,7 +1,7 @@
-"""SignalResource: nodes say that they are ready, or that they failed.
+"""Answer SignalResource, with which nodes report that they are ready or have failed.
 
-moto ignores signals. Here a stack waits for those of its creation policies, a FAILURE rolls it back
-at once, and what AWS refuses (a late signal, the same id twice) is refused.
+moto ignores signals. Here a stack waits for the signals of its creation policies, and a FAILURE rolls it back at once.
+Late signals and repeated IDs are refused, as AWS refuses them.
 """
 
 from moto.cloudformation.exceptions import ValidationError
@@ -9,8 +9,8 @@ from moto.cloudformation.models import Stack
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import EmptyResult
 
-from local.aws.cloudformation import events, stacks, waits
-from local.aws.patching import add
+from local.aws.cloudformation import creation_policy, stack_events, stacks
+from local.aws.moto_patching import add
 
 
 def install() -> None:
@@ -35,19 +35,19 @@ def _signal_resource(response: CloudFormationResponse) -> EmptyResult:
         )
     wait.received.add(unique_id)
     reason = f"Received SUCCESS signal with UniqueId {unique_id}"
-    events.record(stack, logical_id, "CREATE_IN_PROGRESS", reason)
+    stack_events.record(stack, logical_id, "CREATE_IN_PROGRESS", reason)
     if len(wait.received) >= wait.needed:
-        waits.end(stack, logical_id)
+        creation_policy.complete(stack, logical_id)
         stacks.resource_complete(stack, logical_id)
     return EmptyResult()
 
 
-def _wait(stack: Stack, logical_id: str) -> waits.Wait:
+def _wait(stack: Stack, logical_id: str) -> creation_policy.SignalWait:
     if logical_id not in stack.resource_map._resource_json_map:
         raise ValidationError(message=f"Resource {logical_id} does not exist for stack {stack.name}")
     if stack.status != "CREATE_IN_PROGRESS":
         raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and cannot be signaled")
-    wait = waits.waiting(stack, logical_id)
+    wait = creation_policy.pending(stack, logical_id)
     if wait is None:
         state = "CREATE_COMPLETE" if logical_id in stack.resource_map._parsed_resources else "CREATE_PENDING"
         raise ValidationError(message=f"Resource {logical_id} is in {state} state and cannot be signaled")

@@ -1,9 +1,9 @@
-"""The life of a stack: created in order, rolled back, updated, deleted.
+"""Create, update, roll back and delete stacks.
 
-moto creates every resource at once, finds out about changes from the template's text alone, and
-deletes in no order. Here resources are created after what they depend on, a resource that waits for
-signals holds up only its dependants, a change of a resource reaches those that refer to it, and
-deletion runs in reverse. A refusal by a service rolls the stack back, as CloudFormation does.
+moto creates every resource at once, detects changes from the template's text alone, and deletes in no order. Here
+each resource is created after those that it depends on, a resource that waits for signals delays only its dependants,
+a change of a resource reaches those that refer to it, and deletion runs in reverse order. If a service refuses a
+call, the stack rolls back, as CloudFormation does.
 """
 
 import logging
@@ -13,11 +13,11 @@ from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import CloudFormationBackend, Stack
 from moto.ec2.models.core import TaggedEC2Resource
 
-from local.aws.cloudformation import events, removals, updates, waits
+from local.aws.cloudformation import creation_policy, ordered_deletion, resource_updates, stack_events
 from local.aws.cloudformation.dependencies import creation_order, dependencies
-from local.aws.cloudformation.removals import REFUSALS
-from local.aws.patching import around
-from local.aws.serial import LOCK
+from local.aws.cloudformation.ordered_deletion import SERVICE_ERRORS
+from local.aws.moto_patching import wrap
+from local.aws.request_lock import LOCK
 
 logger = logging.getLogger(__name__)
 
@@ -25,15 +25,15 @@ _SETTLED = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
 
 
 def install() -> None:
-    """Put this life of stacks in the place of moto's."""
-    around(Stack, "create_resources", _create)
-    around(Stack, "update", _update)
-    around(Stack, "outputs", _outputs)
-    around(Stack, "stack_resources", _stack_resources)
-    around(Stack, "stack_parameters", _stack_parameters)
-    around(CloudFormationBackend, "create_stack", _create_stack)
-    around(CloudFormationBackend, "update_stack", _update_stack)
-    around(CloudFormationBackend, "delete_stack", _delete_stack)
+    """Replace the lifecycle of moto's stacks."""
+    wrap(Stack, "create_resources", _create)
+    wrap(Stack, "update", _update)
+    wrap(Stack, "outputs", _outputs)
+    wrap(Stack, "stack_resources", _stack_resources)
+    wrap(Stack, "stack_parameters", _stack_parameters)
+    wrap(CloudFormationBackend, "create_stack", _create_stack)
+    wrap(CloudFormationBackend, "update_stack", _update_stack)
+    wrap(CloudFormationBackend, "delete_stack", _delete_stack)
 
 
 def _create_stack(original: Any, backend: CloudFormationBackend, **arguments: Any) -> Stack:
@@ -55,7 +55,7 @@ def _create(_original: Any, stack: Stack) -> None:
 
 
 def advance(stack: Stack) -> None:
-    """Create what depends on nothing unfinished; complete the stack when nothing is left."""
+    """Create the resources whose dependencies are complete; complete the stack when nothing is left."""
     resources = stack.template_dict["Resources"]
     needed = dependencies(resources)
     finished: set[str] = set()
@@ -65,38 +65,38 @@ def advance(stack: Stack) -> None:
         if not _exists(stack, logical_id):
             try:
                 _create_resource(stack, logical_id)
-            except REFUSALS as error:
-                roll_back(stack, logical_id, removals.reason(error))
+            except SERVICE_ERRORS as error:
+                roll_back(stack, logical_id, ordered_deletion.error_reason(error))
                 return
-        if not waits.waiting(stack, logical_id):
+        if not creation_policy.pending(stack, logical_id):
             finished.add(logical_id)
     if len(finished) == len(resources):
-        events.record_stack(stack, "CREATE_COMPLETE")
+        stack_events.record_stack(stack, "CREATE_COMPLETE")
 
 
 def resource_complete(stack: Stack, logical_id: str) -> None:
-    """Go on after a resource that waited for signals has all of them."""
-    events.record(stack, logical_id, "CREATE_COMPLETE")
+    """Continue after a resource has received all its signals."""
+    stack_events.record(stack, logical_id, "CREATE_COMPLETE")
     advance(stack)
 
 
 def roll_back(stack: Stack, logical_id: str, reason: str) -> None:
-    """Delete all that a failed creation made, save what its policy retains."""
-    waits.forget(stack)
-    events.record(stack, logical_id, "CREATE_FAILED", reason)
+    """Delete the resources of a failed creation, except those that a policy retains."""
+    creation_policy.forget(stack)
+    stack_events.record(stack, logical_id, "CREATE_FAILED", reason)
     why = f"The following resource(s) failed to create: [{logical_id}]. Rollback requested by user."
-    events.record_stack(stack, "ROLLBACK_IN_PROGRESS", why)
+    stack_events.record_stack(stack, "ROLLBACK_IN_PROGRESS", why)
 
     def finished(failed: list[str]) -> None:
-        events.record_stack(stack, "ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE")
+        stack_events.record_stack(stack, "ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE")
 
-    removals.start(stack, stack.resource_map._resource_json_map, retained=("Retain",), finished=finished)
+    ordered_deletion.start(stack, stack.resource_map._resource_json_map, retained=("Retain",), finished=finished)
 
 
 def _expired(stack: Stack, logical_id: str) -> None:
-    """The timer of a wait ran out; a signal may have come while it waited for the lock."""
+    """Roll back after a timeout, unless the last signal came while this waited for the lock."""
     with LOCK:
-        if wait := waits.waiting(stack, logical_id):
+        if wait := creation_policy.pending(stack, logical_id):
             missing = wait.needed - len(wait.received)
             reason = f"Failed to receive {missing} resource signal(s) within the specified duration"
             roll_back(stack, logical_id, reason)
@@ -108,17 +108,17 @@ def _exists(stack: Stack, logical_id: str) -> bool:
 
 def _create_resource(stack: Stack, logical_id: str) -> None:
     resource_map = stack.resource_map
-    events.record(stack, logical_id, "CREATE_IN_PROGRESS")
+    stack_events.record(stack, logical_id, "CREATE_IN_PROGRESS")
     resource: Any = resource_map[logical_id]
     if resource is None:
-        # a resource whose condition is false, or of a type without effect here
+        # its condition is false, or its type has no effect here
         resource_map._parsed_resources[logical_id] = None
         return
-    definition = updates.remember(stack, logical_id)
+    definition = resource_updates.record_definition(stack, logical_id)
     if isinstance(resource, TaggedEC2Resource):
-        updates.tag(stack, logical_id, resource, definition)
-    if not waits.expect(stack, logical_id, definition, lambda: _expired(stack, logical_id)):
-        events.record(stack, logical_id, "CREATE_COMPLETE")
+        resource_updates.tag(stack, logical_id, resource, definition)
+    if not creation_policy.start(stack, logical_id, definition, lambda: _expired(stack, logical_id)):
+        stack_events.record(stack, logical_id, "CREATE_COMPLETE")
 
 
 def _update_stack(
@@ -153,25 +153,27 @@ def _update(
     stack.role_arn = role_arn
     stack.tags = stack.tags if tags is None else tags
     stack.resource_map.tags |= stack.tags
-    events.record_stack(stack, "UPDATE_IN_PROGRESS", "User Initiated")
+    stack_events.record_stack(stack, "UPDATE_IN_PROGRESS", "User Initiated")
     try:
-        _change(stack, template, parameters, "UPDATE")
-    except REFUSALS as error:
-        events.record_stack(stack, "UPDATE_ROLLBACK_IN_PROGRESS", removals.reason(error))
-        _change_back(stack, *before)
+        _apply_template(stack, template, parameters, "UPDATE")
+    except SERVICE_ERRORS as error:
+        stack_events.record_stack(stack, "UPDATE_ROLLBACK_IN_PROGRESS", ordered_deletion.error_reason(error))
+        _roll_back_update(stack, *before)
 
 
-def _change_back(stack: Stack, template: str | dict[str, Any], parameters: dict[str, Any]) -> None:
+def _roll_back_update(stack: Stack, template: str | dict[str, Any], parameters: dict[str, Any]) -> None:
     try:
-        _change(stack, template, parameters, "UPDATE_ROLLBACK")
-    except REFUSALS as error:
-        events.record_stack(stack, "UPDATE_ROLLBACK_FAILED", removals.reason(error))
+        _apply_template(stack, template, parameters, "UPDATE_ROLLBACK")
+    except SERVICE_ERRORS as error:
+        stack_events.record_stack(stack, "UPDATE_ROLLBACK_FAILED", ordered_deletion.error_reason(error))
 
 
-def _change(stack: Stack, template: str | dict[str, Any], parameters: dict[str, Any] | None, direction: str) -> None:
-    """Make the resources those of the template: add and change in order, then remove.
+def _apply_template(
+    stack: Stack, template: str | dict[str, Any], parameters: dict[str, Any] | None, direction: str
+) -> None:
+    """Update the resources to a template: add and change in order, then delete.
 
-    What cannot be removed is left, and is no longer the stack's: CloudFormation does not roll back for that.
+    A resource that cannot be deleted stays but leaves the stack: CloudFormation does not roll back for that.
     """
     resource_map = stack.resource_map
     old = resource_map._resource_json_map
@@ -180,37 +182,39 @@ def _change(stack: Stack, template: str | dict[str, Any], parameters: dict[str, 
     stack.parameters = resource_map.input_parameters = parameters or stack.parameters
     resource_map._template = stack.template_dict
     new = stack.template_dict["Resources"]
-    # the removed ones stay known until they are deleted
+    # removed resources stay known until they are deleted
     resource_map._resource_json_map = old | new
     resource_map.load_mapping()
     resource_map.load_parameters()
     resource_map.load_conditions()
     for logical_id in creation_order(new):
         _change_resource(stack, logical_id, back=direction == "UPDATE_ROLLBACK")
-    events.record_stack(stack, f"{direction}_COMPLETE_CLEANUP_IN_PROGRESS")
+    stack_events.record_stack(stack, f"{direction}_COMPLETE_CLEANUP_IN_PROGRESS")
 
     def finished(left: list[str]) -> None:
         for logical_id in left:
             resource_map._parsed_resources.pop(logical_id, None)
-            updates.forget(stack, logical_id)
+            resource_updates.forget(stack, logical_id)
         resource_map._resource_json_map = new
         stack.output_map = stack._create_output_map()
-        events.record_stack(stack, f"{direction}_COMPLETE")
+        stack_events.record_stack(stack, f"{direction}_COMPLETE")
 
-    removals.start(stack, old.keys() - new.keys(), retained=("Retain", "RetainExceptOnCreate"), finished=finished)
+    ordered_deletion.start(
+        stack, old.keys() - new.keys(), retained=("Retain", "RetainExceptOnCreate"), finished=finished
+    )
 
 
 def _change_resource(stack: Stack, logical_id: str, *, back: bool) -> None:
     if not _exists(stack, logical_id):
         _create_resource(stack, logical_id)
-    elif updates.changed(stack, logical_id):
-        events.record(stack, logical_id, "UPDATE_IN_PROGRESS")
+    elif resource_updates.changed(stack, logical_id):
+        stack_events.record(stack, logical_id, "UPDATE_IN_PROGRESS")
         try:
-            updates.update(stack, logical_id, back=back)
-        except REFUSALS as error:
-            events.record(stack, logical_id, "UPDATE_FAILED", removals.reason(error))
+            resource_updates.update(stack, logical_id, back=back)
+        except SERVICE_ERRORS as error:
+            stack_events.record(stack, logical_id, "UPDATE_FAILED", ordered_deletion.error_reason(error))
             raise
-        events.record(stack, logical_id, "UPDATE_COMPLETE")
+        stack_events.record(stack, logical_id, "UPDATE_COMPLETE")
 
 
 def _delete_stack(_original: Any, backend: CloudFormationBackend, name_or_stack_id: str) -> None:
@@ -220,25 +224,25 @@ def _delete_stack(_original: Any, backend: CloudFormationBackend, name_or_stack_
 
 
 def _delete_one_stack(backend: CloudFormationBackend, stack: Stack) -> None:
-    waits.forget(stack)
-    events.record_stack(stack, "DELETE_IN_PROGRESS", "User Initiated")
+    creation_policy.forget(stack)
+    stack_events.record_stack(stack, "DELETE_IN_PROGRESS", "User Initiated")
 
     def finished(failed: list[str]) -> None:
         if failed:
             why = f"The following resource(s) failed to delete: [{', '.join(failed)}]."
-            events.record_stack(stack, "DELETE_FAILED", why)
+            stack_events.record_stack(stack, "DELETE_FAILED", why)
             return
-        events.record_stack(stack, "DELETE_COMPLETE")
+        stack_events.record_stack(stack, "DELETE_COMPLETE")
         backend.deleted_stacks[stack.stack_id] = backend.stacks.pop(stack.stack_id)
         for name in [n for n, e in backend.exports.items() if e.exporting_stack_id == stack.stack_id]:
             del backend.exports[name]
 
     resources = stack.resource_map._resource_json_map
-    removals.start(stack, resources, retained=("Retain", "RetainExceptOnCreate"), finished=finished)
+    ordered_deletion.start(stack, resources, retained=("Retain", "RetainExceptOnCreate"), finished=finished)
 
 
 def _outputs(original: Any, stack: Stack) -> list[dict[str, Any]] | None:
-    """None before the stack is settled: moto would create what the outputs refer to."""
+    """Return None until the stack is settled: moto would create what the outputs refer to."""
     if stack.status not in _SETTLED:
         return None
     outputs: list[dict[str, Any]] | None = original(stack)
@@ -246,12 +250,12 @@ def _outputs(original: Any, stack: Stack) -> list[dict[str, Any]] | None:
 
 
 def _stack_resources(_original: Any, stack: Stack) -> list[Any]:
-    """The resources that exist: asking moto for all would create the others."""
+    """Return only the resources that exist: moto would create the others."""
     parsed = stack.resource_map._parsed_resources
     return [parsed[name] for name in stack.resource_map.resources if parsed.get(name) is not None]
 
 
 def _stack_parameters(_original: Any, stack: Stack) -> dict[str, Any]:
-    """The parameters' values as given: moto keeps what they resolve to, so an SSM one loses its name."""
+    """Return the parameters as given: moto stores resolved values, so an SSM parameter loses its name."""
     slots = stack.template_dict.get("Parameters", {})
     return {name: slot["Default"] for name, slot in slots.items() if "Default" in slot} | stack.parameters

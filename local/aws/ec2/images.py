@@ -1,4 +1,4 @@
-"""The machine images: one, under every name by which a cluster may ask for it."""
+"""Register machine images: the latest of each family that a cluster may ask for."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from moto.ssm.models import Parameter, ssm_backends
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Release:
-    """The newest image of a family, as AWS describes it."""
+    """Hold a family's latest image as AWS describes it."""
 
     name: str
     gib: int = 30
@@ -27,7 +27,7 @@ _RELEASES = {
     "base-oss-nvidia-driver-gpu-ubuntu-24.04": _Release(
         name="Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261101", gib=75
     ),
-    # AWS patches this one no more, and its parameter still answers.
+    # AWS no longer patches this one, but its parameter still answers.
     "oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04": _Release(
         name="Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 20260502",
         created=datetime(2026, 5, 2, tzinfo=timezone.utc),
@@ -38,40 +38,40 @@ _RELEASES = {
 }
 FAMILIES = tuple(_RELEASES)
 _DEPRECATED_AFTER = timedelta(days=2 * 365)
-"""EC2 deprecates a public image two years after its creation, at the latest."""
+"""EC2 deprecates a public image at most two years after its creation."""
 _AMAZON = "898082745236"
 """The account that owns the Deep Learning AMIs."""
 
 
 class _Image(Ami):
-    """moto's, with a size of its own, and the day on which it is deprecated."""
+    """Give moto's image its own size and a deprecation date."""
 
     gib: int
     deprecation_time: str
 
     @property
     def block_device_mappings(self) -> list[dict[str, Any]]:
-        """The one disk, which has 15 GiB in moto whatever the image."""
+        """The root volume, which moto always makes 15 GiB large."""
         [root] = super().block_device_mappings
         return [{**root, "Ebs": {**root["Ebs"], "VolumeSize": self.gib, "VolumeType": "gp3"}}]
 
 
 def image_id(family: str) -> str:
-    """Id of a family's latest image; the same in every run."""
+    """Return the ID of a family's latest image; it is the same in every run."""
     return f"ami-0{hashlib.sha256(family.encode()).hexdigest()[:16]}"
 
 
 def parameter_name(family: str) -> str:
-    """Public SSM parameter that holds the id of a family's latest image."""
+    """Return the public SSM parameter that holds the ID of a family's latest image."""
     return f"/aws/service/deeplearning/ami/x86_64/{family}/latest/ami-id"
 
 
 def register(region: str) -> None:
-    """Make the images and their parameters known in a region."""
+    """Register the images and their parameters in a region."""
     backend = ec2_backends[DEFAULT_ACCOUNT_ID][region]
-    # moto refuses PutParameter below /aws/, rightly so
+    # moto rightly refuses PutParameter below /aws/
     parameters = ssm_backends[DEFAULT_ACCOUNT_ID][region]._parameters
-    # moto's class leaves out two abstract methods of its base, which matters to type checkers only
+    # moto's class lacks two abstract methods of its base, which only type checkers notice
     make_parameter: Any = Parameter
     for family, release in _RELEASES.items():
         image = _Image(

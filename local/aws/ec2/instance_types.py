@@ -1,4 +1,4 @@
-"""Instance types that can no longer be bought but may still be named; moto does not list them."""
+"""Add instance types that can no longer be bought but may still be named; moto does not list them."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ _GPUS: dict[str, tuple[str, int, int]] = {
     "p3.8xlarge": ("V100", 4, 32),
     "p3.16xlarge": ("V100", 8, 64),
 }
-"""GPU model, GPUs and vCPUs."""
+"""GPU model, number of GPUs and number of vCPUs."""
 
 _LIKE = "p3dn.24xlarge"
 
 
 def install() -> None:
-    """Describe them like the one of their generation that moto knows."""
+    """Describe each type like the one of its generation that moto knows."""
     like: dict[str, Any] = INSTANCE_TYPES[_LIKE]
     for name, (model, gpus, vcpus) in _GPUS.items():
         gpu = like["GpuInfo"]["Gpus"][0] | {"Name": model, "Count": gpus}

@@ -1,4 +1,4 @@
-"""RebootInstances: moto only says yes; the data plane is told here."""
+"""Answer RebootInstances by telling the data plane, where moto does nothing."""
 
 import os
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Any
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import InstanceBackend
 
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
 from local.node.reboots import request_reboot
 
 
 def install() -> None:
     """Reboot nodes."""
-    around(InstanceBackend, "reboot_instances", _reboot_instances)
+    wrap(InstanceBackend, "reboot_instances", _reboot_instances)
 
 
 def _reboot_instances(original: Any, backend: InstanceBackend, instance_ids: list[str]) -> Any:
@@ -22,7 +22,7 @@ def _reboot_instances(original: Any, backend: InstanceBackend, instance_ids: lis
             message = f"The instance '{instance.id}' is not in a state from which it can be rebooted."
             raise EC2ClientError("IncorrectInstanceState", message)
     rebooted = original(backend, instance_ids)
-    # Only inside a local AWS there are nodes.
+    # Nodes exist only inside a local AWS.
     if run_dir := os.environ.get("LOCAL_AWS_DIR"):
         for instance in rebooted:
             request_reboot(Path(run_dir), instance.id)

@@ -1,7 +1,7 @@
-"""Rules of security groups from a template: inline ones, and those that are resources of their own.
+"""Apply a template's security group rules, inline or as resources of their own.
 
-moto ignores inline egress rules, stops at rules without ports, knows no separate egress rule, and
-makes a new group when a rule changes.
+moto ignores inline egress rules, fails on rules without ports, lacks separate egress rules, and replaces the group when
+a rule changes.
 """
 
 from typing import Any
@@ -10,18 +10,18 @@ from moto.core.common_models import CloudFormationModel
 from moto.ec2.models import EC2Backend, ec2_backends
 from moto.ec2.models.security_groups import SecurityGroup
 
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
 
 _Properties = dict[str, Any]
 
 
 def install() -> None:
-    """Read the rules of templates completely."""
-    around(SecurityGroup, "create_from_cloudformation_json", _create_group)
+    """Apply all rules of templates."""
+    wrap(SecurityGroup, "create_from_cloudformation_json", _create_group)
 
 
 class _Rule:
-    """A rule that is a resource of its own."""
+    """Represent a rule that is a resource of its own."""
 
     egress: bool
 
@@ -48,7 +48,7 @@ class _Rule:
         properties = cloudformation_json["Properties"]
         group = _group(ec2_backends[account_id][region_name], properties["GroupId"])
         if cls.egress:
-            # AWS: with a separate egress rule the group loses its default one
+            # in AWS a separate egress rule removes the group's default one
             group.egress_rules = [rule for rule in group.egress_rules if rule.id not in _default_rules(group)]
         _authorize(group, properties, egress=cls.egress)
         return cls(group, properties)
@@ -57,12 +57,12 @@ class _Rule:
         return True
 
     def delete(self, _account: str, _region: str) -> None:
-        """Take the rule out of its group."""
+        """Remove the rule from its group."""
         _revoke(self.group, self.properties, egress=self.egress)
 
 
 class _Ingress(_Rule, CloudFormationModel):
-    # moto files the objects of a service under the second part of their module's name
+    # moto takes an object's service from the second part of its module's name
     __module__ = "moto.ec2"
     egress = False
 
@@ -81,11 +81,11 @@ class _Egress(_Rule, CloudFormationModel):
 
 
 _INLINE_EGRESS: set[str] = set()
-"""Ids of the groups whose template says which egress they allow."""
+"""IDs of the groups whose template declares egress rules."""
 
 
 def _default_rules(group: SecurityGroup) -> set[str]:
-    """Ids of the rules that AWS, not the template, put into the group."""
+    """Return the IDs of the rules that AWS, not the template, added to the group."""
     if group.id in _INLINE_EGRESS:
         return set()
     return {r.id for r in group.egress_rules if r.ip_protocol == "-1" and r.cidr_ipv4 == "0.0.0.0/0"}
@@ -103,7 +103,7 @@ def _create_group(
 
 
 def update(group: SecurityGroup, old: _Properties, new: _Properties) -> None:
-    """Change the inline rules in place."""
+    """Update the inline rules in place."""
     _set_inline_rules(group, old, new)
 
 
@@ -122,7 +122,7 @@ def _set_inline_rules(group: SecurityGroup, old: _Properties, new: _Properties) 
 
 
 def update_rule(rule: _Rule, _old: _Properties, new: _Properties) -> None:
-    """Put the new rule in the place of the old one."""
+    """Replace a rule in place."""
     _revoke(rule.group, rule.properties, egress=rule.egress)
     rule.group = _group(rule.group.ec2_backend, new["GroupId"])
     rule.properties = new
@@ -146,7 +146,7 @@ def _revoke(group: SecurityGroup, rule: _Properties, *, egress: bool) -> None:
 
 
 def _permission(group: SecurityGroup, rule: _Properties) -> dict[str, Any]:
-    """A rule of a template in the terms of moto's calls."""
+    """Translate a rule from a template's terms to those of moto's calls."""
     described = {"Description": rule["Description"]} if rule.get("Description") else {}
     ranges = [{key: rule[key]} | described for key in ("CidrIp", "CidrIpv6") if key in rule]
     peer = rule.get("SourceSecurityGroupId") or rule.get("DestinationSecurityGroupId")

@@ -1,1 +1,1 @@
-"""Judges calls by IAM policies, as AWS does and moto does not (see judge.py)."""
+"""Authorize calls by IAM policies, as AWS does and moto does not (see authorizer.py)."""

@@ -1,4 +1,4 @@
-"""What calls to EC2 Auto Scaling need: a permission on the group that is named, or that the instance is in."""
+"""List what calls to EC2 Auto Scaling need: a permission on the named group or on the instance's group."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -15,8 +15,9 @@ def _anything(call: Call, caller: Caller) -> Iterator[Need]:
 
 
 def _group(call: Call, caller: Caller) -> Iterator[Need]:
-    """With the group's tags; one that does not exist has stars, which no policy for one group matches unless the call
-    named that group.
+    """Need the action on the group, with its tags.
+
+    For an unknown group the ARN has stars, which no policy for one group matches unless the call named that group.
     """
     group = _find(call, caller)
     if group is None:
@@ -30,8 +31,8 @@ def _group(call: Call, caller: Caller) -> Iterator[Need]:
 
 
 def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
-    """The named group, or the one that the named instance is in."""
-    groups = autoscaling_backends[caller.account][call.signed.region].autoscaling_groups
+    """Return the named group, or the group of the named instance."""
+    groups = autoscaling_backends[caller.account][call.credential.region].autoscaling_groups
     if "AutoScalingGroupName" in call.parameters:
         return groups.get(call.parameters["AutoScalingGroupName"])
     instance_id = call.parameters.get("InstanceId")

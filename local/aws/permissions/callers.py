@@ -1,4 +1,4 @@
-"""Who calls, and which policies are theirs at this moment."""
+"""Find who makes a call, and the caller's current policies."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,35 +13,39 @@ from local.aws.calls import Call
 from local.aws.permissions.policies import PRINCIPAL, USER_ID, Need, Statement, parse
 
 TOOLKIT_ROLES: Final = "cdk-"
-"""Roles of `cdk bootstrap` begin so. They are the administrator's hands and are not judged: what they call is the whole
-of CloudFormation's work, and its permissions are not this project's.
+"""Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not judged: they do
+all of CloudFormation's work, with permissions that are not this project's.
 """
+
+
+class UnknownCallError(Exception):
+    """The permissions that a call needs are not described here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Somebody whose calls are judged: a role's session or a user."""
+    """Describe a caller whose calls are authorized: a role's session or a user."""
 
     arn_of_session: str
     arn_of_owner: str
-    """Of the role or the user, whose policies count."""
+    """ARN of the role or the user, whose policies apply."""
     account: str
     partition: str
     user_id: str
     is_role: bool
     documents: tuple[str, ...]
-    """Its policies, as JSON."""
+    """The caller's policies, as JSON."""
     context: Mapping[str, tuple[str, ...]]
-    """Values of the condition keys that are in each of its requests."""
+    """Values of the condition keys that all its requests have."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """What the policies say; raises PolicyError when that is not understood."""
+        """Statements of the policies; raises PolicyError when they contain something unknown."""
         return tuple(statement for document in self.documents for statement in _parsed(document))
 
     def arn(self, call: Call, name: str) -> str:
-        """The ARN of something of the account."""
-        return f"arn:{self.partition}:{call.service}:{call.signed.region}:{self.account}:{name}"
+        """Return the ARN of one of the account's resources."""
+        return f"arn:{self.partition}:{call.service}:{call.credential.region}:{self.account}:{name}"
 
     def need(
         self,
@@ -51,11 +55,11 @@ class Caller:
         action: str | None = None,
         context: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Need:
-        """Most calls need the permission that has their name."""
+        """Return one needed permission; most calls need the one that has their name."""
         given = {
             **self.context,
-            "aws:RequestedRegion": (call.signed.region,),
-            # The endpoint here stands for AWS's, which clients reach by TLS.
+            "aws:RequestedRegion": (call.credential.region,),
+            # The endpoint here stands in for AWS's, which clients reach by TLS.
             "aws:SecureTransport": ("true",),
             "aws:SourceIp": (str(call.environ.get("REMOTE_ADDR") or "127.0.0.1"),),
             **(context or {}),
@@ -64,7 +68,7 @@ class Caller:
 
 
 def session_of(access_key: str) -> AssumedRole | None:
-    """The session that STS issued an access key for."""
+    """Return the session for which STS issued an access key."""
     for partitions in sts_backends.values():
         for backend in partitions.values():
             if found := backend.get_assumed_role_from_access_key(access_key):
@@ -73,7 +77,7 @@ def session_of(access_key: str) -> AssumedRole | None:
 
 
 def user_of(access_key: str) -> tuple[IAMBackend, User] | None:
-    """The user whom IAM gave an access key."""
+    """Return the user who owns an access key."""
     for partitions in iam_backends.values():
         for backend in partitions.values():
             for user in backend.users.values():
@@ -83,7 +87,7 @@ def user_of(access_key: str) -> tuple[IAMBackend, User] | None:
 
 
 def caller_of(access_key: str) -> Caller | None:
-    """Whose calls with a key are judged; nobody's when it is an administrator's, or of no one known here."""
+    """Return the caller behind a key, or None when the key is an administrator's or unknown."""
     if session := session_of(access_key):
         name = session.role_arn.rsplit("/", 1)[-1]
         return None if name.startswith(TOOLKIT_ROLES) else _of_session(session)
@@ -102,7 +106,7 @@ def _of_session(session: AssumedRole) -> Caller:
         partition=session.partition,
         user_id=session.user_id,
         is_role=True,
-        # a role that is gone allows nothing
+        # a deleted role allows nothing
         documents=tuple(_documents([role] if role else [])),
         context=_context(session.account_id, session.role_arn, **{USER_ID: session.user_id}),
     )
@@ -127,7 +131,7 @@ def _context(account: str, arn: str, **values: str) -> dict[str, tuple[str, ...]
 
 
 def _documents(owners: Iterable[Any]) -> Iterator[str]:
-    """The policies inside each owner, and those attached to it."""
+    """Yield the inline and the attached policies of each owner."""
     for owner in owners:
         attached = [version for policy in owner.managed_policies.values() for version in policy.versions]
         in_force = [version.document for version in attached if version.is_default]
@@ -137,5 +141,5 @@ def _documents(owners: Iterable[Any]) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> tuple[Statement, ...]:
-    """Each document is read once: nodes call every few seconds."""
+    """Parse each document once: nodes make calls every few seconds."""
     return parse(json.loads(text))

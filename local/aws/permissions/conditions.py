@@ -1,7 +1,7 @@
-"""The condition operators of IAM policies.
+"""Evaluate the condition operators of IAM policies.
 
-Rules: "IAM JSON policy elements: Condition operators" and "Set operators for multivalued context keys" in the IAM User
-Guide. Operators on dates and binary values are left out, as nobody uses them here.
+AWS: "IAM JSON policy elements: Condition operators" and "Set operators for multivalued context keys" in the IAM User
+Guide. Operators on dates and binary values are missing because no policy here uses them.
 """
 
 import ipaddress
@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from local.aws.permissions.errors import PolicyError
+
+class PolicyError(Exception):
+    """A policy contains something that is not supported here."""
+
 
 Test = Callable[[str, str], bool]
-"""Whether a value of the request is what one value of the policy says."""
+"""Returns whether a value of the request matches one value of the policy."""
 
 FOR_ALL: Final = "ForAllValues:"
 FOR_ANY: Final = "ForAnyValue:"
@@ -24,7 +27,7 @@ NULL: Final = "Null"
 
 @cache
 def expression(pattern: str) -> re.Pattern[str]:
-    """Compile policy wildcards: ``*`` is any characters, slashes too, ``?`` is one."""
+    """Compile a policy's wildcards: ``*`` matches any characters, slashes included, and ``?`` matches one."""
     return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
@@ -68,19 +71,19 @@ OPERATORS: Final = (*_POSITIVE, *_NEGATED, NULL)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operator:
-    """One operator with what its name says around it."""
+    """Hold a condition operator with its prefix and suffix."""
 
     name: str
     test: Test
     negated: bool
     every: bool
-    """ForAllValues: true, as IAM has it, for a request without the key."""
+    """ForAllValues, which is true for a request without the key."""
     any: bool
     """ForAnyValue."""
     if_exists: bool
 
     def holds(self, found: Sequence[str], wanted: Sequence[str]) -> bool:
-        """Compare the values of a key in a request with those in a policy."""
+        """Return whether the values of a key in a request match those in a policy."""
         if self.name == NULL:
             return any(_equal_ignoring_case(str(not found), value) for value in wanted)
         if not found:
@@ -88,13 +91,13 @@ class Operator:
         verdicts = [any(self.test(value, each) for each in wanted) is not self.negated for value in found]
         if self.any:
             return any(verdicts)
-        # A key of several values needs a set operator; without one nothing but a single value is matched.
+        # A key with several values needs a set operator; without one only a single value can match.
         return all(verdicts) and (self.every or self.negated or len(found) == 1)
 
 
 @cache
 def operator(text: str) -> Operator:
-    """The operator that a policy names; an error for one that is not understood."""
+    """Return the operator that a policy names. Raises PolicyError."""
     every, some = text.startswith(FOR_ALL), text.startswith(FOR_ANY)
     bare = text.removeprefix(FOR_ALL).removeprefix(FOR_ANY)
     name = bare.removesuffix(IF_EXISTS)

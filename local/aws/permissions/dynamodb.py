@@ -1,4 +1,4 @@
-"""What calls to DynamoDB need: a permission on each table, with the partition keys of the items."""
+"""List what calls to DynamoDB need: a permission on each table, with the partition keys of the items."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ def _anything(call: Call, caller: Caller) -> Iterator[Need]:
 
 
 def _table(call: Call, caller: Caller) -> Iterator[Need]:
-    """About a table as a whole: the request has no leading keys, which ForAllValues takes for a yes."""
+    """Need the action on the whole table; without leading keys in the request, ForAllValues is true."""
     yield caller.need(call, _arn(call, caller, call.parameters["TableName"]))
 
 
@@ -38,14 +38,14 @@ def _batch_write(call: Call, caller: Caller) -> Iterator[Need]:
 
 
 def _transaction(call: Call, caller: Caller) -> Iterator[Need]:
-    """Each item needs what it would need alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
+    """Need for each item what it would need alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
     for item in call.parameters["TransactItems"]:
         for kind, found in item.items():
             yield _on_items(call, caller, found["TableName"], [_key(found)], action=_IN_TRANSACTION[kind])
 
 
 def _query(call: Call, caller: Caller) -> Iterator[Need]:
-    """The partition key that the condition asks for."""
+    """Need the action on the partition key in the query's condition."""
     asked = call.parameters
     names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
     equal = _EQUALS.findall(asked.get("KeyConditionExpression", ""))
@@ -54,7 +54,7 @@ def _query(call: Call, caller: Caller) -> Iterator[Need]:
 
 
 def _key(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An item's key, or the item that has it."""
+    """Return an item's key, or the item that contains it."""
     found: Mapping[str, Any] = parameters.get("Key") or parameters.get("Item") or {}
     return found
 
@@ -70,7 +70,7 @@ def _on_items(
 
 
 def _partition_key(call: Call, caller: Caller, table: str) -> str:
-    found = dynamodb_backends[caller.account][call.signed.region].tables.get(table.rsplit("/", 1)[-1])
+    found = dynamodb_backends[caller.account][call.credential.region].tables.get(table.rsplit("/", 1)[-1])
     return str(found.hash_key_attr) if found else ""
 
 

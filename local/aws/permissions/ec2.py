@@ -1,4 +1,4 @@
-"""What calls to EC2 need: a permission on each thing that is named, with the tags of instances."""
+"""List what calls to EC2 need: a permission on each named resource, with the tags of instances."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ def _instances(call: Call, caller: Caller) -> Iterator[Need]:
 
 
 def _address(call: Call, caller: Caller) -> Iterator[Need]:
-    """The address, and the instance or the network interface that gets or has it."""
+    """Need the action on the address, and on the instance or the network interface that gets or has it."""
     named = call.parameters
     address = _find_address(call, caller)
     allocation_id = named.get("AllocationId") or (address.allocation_id if address else "*")
@@ -36,16 +36,16 @@ def _address(call: Call, caller: Caller) -> Iterator[Need]:
 
 
 def _find_address(call: Call, caller: Caller) -> Any:
-    """The address that is named by itself or by its association."""
+    """Find the address that is named by itself or by its association."""
     names = (call.parameters.get("PublicIp"), call.parameters.get("AssociationId"))
-    for address in ec2_backends[caller.account][call.signed.region].addresses:
+    for address in ec2_backends[caller.account][call.credential.region].addresses:
         if {address.public_ip, address.association_id} & {name for name in names if name}:
             return address
     return None
 
 
 def _on_instance(call: Call, caller: Caller, instance_id: str) -> Need:
-    tags = ec2_backends[caller.account][call.signed.region].describe_tags(filters={"resource-id": [instance_id]})
+    tags = ec2_backends[caller.account][call.credential.region].describe_tags(filters={"resource-id": [instance_id]})
     keys = ("aws:ResourceTag/", "ec2:ResourceTag/")
     context = {f"{key}{tag['key']}": (str(tag["value"]),) for key in keys for tag in tags}
     return caller.need(call, caller.arn(call, f"instance/{instance_id}"), context=context)

@@ -1,7 +1,7 @@
-"""What a call needs, in IAM's terms: which actions on which resources, with which condition keys.
+"""List the permissions that a call needs: which actions on which resources, with which condition keys.
 
-Actions, kinds of resources and condition keys: Service Authorization Reference, one page a service. A call needs a
-permission for each resource that it names, and a transaction one for each of its items.
+AWS: Service Authorization Reference, one page a service. A call needs a permission for each resource that it names, and
+a transaction needs one for each of its items.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,17 +9,16 @@ from typing import Final
 
 from local.aws.calls import Call
 from local.aws.permissions import autoscaling, dynamodb, ec2, s3
-from local.aws.permissions.callers import Caller
-from local.aws.permissions.errors import UnknownCallError
+from local.aws.permissions.callers import Caller, UnknownCallError
 from local.aws.permissions.policies import Need
 
 Needs = Callable[[Call, Caller], Iterator[Need]]
 NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity"})
-"""Allowed to everybody ("GetCallerIdentity" in the AWS STS API Reference)."""
+"""Calls that everyone may make ("GetCallerIdentity" in the AWS STS API Reference)."""
 
 
 def needs(call: Call, caller: Caller) -> tuple[Need, ...]:
-    """List what IAM is asked about a call; nothing when it is not asked."""
+    """Return the permissions that a call needs; empty when everyone may make it. Raises UnknownCallError."""
     action = f"{call.service}:{call.action}"
     if action in NEEDS_NO_PERMISSION:
         return ()
@@ -34,21 +33,21 @@ def needs(call: Call, caller: Caller) -> tuple[Need, ...]:
 
 
 def _anything(call: Call, caller: Caller) -> Iterator[Need]:
-    """No kind of resource is defined for the action, or none can be named."""
+    """Need the action on ``*``: it has no kind of resource, or the call cannot name one."""
     yield caller.need(call)
 
 
 def _log_stream(call: Call, caller: Caller) -> Iterator[Need]:
-    """A call that names no stream is about the streams of its group, and its resource ends in nothing."""
+    """Need the action on a log stream; without a stream's name, on the streams of the group, and the ARN ends early."""
     group, stream = (call.parameters.get(name, "") for name in ("logGroupName", "logStreamName"))
     yield caller.need(call, caller.arn(call, f"log-group:{group}:log-stream:{stream}"))
 
 
 def _stack(call: Call, caller: Caller) -> Iterator[Need]:
-    """As it was named: by its id, or by its name, which IAM sees with a star in the id's place.
+    """Need the action on the stack, named by its ID or by its name, for which IAM sees a star in place of the ID.
 
-    An answer of CloudFormation to such a call: "is not authorized to perform: cloudformation:SignalResource on
-    resource: arn:aws:cloudformation:eu-west-1:...:stack/ecs-cluster/*". A policy that names the id does not allow it.
+    CloudFormation answers such a call: "is not authorized to perform: cloudformation:SignalResource on resource:
+    arn:aws:cloudformation:eu-west-1:...:stack/ecs-cluster/*". A policy that names the ID does not allow it.
     """
     name = str(call.parameters.get("StackName", ""))
     if not name:

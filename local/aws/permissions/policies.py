@@ -1,7 +1,7 @@
-"""Whether IAM policies allow what a call needs.
+"""Decide whether IAM policies allow what a call needs.
 
-Anything in a policy that is not understood here is an error, so that nothing is ignored silently. Rules:
-"Policy evaluation logic" and "IAM policy elements: Variables and tags" in the IAM User Guide.
+Anything unknown in a policy is an error, so that nothing is silently ignored. AWS: "Policy evaluation logic" and "IAM
+policy elements: Variables and tags" in the IAM User Guide.
 """
 
 import re
@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from local.aws.permissions.conditions import expression, operator
-from local.aws.permissions.errors import PolicyError
+from local.aws.permissions.conditions import PolicyError, expression, operator
 
 USER_ID: Final = "aws:userid"
 PRINCIPAL: Final = "aws:PrincipalArn"
@@ -21,12 +20,12 @@ CONDITION_KEYS: Final = frozenset({
     USER_ID, PRINCIPAL, LEADING_KEYS, "aws:username", "aws:PrincipalAccount", "aws:RequestedRegion",
     "aws:SecureTransport", "aws:SourceIp", "s3:delimiter", "s3:max-keys", "s3:prefix",
 })  # fmt: skip
-"""Keys that a condition may name, besides those of tags. A misspelt one is never in a request, which ForAllValues and
-every negated operator take for a yes.
+"""Keys that a condition may name, besides those of tags. A misspelt key is never in a request, so ForAllValues and
+negated operators would be true.
 """
 VARIABLES: Final = frozenset({USER_ID, "aws:username", "aws:PrincipalAccount"})
 VERSION: Final = "2012-10-17"
-"""The older version does not know policy variables."""
+"""The older version has no policy variables."""
 
 _STATEMENT_KEYS: Final = frozenset({"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"})
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
@@ -34,10 +33,10 @@ _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Need:
-    """One permission that a call needs, as IAM sees it; a call may need several."""
+    """Hold one permission that a call needs; a call may need several."""
 
     action: str
-    """With its service, as in ``s3:GetObject``."""
+    """Action with its service, as in ``s3:GetObject``."""
     resource: str
     """ARN, or ``*`` for an action that has no kind of resource."""
     context: Mapping[str, Sequence[str]]
@@ -46,7 +45,7 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
-    """One key of one operator."""
+    """Hold one key of one condition operator."""
 
     operator: str
     key: str
@@ -55,22 +54,22 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """One statement, with lists where the document has a single value."""
+    """Hold one statement, with lists where the document may have a single value."""
 
     allows: bool
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     conditions: tuple[Condition, ...]
     principals: tuple[str, ...] = ("*",)
-    """Whom a policy of a resource is about."""
+    """Principals of a resource's policy."""
     but_actions: bool = False
     """NotAction: all but the actions."""
     but_resources: bool = False
     """NotResource: all but the resources."""
 
 
-class Verdict(Enum):
-    """What the policies say of a need, in the words of AWS's refusals."""
+class Decision(Enum):
+    """Result of evaluating a need, in the words of AWS's errors."""
 
     ALLOWED = ""
     NOT_ALLOWED = "because no identity-based policy allows the {action} action"
@@ -78,19 +77,19 @@ class Verdict(Enum):
     DENIED_BY_RESOURCE = "with an explicit deny in a resource-based policy"
 
 
-def judge(need: Need, own: Sequence[Statement], of_resource: Sequence[Statement] = ()) -> Verdict:
-    """Judge by the policies of a caller and of the resource: a Deny wins; without an Allow nothing is allowed."""
+def evaluate(need: Need, own: Sequence[Statement], of_resource: Sequence[Statement] = ()) -> Decision:
+    """Evaluate the policies of the caller and of the resource: a Deny wins, and without an Allow nothing is allowed."""
     matching = [statement for statement in own if _matches(statement, need)]
     theirs = [statement for statement in of_resource if _matches(statement, need)]
     if not all(statement.allows for statement in matching):
-        return Verdict.DENIED
+        return Decision.DENIED
     if not all(statement.allows for statement in theirs):
-        return Verdict.DENIED_BY_RESOURCE
-    return Verdict.ALLOWED if matching or theirs else Verdict.NOT_ALLOWED
+        return Decision.DENIED_BY_RESOURCE
+    return Decision.ALLOWED if matching or theirs else Decision.NOT_ALLOWED
 
 
 def single_grants(statement: Statement) -> Iterator[Statement]:
-    """Take a statement apart: one action on one resource, with one value of each condition."""
+    """Split a statement into single grants: one action on one resource, with one value of each condition."""
     for action in statement.actions:
         for resource in statement.resources:
             alone = replace(statement, actions=(action,), resources=(resource,))
@@ -104,7 +103,7 @@ def single_grants(statement: Statement) -> Iterator[Statement]:
 
 
 def parse(document: Mapping[str, Any], *, of_resource: bool = False) -> tuple[Statement, ...]:
-    """The statements of a policy; an error for whatever is not understood."""
+    """Parse the statements of a policy. Raises PolicyError."""
     _only(document, {"Version", "Statement", "Id"} if of_resource else {"Version", "Statement"}, "policy")
     if document.get("Version") != VERSION:
         raise PolicyError(f"version must be {VERSION}, got {document.get('Version')!r}")
@@ -144,7 +143,7 @@ def _conditions(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Condition]:
 
 
 def _principals(found: Any) -> tuple[str, ...]:
-    """ARNs, account ids, services, or a star for everybody."""
+    """Return ARNs, account IDs, services, or a star for everyone."""
     if found == "*":
         return ("*",)
     if not isinstance(found, Mapping):
@@ -174,7 +173,7 @@ def _is_resource(pattern: str, need: Need) -> bool:
 
 
 def _is_principal(principal: str, need: Need) -> bool:
-    """The caller itself, its role, or its account."""
+    """Return whether the principal is the caller itself, its role, or its account."""
     arn = next(iter(need.context.get(PRINCIPAL, ())), "")
     account = next(iter(need.context.get("aws:PrincipalAccount", ())), "")
     return principal in ("*", arn, account, f"arn:aws:iam::{account}:root")
@@ -186,7 +185,7 @@ def _holds(condition: Condition, need: Need) -> bool:
 
 
 def _filled(text: str, need: Need) -> str | None:
-    """The text with its variables' values; None, which nothing is like, when the request has no such value."""
+    """Return the text with its variables replaced; None, which matches nothing, if the request lacks a value."""
     if "${" not in text:
         return text
     values = {name: need.context.get(name, ()) for name in _VARIABLE.findall(text)}
@@ -205,7 +204,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _texts_or_not(found: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], bool]:
-    """The values of an element or of its opposite, and whether it is the opposite."""
+    """Return the values of an element or of its opposite, and whether it is the opposite."""
     opposite = f"Not{name}"
     if (name in found) == (opposite in found):
         raise PolicyError(f"statement must have one of {name} and {opposite}, got {', '.join(sorted(found))}")

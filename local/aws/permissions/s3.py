@@ -1,4 +1,4 @@
-"""What calls to S3 need. It is asked by REST: the method, the path and the names in the query say what is wanted."""
+"""List what calls to S3 need, from the method, the path and the names in the query of a REST request."""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +7,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from local.aws.calls import Call
-from local.aws.permissions.callers import Caller
-from local.aws.permissions.errors import UnknownCallError
+from local.aws.permissions.callers import Caller, UnknownCallError
 from local.aws.permissions.policies import Need
 
 _LISTING: Final = frozenset({
@@ -24,7 +23,7 @@ _CALLS: Final = (
     (("GET", "HEAD"), "", "object", "GetObject"),
     (("PUT",), "acl", "object", "PutObjectAcl"),
     (("PUT",), "tagging", "object", "PutObjectTagging"),
-    # A part of an upload needs what the object needs.
+    # A part of an upload needs the object's permission.
     (("PUT", "POST"), "uploadId", "object", "PutObject"),
     (("POST",), "uploads", "object", "PutObject"),
     (("PUT",), "", "object", "PutObject"),
@@ -47,16 +46,16 @@ _CALLS: Final = (
     (("PUT",), "", "bucket", "CreateBucket"),
     (("DELETE",), "", "bucket", "DeleteBucket"),
 )
-"""Methods, the name in the query that makes it another action, what it is about, the action; the first that fits."""
+"""Methods, the name in the query that selects the action, the kind of resource, the action; the first match counts."""
 _ORDINARY: Final = (
     _LISTING | {"partNumber", "x-id"} | {f"response-{name}" for name in ("content-type", "cache-control")}
 )
-"""Names in a query that do not change what is asked for."""
+"""Names in a query that do not change the action."""
 _PLAIN_HOST: Final = re.compile(r"(localhost|[\d.]+|s3[\w.-]*\.amazonaws\.com)(:\d+)?")
 
 
 def needs(call: Call, caller: Caller) -> Iterator[Need]:
-    """List what a call needs; deleting many objects at once needs a permission for each."""
+    """Yield what a call needs; deleting many objects at once needs a permission for each."""
     if not _PLAIN_HOST.fullmatch(call.header("host")):
         raise UnknownCallError(f"the bucket must stand in the path, got host {call.header('host')}")
     bucket, _, key = call.path.lstrip("/").partition("/")
@@ -87,15 +86,15 @@ def _on(call: Call, caller: Caller, bucket: str, key: str, *, action: str) -> Ne
 
 
 def _source(call: Call, caller: Caller, source: str) -> Need:
-    """What is copied is read."""
+    """Need to read the source of a copy."""
     name, _, version = unquote(source).lstrip("/").partition("?versionId=")
     bucket, _, key = name.partition("/")
     return _on(call, caller, bucket, key, action="GetObjectVersion" if version else "GetObject")
 
 
 def _deletions(call: Call, caller: Caller, bucket: str) -> Iterator[Need]:
-    """S3 says of each object whether it was allowed; here one that is not refuses them all."""
-    for found in ElementTree.fromstring(call.body).iterfind("{*}Object"):  # noqa: S314  (of a node of our own)
+    """Need a permission for each object. S3 answers for each object; here one denied object refuses the whole call."""
+    for found in ElementTree.fromstring(call.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
         version = found.findtext("{*}VersionId")
         action = "DeleteObjectVersion" if version else "DeleteObject"
         yield _on(call, caller, bucket, found.findtext("{*}Key", ""), action=action)

@@ -18,7 +18,7 @@ import boto3
 import pytest
 
 from bootstrap import contract
-from local.aws.permissions.policies import Need, Statement, Verdict, judge, parse, single_grants
+from local.aws.permissions.policies import Decision, Need, Statement, evaluate, parse, single_grants
 from tests.e2e.conftest import STACK, Cluster, aliases
 from tests.e2e.template_references import References
 
@@ -146,7 +146,7 @@ def test_nothing_is_allowed_that_no_node_calls(
     role = roles[node_type]
     needs = [Need(**need) for call in calls if call["caller"]["role_arn"] == role.arn for need in call["needs"]]
     grants = [grant for statement in role.statements if statement.allows for grant in single_grants(statement)]
-    uncalled = [grant for grant in grants if not any(judge(need, [grant]) is Verdict.ALLOWED for need in needs)]
+    uncalled = [grant for grant in grants if not any(evaluate(need, [grant]) is Decision.ALLOWED for need in needs)]
     assert len(uncalled) < len(grants)
     assert [grant for grant in uncalled if not is_for_engines(grant)] == []
 

@@ -1,4 +1,4 @@
-"""A control plane on a free port, and stacks that are gone after their test."""
+"""Start a control plane on a free port, and delete each test's stacks."""
 
 from collections.abc import Iterator
 
@@ -29,14 +29,14 @@ def stacks(aws: Aws) -> Iterator[Stacks]:
 
 @pytest.fixture
 def role(aws: Aws, request: pytest.FixtureRequest) -> Iterator[Role]:
-    """A role that may do anything, unless the test gives it another policy."""
+    """Create a role that may do anything, unless the test changes its policy."""
     made = Role.make(aws, f"of-{request.node.name}"[:64].replace("[", "-").rstrip("]"))
     yield made
     made.end()
 
 
 def end_hooks(aws: Aws) -> None:
-    """Whoever waits for a hook goes on when the hook is deleted."""
+    """Delete all hooks, which releases the instances that wait for them."""
     autoscaling = aws.client("autoscaling")
     for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]:
         name = group["AutoScalingGroupName"]

@@ -1,4 +1,4 @@
-"""Starts a control plane, and talks to it as its users do: through boto3 clients."""
+"""Start a control plane, and use it through boto3 clients as its users do."""
 
 import functools
 import json
@@ -20,7 +20,7 @@ START_LIMIT_S = 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Aws:
-    """The server's address, and clients for it."""
+    """Hold the server's address, and make clients for it."""
 
     url: str
     request_log: Path
@@ -31,14 +31,14 @@ class Aws:
 
 @functools.cache
 def _client(service: str, url: str, *credentials: tuple[str, str]) -> Any:
-    """Kept, as botocore takes a tenth of a second to make one."""
+    """Return a cached client, because botocore takes a tenth of a second to make one."""
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"} | dict(credentials)
     session: Any = boto3.Session()
     return session.client(service, region_name=REGION, endpoint_url=url, **keys)
 
 
 def policy(*statements: dict[str, Any]) -> dict[str, Any]:
-    """A policy of these statements, which allow unless they say otherwise."""
+    """Return a policy of these statements, whose effect is Allow unless given."""
     return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **statement} for statement in statements]}
 
 
@@ -47,7 +47,7 @@ ANYTHING = policy({"Action": "*", "Resource": "*"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
-    """A role with one policy, and clients of its sessions."""
+    """Represent a role with one policy, and create its sessions."""
 
     aws: Aws
     name: str
@@ -63,13 +63,13 @@ class Role:
         return role
 
     def allow(self, document: dict[str, Any]) -> None:
-        """Put the policy in the place of the one before."""
+        """Replace the role's policy."""
         self.aws.client("iam").put_role_policy(
             RoleName=self.name, PolicyName="own", PolicyDocument=json.dumps(document)
         )
 
     def session(self, name: str) -> dict[str, str]:
-        """Keys of a session of that name, as EC2 gives an instance."""
+        """Return the credentials of a session of that name, as EC2 gives them to an instance."""
         return session_keys(self.aws, self.arn, name)
 
     def end(self) -> None:
@@ -88,10 +88,10 @@ def session_keys(aws: Aws, role_arn: str, session: str) -> dict[str, str]:
 
 
 def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
-    """A server on a free port, and the port."""
+    """Start a server on a free port; return it and the port."""
     command = [sys.executable, "-m", "local.aws", "--host", "127.0.0.1", "--port", "0", *arguments]
     server = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
-    # readline has no deadline of its own
+    # readline has no timeout
     limit = threading.Timer(START_LIMIT_S, server.kill)
     limit.start()
     assert server.stdout
@@ -103,7 +103,7 @@ def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stacks:
-    """Creates, changes and describes stacks; remembers what to delete."""
+    """Create, update and describe stacks, and remember their names for the cleanup."""
 
     aws: Aws
     names: list[str] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Stacks:
         return str(answer["StackResourceDetail"]["PhysicalResourceId"])
 
     def events(self, resource: str, name: str = "stack") -> list[tuple[str, str]]:
-        """Status and reason, oldest first."""
+        """Return status and reason of a resource's events, oldest first."""
         events = self.cloudformation.describe_stack_events(StackName=name)["StackEvents"]
         return [
             (event["ResourceStatus"], event.get("ResourceStatusReason", ""))
@@ -147,7 +147,7 @@ class Stacks:
 
 
 def wait_until(condition: Callable[[], bool], what: str, limit_s: float = 20) -> None:
-    """The server changes by itself only when a wait of its own runs out."""
+    """Poll until the condition holds: the server changes by itself only when one of its timers expires."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, f"waited {limit_s} s for {what}"
@@ -156,7 +156,7 @@ def wait_until(condition: Callable[[], bool], what: str, limit_s: float = 20) ->
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """An Auto Scaling group of a stack."""
+    """Represent an Auto Scaling group of a stack."""
 
     aws: Aws
     name: str
@@ -170,7 +170,7 @@ class Group:
         return dict(found["AutoScalingGroups"][0])
 
     def members(self) -> dict[str, str]:
-        """Lifecycle state by instance id."""
+        """Return the members' lifecycle states by instance ID."""
         return {i["InstanceId"]: i["LifecycleState"] for i in self.described()["Instances"]}
 
     def in_service(self) -> set[str]:
@@ -193,12 +193,12 @@ class Group:
         )
 
     def activities(self) -> list[tuple[str, str]]:
-        """Status and description, newest first."""
+        """Return status and description of the activities, newest first."""
         answer = self.autoscaling.describe_scaling_activities(AutoScalingGroupName=self.name)
         return [(found["StatusCode"], found["Description"]) for found in answer["Activities"]]
 
 
 def state(aws: Aws, instance_id: str) -> str:
-    """What EC2 says of an instance."""
+    """Return the state of an instance in EC2."""
     reservation = aws.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]
     return str(reservation["Instances"][0]["State"]["Name"])

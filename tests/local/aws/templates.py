@@ -1,4 +1,4 @@
-"""Pieces of templates, as the CDK writes them."""
+"""Build parts of templates as the CDK writes them."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def attribute(name: str, of: str) -> dict[str, list[str]]:
 
 
 def network() -> dict[str, Any]:
-    """A VPC with a public and a private subnet, as the CDK writes it."""
+    """Return a VPC with a public and a private subnet."""
     subnet: dict[str, Any] = {"VpcId": reference("Vpc"), "AvailabilityZone": f"{REGION}a"}
     return {
         "Vpc": resource("EC2::VPC", CidrBlock="10.0.0.0/16", Tags=[{"Key": "Name", "Value": "network"}]),
@@ -84,7 +84,7 @@ def resource(kind: str, *, depends_on: str | list[str] | None = None, **properti
 
 
 def role() -> dict[str, Any]:
-    """A role and its instance profile."""
+    """Return a role and its instance profile."""
     trust = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "ec2.amazonaws.com"}}
     document = {"Version": "2012-10-17", "Statement": [trust]}
     return {
@@ -106,7 +106,7 @@ USER_DATA = "#!/bin/bash\necho a node\n"
 
 
 def launch_template(**data: Any) -> dict[str, Any]:
-    """As the CDK writes it for a group of nodes."""
+    """Return a launch template as the CDK writes it for a group of nodes."""
     settings = {
         "ImageId": image_id(FAMILIES[0]),
         "InstanceType": "c5.large",
@@ -126,7 +126,7 @@ def launch_template(**data: Any) -> dict[str, Any]:
 
 
 def hook(seconds: int, name: str = "drain", result: str = "CONTINUE") -> dict[str, Any]:
-    """A terminating lifecycle hook inline in a group."""
+    """Return a terminating lifecycle hook for a group's inline list."""
     return {
         "LifecycleHookName": name,
         "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
@@ -138,10 +138,10 @@ def hook(seconds: int, name: str = "drain", result: str = "CONTINUE") -> dict[st
 def group(
     size: int, subnet: str = "Private", signals: int = 0, timeout: str = "PT15M", **properties: Any
 ) -> dict[str, Any]:
-    """A group of nodes, launched from the template ``Template``."""
+    """Return a group of nodes, launched from the template ``Template``."""
     made = resource(
         "AutoScaling::AutoScalingGroup",
-        # the way out comes before and goes after: with public addresses in use the gateway cannot be detached
+        # The route comes first and goes last: the gateway cannot be detached while public addresses are in use.
         depends_on=["PublicRoute", "PublicAssociation"] if subnet == "Public" else None,
         MinSize=str(size),
         MaxSize=str(size),
@@ -159,5 +159,5 @@ def group(
 
 
 def cluster(**groups: dict[str, Any]) -> dict[str, Any]:
-    """A template with a network, a role, a launch template and these groups."""
+    """Return a template with a network, a role, a launch template and these groups."""
     return {"Resources": network() | role() | {"Template": launch_template()} | groups}

@@ -1,4 +1,4 @@
-"""What the data plane asks of IAM for its nodes."""
+"""Test the calls to IAM that the data plane makes for its nodes."""
 
 import json
 

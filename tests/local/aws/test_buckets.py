@@ -1,4 +1,4 @@
-"""Buckets that are deleted with something in them: S3 refuses, and so does a stack that would do it."""
+"""Test that S3, and a stack, refuse to delete a bucket that is not empty."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def put_over(s3: Any, name: str) -> None:
 
 
 def put_and_delete(s3: Any, name: str) -> None:
-    """What ``aws s3 rm`` leaves: a version and a marker above it."""
+    """Leave what ``aws s3 rm`` leaves in a bucket: a version and a marker above it."""
     put(s3, name)
     s3.delete_object(Bucket=name, Key="checkpoint")
 

@@ -1,4 +1,4 @@
-"""What the metadata service and the agent rely on: who a node is when it uses its role."""
+"""Test who a node is when it uses its role; the metadata service and the agent rely on it."""
 
 from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import attribute, role

@@ -1,4 +1,4 @@
-"""What ``dlcluster why`` says of the buckets that clusters left, and the lines that it prints, typed as they are."""
+"""Test how ``dlcluster why`` reports the buckets that clusters left, and run the lines that it prints."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def kept(policy: str = "Retain") -> dict[str, Any]:
 
 
 def in_shell(aws: Aws, line: str) -> str:
-    """Output of a line typed where the product's requirements are installed."""
+    """Run a line with the product's requirements installed, and return its output."""
     bins = f"{REPOSITORY / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {
         "PATH": bins,
@@ -47,7 +47,7 @@ def why(aws: Aws) -> str:
 
 
 def lines(report: str) -> list[str]:
-    """The lines for the shell that a report ends with."""
+    """Return the shell lines at the end of a report."""
     _, _, told = report.partition(HEADING)
     return [line.strip() for line in told.splitlines()]
 
@@ -64,7 +64,7 @@ def s3(aws: Aws) -> Iterator[Any]:
 
 
 def fill(s3: Any, name: str) -> None:
-    """Several versions of each object, and a marker above those of one; moto cannot list a second page of them."""
+    """Store several versions of each object, and a delete marker on one; moto cannot list a second page of them."""
     for number in range(9):
         s3.put_object(Bucket=name, Key=f"runs/{number % 3}", Body=b"weights")
     s3.delete_object(Bucket=name, Key="runs/0")
@@ -109,7 +109,7 @@ def test_bucket_that_another_cluster_has_adopted_is_not_named(aws: Aws, stacks: 
 
 
 def test_a_command_that_leaves_old_versions_does_not_do(aws: Aws, stacks: Stacks, s3: Any) -> None:
-    """Why the line is not shorter: the local AWS refuses what S3 refuses."""
+    """Show why the line is not shorter: the local AWS refuses what S3 refuses."""
     stacks.create({"Resources": {"Bucket": kept()}}, name="vision")
     name = stacks.physical_id("Bucket", name="vision")
     s3.put_object(Bucket=name, Key="runs/0", Body=b"weights")

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from local.aws.failures import FILE, ApiFault, read_faults
+from local.aws.api_faults import FILE, ApiFault, read_faults
 from local.faults import api
 
 ALL = ApiFault(kind="throttle", share=0.5)

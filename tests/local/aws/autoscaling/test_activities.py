@@ -31,7 +31,7 @@ def test_launches_and_terminations_are_recorded_newest_first(aws: Aws, stacks: S
 
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
-    """A control plane inside a local AWS, with a data plane that this test is."""
+    """Start a control plane inside a local AWS; the test acts as its data plane."""
     monkeypatch.setenv("LOCAL_AWS_DIR", str(tmp_path))
     process, port = start_server()
     yield Aws(url=f"http://localhost:{port}", request_log=tmp_path / "requests")

@@ -7,7 +7,7 @@ from tests.local.aws.harness import Aws, Group, Stacks, state, wait_until
 from tests.local.aws.templates import cluster, group, hook, resource
 
 LONG_S = 600
-"""A hook that no test waits out."""
+"""A hook with a timeout that outlasts the test."""
 
 
 def hooked(stacks: Stacks, size: int, *hooks: dict[str, object]) -> Group:

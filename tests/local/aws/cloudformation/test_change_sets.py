@@ -12,7 +12,7 @@ OUTPUTS = {"Outputs": {"Name": {"Value": reference("Group")}}}
 
 
 def execute(stacks: Stacks, template: dict[str, Any], kind: str, **arguments: Any) -> None:
-    """As `cdk deploy` does by default."""
+    """Apply a change set, as `cdk deploy` does by default."""
     cloudformation = stacks.cloudformation
     named = {"StackName": "stack", "ChangeSetName": "cdk-deploy-change-set"}
     body = json.dumps(template)
@@ -85,7 +85,7 @@ def test_missing_change_set_can_be_deleted_but_not_described(stacks: Stacks) -> 
 def test_change_sets_of_stacks_that_are_gone_do_not_come_back(stacks: Stacks) -> None:
     named = {"StackName": "stack", "ChangeSetName": "cdk-deploy-change-set"}
     for _ in range(2):
-        # The CDK does not delete the change set that it executed when it deletes the stack.
+        # When the CDK deletes a stack, it leaves the change set that it executed.
         stacks.cloudformation.create_change_set(TemplateBody=json.dumps(cluster()), ChangeSetType="CREATE", **named)
         stacks.cloudformation.execute_change_set(**named)
         stacks.cloudformation.delete_stack(StackName="stack")

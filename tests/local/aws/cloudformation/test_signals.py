@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local.aws.cloudformation.creation_policy import parse_duration
 from tests.local.aws.harness import Aws, Stacks, wait_until
 from tests.local.aws.templates import cluster, group, reference, resource
 
@@ -93,3 +94,14 @@ def test_fails_when_signal_names_something_unknown(stacks: Stacks, resource_name
     stacks.create(cluster(Group=group(1, signals=1)))
     with pytest.raises(ClientError, match=r"ValidationError.*does not exist"):
         stacks.signal(resource_name, "i-1", name=stack)
+
+
+@pytest.mark.parametrize(("duration", "expected"), [("PT15M", 900), ("PT1H", 3600), ("PT30S", 30), ("PT1H2M3S", 3723)])
+def test_durations_are_understood(duration: str, expected: int) -> None:
+    assert parse_duration(duration) == expected
+
+
+@pytest.mark.parametrize("duration", ["15", "PT", "P1D", ""])
+def test_fails_when_duration_is_not_of_that_form(duration: str) -> None:
+    with pytest.raises(ValueError, match="invalid timeout"):
+        parse_duration(duration)

@@ -31,7 +31,7 @@ LISTINGS = [
 
 
 def everything(aws: Aws) -> dict[str, Any]:
-    """All that an account pays for or trips over, and the instances that still run."""
+    """Return all running instances, and all resources that cost money or get in the way."""
     found = {call: getattr(aws.client(service), call)()[key] for service, call, key in LISTINGS}
     return found | {"instances": running(aws)}
 

@@ -8,7 +8,7 @@ HTTPS = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "CidrIp": "0.0.0.0
 
 
 def template(*, egress: list[dict[str, Any]] | None = None, **resources: Any) -> dict[str, Any]:
-    """A cluster with the group ``Nodes``."""
+    """Return a cluster's template with the security group ``Nodes``."""
     nodes = resource("EC2::SecurityGroup", VpcId=reference("Vpc"), GroupDescription="nodes")
     if egress is not None:
         nodes["Properties"]["SecurityGroupEgress"] = egress
@@ -20,7 +20,7 @@ def rule(direction: str, **properties: Any) -> dict[str, Any]:
 
 
 def rules(stacks: Stacks, direction: str) -> list[tuple[str, Any, Any, list[str]]]:
-    """Protocol, ports and peers of each rule of ``Nodes``."""
+    """Return protocol, ports and peers of each rule of ``Nodes``."""
     ec2 = stacks.aws.client("ec2")
     found = ec2.describe_security_groups(GroupIds=[stacks.physical_id("Nodes")])["SecurityGroups"][0]
     return [

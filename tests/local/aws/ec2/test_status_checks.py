@@ -1,4 +1,4 @@
-"""How long an instance may hang before its group replaces it."""
+"""Test how long an instance may hang before its group replaces it."""
 
 from local.node.status_checks import IMPAIRED_S, StatusChecks
 

@@ -1,4 +1,4 @@
-"""What real clients' calls need, as the server's log has it."""
+"""Test what real clients' calls need, as the server logs it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ Need = tuple[str, str]
 
 
 class Node:
-    """A session of a role that may do anything, and what its calls needed."""
+    """Hold a session of a role that may do anything, and read what its calls needed."""
 
     def __init__(self, aws: Aws) -> None:
         self._aws = aws
@@ -36,7 +36,7 @@ class Node:
         return self._aws.client(service, **self._keys)
 
     def needs(self, service: str, call: Callable[[Any], object]) -> list[dict[str, Any]]:
-        """What one call needed; whether moto then finds what it names is not the question here."""
+        """Return what one call needed, even if moto does not find what it names."""
         before = len(self._lines())
         with suppress(ClientError):
             call(self.client(service))
@@ -237,7 +237,7 @@ def test_a_role_is_assumed_by_its_arn(node: Node) -> None:
 
 @pytest.fixture
 def groups(aws: Aws, stacks: Stacks) -> Iterator[dict[str, Group]]:
-    """Two of one member each; one that a test detached ends here, as it stands in the way of the stack's end."""
+    """Create two groups of one member each; end the member that a test detached, which would block the deletion."""
     stacks.create(cluster(Masters=group(1), Workers=group(1)))
     made = {name: Group(aws=aws, name=stacks.physical_id(name)) for name in ("Masters", "Workers")}
     members = [member for each in made.values() for member in each.members()]

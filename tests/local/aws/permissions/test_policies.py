@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from local.aws.permissions.errors import PolicyError
-from local.aws.permissions.policies import USER_ID, Need, Verdict, judge, parse
+from local.aws.permissions.conditions import PolicyError
+from local.aws.permissions.policies import USER_ID, Decision, Need, evaluate, parse
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/cluster"
 KEYS = "dynamodb:LeadingKeys"
@@ -28,12 +28,12 @@ def request(
 
 
 def allowed(asked: Need, *statements: dict[str, Any]) -> bool:
-    return judge(asked, parse(policy(*statements))) is Verdict.ALLOWED
+    return evaluate(asked, parse(policy(*statements))) is Decision.ALLOWED
 
 
 def test_what_is_named_is_allowed() -> None:
     assert allowed(request(), statement())
-    assert judge(request(), parse({"Version": "2012-10-17", "Statement": statement()})) is Verdict.ALLOWED
+    assert evaluate(request(), parse({"Version": "2012-10-17", "Statement": statement()})) is Decision.ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -190,28 +190,28 @@ def test_policy_of_a_resource_counts_too() -> None:
     asked = Need(action="s3:GetObject", resource="arn:aws:s3:::b/k", context={"aws:SecureTransport": ("true",)})
     own = parse(policy(statement(Action="s3:GetObject", Resource="arn:aws:s3:::b/k")))
     insecure = of_a_bucket(Effect="Deny", Condition={"Bool": {"aws:SecureTransport": "false"}})
-    assert judge(asked, own, insecure) is Verdict.ALLOWED
-    assert judge(asked, own, of_a_bucket(Effect="Deny")) is Verdict.DENIED_BY_RESOURCE
-    assert judge(asked, (), of_a_bucket()) is Verdict.ALLOWED
-    assert judge(asked, (), insecure) is Verdict.NOT_ALLOWED
+    assert evaluate(asked, own, insecure) is Decision.ALLOWED
+    assert evaluate(asked, own, of_a_bucket(Effect="Deny")) is Decision.DENIED_BY_RESOURCE
+    assert evaluate(asked, (), of_a_bucket()) is Decision.ALLOWED
+    assert evaluate(asked, (), insecure) is Decision.NOT_ALLOWED
 
 
 @pytest.mark.parametrize(
     ("principal", "expected"),
     [
-        ("*", Verdict.ALLOWED),
-        ({"AWS": "*"}, Verdict.ALLOWED),
-        ({"AWS": ["arn:aws:iam::1:role/b", "arn:aws:iam::1:role/a"]}, Verdict.ALLOWED),
-        ({"AWS": "1"}, Verdict.ALLOWED),
-        ({"AWS": "arn:aws:iam::1:role/b"}, Verdict.NOT_ALLOWED),
-        ({"Service": "logging.s3.amazonaws.com"}, Verdict.NOT_ALLOWED),
+        ("*", Decision.ALLOWED),
+        ({"AWS": "*"}, Decision.ALLOWED),
+        ({"AWS": ["arn:aws:iam::1:role/b", "arn:aws:iam::1:role/a"]}, Decision.ALLOWED),
+        ({"AWS": "1"}, Decision.ALLOWED),
+        ({"AWS": "arn:aws:iam::1:role/b"}, Decision.NOT_ALLOWED),
+        ({"Service": "logging.s3.amazonaws.com"}, Decision.NOT_ALLOWED),
     ],
 )
-def test_policy_of_a_resource_is_about_its_principals(principal: Any, expected: Verdict) -> None:
+def test_policy_of_a_resource_is_about_its_principals(principal: Any, expected: Decision) -> None:
     document = policy(statement(Principal=principal))
     context = {"aws:PrincipalArn": ("arn:aws:iam::1:role/a",), "aws:PrincipalAccount": ("1",)}
     asked = Need(action="dynamodb:PutItem", resource=TABLE, context=context)
-    assert judge(asked, (), parse(document, of_resource=True)) is expected
+    assert evaluate(asked, (), parse(document, of_resource=True)) is expected
 
 
 def test_all_operators_must_hold() -> None:
@@ -224,7 +224,7 @@ def test_deny_wins_where_it_matches() -> None:
     deny = statement(Effect="Deny", Condition={ONE: {KEYS: ["membership"]}})
     for order in ([statement(), deny], [deny, statement()]):
         assert allowed(request(), *order)
-        assert judge(request(keys=("membership",)), parse(policy(*order))) is Verdict.DENIED
+        assert evaluate(request(keys=("membership",)), parse(policy(*order))) is Decision.DENIED
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.cloudformation.rules import failure
+from local.aws.cloudformation.template_rules import failure
 from local.aws.ec2.images import FAMILIES, image_id, parameter_name
 from tests.local.aws.harness import Stacks
 from tests.local.aws.templates import resource
@@ -13,7 +13,7 @@ WHY = "cidr cannot change"
 
 
 def template(cidr: str, note: str = "one") -> dict[str, Any]:
-    """A template whose parameter must equal what it was made with."""
+    """Return a template whose parameter must stay as it was at creation."""
     return {
         "Parameters": {"Cidr": {"Type": "String", "Default": cidr}},
         "Rules": {

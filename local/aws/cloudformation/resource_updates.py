@@ -1,4 +1,4 @@
-"""Changes resources of a stack in place, as AWS does, where moto would replace or ignore them."""
+"""Change resources of a stack in place, as AWS does, where moto would replace or ignore them."""
 
 import copy
 from collections.abc import Callable
@@ -12,65 +12,65 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.logs.models import LogGroup, logs_backends
 
-from local.aws.autoscaling import hooks
+from local.aws.autoscaling import lifecycle_hooks
 from local.aws.ec2 import security_groups
 
 _Definition = dict[str, Any]
 
 _SIZES = ("MinSize", "MaxSize", "DesiredCapacity")
 
-_MADE_FROM: dict[tuple[str, str], _Definition] = {}
-"""By stack id and logical id: what the resource was last made from, references resolved."""
+_DEFINITIONS: dict[tuple[str, str], _Definition] = {}
+"""The definition that each resource was last made from, references resolved, by stack ID and logical ID."""
 
 
 def definition(stack: Stack, logical_id: str) -> _Definition:
-    """The resource's part of the template with its references resolved."""
+    """Return the resource's part of the template with its references resolved."""
     found: _Definition = clean_json(stack.resource_map._resource_json_map[logical_id], stack.resource_map)
     return copy.deepcopy(found)
 
 
-def remember(stack: Stack, logical_id: str) -> _Definition:
-    """Note what the resource is made from now."""
-    _MADE_FROM[stack.stack_id, logical_id] = now = definition(stack, logical_id)
+def record_definition(stack: Stack, logical_id: str) -> _Definition:
+    """Record and return the definition that the resource is made from now."""
+    _DEFINITIONS[stack.stack_id, logical_id] = now = definition(stack, logical_id)
     return now
 
 
-def remembered(stack: Stack, logical_id: str) -> _Definition:
-    """What the resource was last made from."""
-    return _MADE_FROM[stack.stack_id, logical_id]
+def recorded_definition(stack: Stack, logical_id: str) -> _Definition:
+    """Return the definition that the resource was last made from."""
+    return _DEFINITIONS[stack.stack_id, logical_id]
 
 
 def forget(stack: Stack, logical_id: str) -> None:
-    """The resource is gone."""
-    _MADE_FROM.pop((stack.stack_id, logical_id), None)
+    """Forget a deleted resource."""
+    _DEFINITIONS.pop((stack.stack_id, logical_id), None)
 
 
 def changed(stack: Stack, logical_id: str) -> bool:
-    """Whether the template, its parameters or a resource it refers to ask for something else."""
-    before = _MADE_FROM.get((stack.stack_id, logical_id), {})
+    """Return whether the template, its parameters or a referenced resource require a change."""
+    before = _DEFINITIONS.get((stack.stack_id, logical_id), {})
     return bool(before.get("Properties", {}) != definition(stack, logical_id).get("Properties", {}))
 
 
 def update(stack: Stack, logical_id: str, *, back: bool = False) -> None:
-    """Make the resource what the template says now; ``back`` when that is what it was before a failed update."""
+    """Update the resource to the current template; ``back`` returns it to its state before a failed update."""
     parsed = stack.resource_map._parsed_resources
-    resource, old, new = parsed[logical_id], remembered(stack, logical_id), definition(stack, logical_id)
+    resource, old, new = parsed[logical_id], recorded_definition(stack, logical_id), definition(stack, logical_id)
     in_place = _set_tags(stack, logical_id, resource, old, new) and _without_tags(old) == _without_tags(new)
     if in_place:
-        remember(stack, logical_id)
+        record_definition(stack, logical_id)
         return
     _check_updatable(new["Type"])
     try:
         parsed[logical_id] = _updated(stack, logical_id, resource, old, new, back=back)
     finally:
-        # a refused update may be half done: remembered as done, so that going back changes it back
-        remember(stack, logical_id)
+        # A refused update may be half done; recording it makes the rollback revert it.
+        record_definition(stack, logical_id)
 
 
-def _check_updatable(kind: str) -> None:
-    moto_can = not hasattr(get_model_map()[kind].update_from_cloudformation_json, "__isabstractmethod__")
-    if kind not in _IN_PLACE and not moto_can:
-        raise ValidationError(message=f"the local AWS cannot update a resource of type {kind}")
+def _check_updatable(resource_type: str) -> None:
+    moto_can = not hasattr(get_model_map()[resource_type].update_from_cloudformation_json, "__isabstractmethod__")
+    if resource_type not in _IN_PLACE and not moto_can:
+        raise ValidationError(message=f"the local AWS cannot update a resource of type {resource_type}")
 
 
 def _updated(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition, *, back: bool) -> Any:
@@ -83,7 +83,7 @@ def _updated(stack: Stack, logical_id: str, resource: Any, old: _Definition, new
 
 
 def _set_tags(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition) -> bool:
-    """Whether the resource is of a kind whose tags can be set by themselves."""
+    """Set the tags, and return whether this kind of resource allows that separately."""
     wanted = copy.deepcopy(new["Properties"].get("Tags", []))
     if isinstance(resource, TaggedEC2Resource):
         tag(stack, logical_id, resource, new, old)
@@ -99,7 +99,7 @@ def _set_tags(stack: Stack, logical_id: str, resource: Any, old: _Definition, ne
 
 
 def tag(stack: Stack, logical_id: str, resource: Any, new: _Definition, old: _Definition | None = None) -> None:
-    """Give an EC2 resource its tags, those of the stack and those that CloudFormation adds."""
+    """Set the tags of an EC2 resource, including those of the stack and of CloudFormation itself."""
     wanted = {t["Key"]: t["Value"] for t in new["Properties"].get("Tags", [])}
     for gone in (old or {}).get("Properties", {}).get("Tags", []):
         if gone["Key"] not in wanted:
@@ -113,11 +113,11 @@ def _without_tags(definition: _Definition) -> _Definition:
 
 
 def _to_apply(old: _Definition, new: _Definition) -> _Definition:
-    """The properties without the sizes that CloudFormation leaves as they are in the group.
+    """Return the properties without the sizes that CloudFormation leaves alone.
 
-    Under IgnoreUnmodifiedGroupSizeProperties it applies those that differ between the two templates, whatever
-    the group's own sizes have become; a rollback does not heed it (AWS CloudFormation Template Reference,
-    "UpdatePolicy attribute").
+    With IgnoreUnmodifiedGroupSizeProperties it applies only the sizes that differ between the two templates, whatever
+    the group's current sizes are. A rollback ignores this setting (AWS CloudFormation Template Reference, "UpdatePolicy
+    attribute").
     """
     policy = new.get("UpdatePolicy", {}).get("AutoScalingScheduledAction", {})
     if str(policy.get("IgnoreUnmodifiedGroupSizeProperties", "")).lower() != "true":
@@ -127,10 +127,10 @@ def _to_apply(old: _Definition, new: _Definition) -> _Definition:
 
 
 def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definition) -> None:
-    """Resize, and launch from another template version from now on; members stay as they are."""
+    """Resize the group and launch later members from the new template version; existing members stay as they are."""
     group.tags = copy.deepcopy(new.get("Tags", []))
     group.termination_policies = new.get("TerminationPolicies", ["Default"])
-    hooks.update(group, *(each.get("LifecycleHookSpecificationList", []) for each in (old, new)))
+    lifecycle_hooks.update(group, *(each.get("LifecycleHookSpecificationList", []) for each in (old, new)))
     group.update(
         new.get("AvailabilityZones", []),
         _number(new.get("DesiredCapacity")),

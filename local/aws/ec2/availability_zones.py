@@ -1,7 +1,7 @@
-"""DescribeAvailabilityZones as accounts see it: with a Local Zone that was opted in to, in an order that moves.
+"""Answer DescribeAvailabilityZones as real accounts see it: with a Local Zone, and in a changing order.
 
-AWS promises no order. moto has the region's own zones only, always in the same order; what moto itself makes of
-its list (default subnets, ``Fn::GetAZs``) stays as it is.
+AWS promises no order. moto returns only the region's own zones, always in the same order. What moto derives from its
+list (default subnets, ``Fn::GetAZs``) stays as it is.
 """
 
 import itertools
@@ -11,16 +11,16 @@ from moto.core.responses import ActionResult
 from moto.ec2.models.availability_zones_and_regions import Zone
 from moto.ec2.responses.availability_zones_and_regions import AvailabilityZonesAndRegions
 
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
 
 _LOCAL_ZONES = {"us-east-1": Zone("us-east-1-bos-1a", "us-east-1", "use1-bos1-az1", "local-zone")}
-"""Its name comes before the region's own by the alphabet."""
+"""The Local Zones of an account that opted in; the name sorts before the region's own."""
 _calls = itertools.count(1)
 
 
 def install() -> None:
-    """Answer from a list that has all of an account's zones."""
-    around(AvailabilityZonesAndRegions, "describe_availability_zones", _describe)
+    """Answer from a list of all the account's zones."""
+    wrap(AvailabilityZonesAndRegions, "describe_availability_zones", _describe)
 
 
 def _describe(original: Any, response: Any) -> ActionResult:
@@ -33,5 +33,5 @@ def _describe(original: Any, response: Any) -> ActionResult:
         answer: ActionResult = original(response)
         return answer
     finally:
-        # The class has the real ones.
+        # uncover the class's own list
         del backend.zones

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from local.aws.patching import add, around
+from local.aws.moto_patching import add, wrap
 
 
 class Service:
@@ -33,7 +33,7 @@ def service() -> type[Service]:
 
 def test_every_kind_of_attribute_is_wrapped(service: type[Service]) -> None:
     for name in ("method", "of_class", "static", "getter"):
-        around(service, name, doubled)
+        wrap(service, name, doubled)
     assert service().method(1) == 2
     assert service.of_class(1) == 2
     assert service().of_class(1) == 2
@@ -43,7 +43,7 @@ def test_every_kind_of_attribute_is_wrapped(service: type[Service]) -> None:
 
 def test_fails_when_moto_has_no_such_name(service: type[Service]) -> None:
     with pytest.raises(AttributeError, match="gone"):
-        around(service, "gone", doubled)
+        wrap(service, "gone", doubled)
 
 
 def test_fails_when_moto_has_what_is_added(service: type[Service]) -> None:

@@ -1,4 +1,4 @@
-"""Which resources of which stacks wait for signals, and how many are still missing."""
+"""Keep the creation policies that still wait for signals: which resources of which stacks, and how many signals."""
 
 import re
 import threading
@@ -13,20 +13,20 @@ _DEFAULT_TIMEOUT = "PT5M"
 
 
 @dataclass(kw_only=True, slots=True)
-class Wait:
-    """A CreationPolicy that is not satisfied yet."""
+class SignalWait:
+    """Hold a CreationPolicy that is not satisfied yet."""
 
     needed: int
     timer: threading.Timer
     received: set[str] = field(default_factory=set)
 
 
-_WAITS: dict[str, dict[str, Wait]] = {}
-"""By stack id, then logical id: moto's own objects have no place for it."""
+_WAITS: dict[str, dict[str, SignalWait]] = {}
+"""Waits by stack ID, then logical ID; moto's own objects cannot hold them."""
 
 
-def seconds(duration: str) -> int:
-    """Length of an ISO 8601 duration such as ``PT15M``."""
+def parse_duration(duration: str) -> int:
+    """Return the seconds of an ISO 8601 duration such as ``PT15M``."""
     match = _DURATION.fullmatch(duration)
     if not match or duration == "PT":
         raise ValueError(f"invalid timeout {duration}, must be like PT15M")
@@ -34,30 +34,30 @@ def seconds(duration: str) -> int:
     return hours * 3600 + minutes * 60 + rest
 
 
-def expect(stack: Stack, logical_id: str, definition: dict[str, Any], expired: Callable[[], None]) -> bool:
-    """Start to wait if the resource has a CreationPolicy; says whether it has."""
+def start(stack: Stack, logical_id: str, definition: dict[str, Any], expired: Callable[[], None]) -> bool:
+    """Start to wait if the resource has a CreationPolicy; return whether it has."""
     signal = definition.get("CreationPolicy", {}).get("ResourceSignal")
     needed = int(signal.get("Count", 1)) if signal else 0
     if not needed:
         return False
-    timer = threading.Timer(seconds(signal.get("Timeout", _DEFAULT_TIMEOUT)), expired)
+    timer = threading.Timer(parse_duration(signal.get("Timeout", _DEFAULT_TIMEOUT)), expired)
     timer.daemon = True
-    _WAITS.setdefault(stack.stack_id, {})[logical_id] = Wait(needed=needed, timer=timer)
+    _WAITS.setdefault(stack.stack_id, {})[logical_id] = SignalWait(needed=needed, timer=timer)
     timer.start()
     return True
 
 
-def waiting(stack: Stack, logical_id: str) -> Wait | None:
-    """What the resource still waits for."""
+def pending(stack: Stack, logical_id: str) -> SignalWait | None:
+    """Return the wait of a resource, or None when it does not wait."""
     return _WAITS.get(stack.stack_id, {}).get(logical_id)
 
 
-def end(stack: Stack, logical_id: str) -> None:
-    """The resource has its signals."""
+def complete(stack: Stack, logical_id: str) -> None:
+    """Stop waiting: the resource has all its signals."""
     _WAITS[stack.stack_id].pop(logical_id).timer.cancel()
 
 
 def forget(stack: Stack) -> None:
-    """The stack waits no longer, whatever has come."""
+    """Stop all waits of a stack, whatever they received."""
     for wait in _WAITS.pop(stack.stack_id, {}).values():
         wait.timer.cancel()

@@ -1,7 +1,7 @@
-"""Wraps one named piece of moto with a function of ours.
+"""Wrap single functions of moto with our own.
 
-Each behaviour that moto lacks is added this way, so that a name that moto no longer has stops the
-server at start instead of being silently without effect.
+All behaviour that moto lacks is added this way: if moto no longer has a name, the server fails at start instead of
+silently ignoring the change.
 """
 
 import functools
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def around(owner: Any, name: str, function: Callable[..., Any]) -> None:
+def wrap(owner: Any, name: str, function: Callable[..., Any]) -> None:
     """Call ``function(original, *arguments)`` wherever moto calls ``owner.name(*arguments)``.
 
     Works for functions of modules, methods, class and static methods, and the getters of properties.
@@ -25,14 +25,14 @@ def around(owner: Any, name: str, function: Callable[..., Any]) -> None:
 
 
 def add(owner: Any, name: str, function: Callable[..., Any]) -> None:
-    """Make ``owner.name`` the function, which moto must not have itself."""
+    """Add a function to ``owner``, which must not have one of that name."""
     if hasattr(owner, name):
         raise AttributeError(f"moto has a {owner.__name__}.{name} of its own")
     setattr(owner, name, function)
 
 
 def _function_calling(function: Callable[..., Any], original: Any) -> Callable[..., Any]:
-    """A plain function, as only those become methods; a partial does not."""
+    """Return a plain function: unlike a partial, it becomes a method."""
 
     def call(*arguments: Any, **named: Any) -> Any:
         return function(original, *arguments, **named)

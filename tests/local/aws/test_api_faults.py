@@ -1,4 +1,4 @@
-"""Refused requests as a node's unmodified clients see them, and who is served all the same."""
+"""Test injected errors as a node's unmodified clients see them, and which callers get none."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.aws.failures import SERVICES, ApiFault, Failures, write_faults
+from local.aws.api_faults import SERVICES, ApiFault, ApiFaults, write_faults
 from tests.local.aws.harness import REGION, Aws, Role, start_server
 
 NO_RETRIES = Config(retries={"total_max_attempts": 1})
@@ -34,7 +34,7 @@ def test_the_services_are_those_that_moto_is_installed_with() -> None:
 
 
 class Control:
-    """A server whose failures a test chooses, and clients of two nodes and of nobody's."""
+    """Inject errors into a running server, and make clients of two nodes and of a user."""
 
     def __init__(self, port: int, file: Path) -> None:
         self.file = file
@@ -56,7 +56,7 @@ class Control:
         return self._keys[node]
 
     def refusals(self, service: str, node: str | None = None, *, times: int = 1) -> list[tuple[int, str]]:
-        """Status and code of the calls that were refused."""
+        """Return status and code of the calls that failed."""
         client, found = self.client(service, node), []
         for _ in range(times):
             try:
@@ -141,14 +141,14 @@ def test_a_share_of_the_calls_is_refused(control: Control) -> None:
     assert 5 < len(control.refusals("ec2", "i-1", times=40)) < 35
 
 
-def answers(failures: Failures, *, times: int = 30) -> list[bool]:
+def answers(failures: ApiFaults, *, times: int = 30) -> list[bool]:
     return [failures.answer({}, service="ec2", instance_id="i-1") is not None for _ in range(times)]
 
 
 def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
     write_faults(tmp_path / "one", [ApiFault(kind="throttle", share=0.4, seed=9)])
     write_faults(tmp_path / "two", [ApiFault(kind="throttle", share=0.4, seed=10)])
-    first, again, other = (answers(Failures(tmp_path / name)) for name in ("one", "one", "two"))
+    first, again, other = (answers(ApiFaults(tmp_path / name)) for name in ("one", "one", "two"))
     assert first == again
     assert first != other
 
@@ -156,8 +156,8 @@ def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
 def test_a_rule_that_stays_goes_on_where_it_was(tmp_path: Path) -> None:
     rule, other = ApiFault(kind="throttle", share=0.4, seed=9), ApiFault(kind="error", service="s3")
     write_faults(tmp_path / "one", [rule])
-    failures = Failures(tmp_path / "one")
-    whole = answers(Failures(tmp_path / "one"), times=30)
+    failures = ApiFaults(tmp_path / "one")
+    whole = answers(ApiFaults(tmp_path / "one"), times=30)
     first = answers(failures, times=10)
     write_faults(tmp_path / "one", [other, rule])
     assert first + answers(failures, times=20) == whole

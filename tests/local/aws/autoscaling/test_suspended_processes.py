@@ -5,7 +5,7 @@ from tests.local.aws.templates import cluster, group, hook
 
 
 def made(stacks: Stacks, size: int, *suspended: str) -> Group:
-    """A group with hooks that nobody waits out, and with suspended processes."""
+    """Create a group with long hooks and suspended processes."""
     hooks = [hook(600)] if "Terminate" not in suspended else []
     stacks.create(cluster(Group=group(size, LifecycleHookSpecificationList=hooks)))
     members = Group(aws=stacks.aws, name=stacks.physical_id("Group"))

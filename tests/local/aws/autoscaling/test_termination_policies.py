@@ -21,7 +21,7 @@ def template(size: int, version: int, *policies: str) -> dict[str, Any]:
 
 
 def grow(aws: Aws, stacks: Stacks, versions: list[int], *policies: str) -> list[str]:
-    """A group whose members were launched one after the other from these versions; oldest first."""
+    """Create a group with a member launched from each of these versions, oldest first."""
     launched: list[str] = []
     for size, version in enumerate(versions, start=1):
         change = stacks.update if launched else stacks.create

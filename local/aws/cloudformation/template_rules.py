@@ -1,7 +1,6 @@
-"""Rules: what a template asserts about its parameters, judged before anything is touched.
+"""Check a template's rules, which are assertions about its parameters, before anything is changed.
 
-moto ignores the section, and forgets that a parameter which has only ever had its default keeps that
-value on an update that asks for the previous one.
+moto ignores the section. It also forgets a parameter's default when an update asks for the previous value.
 """
 
 from collections.abc import Callable
@@ -11,22 +10,22 @@ from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import CloudFormationBackend, Stack
 from moto.cloudformation.parsing import ResourceMap
 
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
 
 _Template = dict[str, Any]
 _Values = dict[str, Any]
 
 
 def install() -> None:
-    """Judge the rules on every call that brings a template."""
-    around(CloudFormationBackend, "_resolve_update_parameters", _with_previous_values)
-    around(CloudFormationBackend, "create_stack", _create_stack)
-    around(CloudFormationBackend, "update_stack", _update_stack)
-    around(CloudFormationBackend, "create_change_set", _create_change_set)
+    """Check the rules on every call that brings a template."""
+    wrap(CloudFormationBackend, "_resolve_update_parameters", _with_previous_values)
+    wrap(CloudFormationBackend, "create_stack", _create_stack)
+    wrap(CloudFormationBackend, "update_stack", _update_stack)
+    wrap(CloudFormationBackend, "create_change_set", _create_change_set)
 
 
 def failure(template: _Template, values: _Values) -> str | None:
-    """Description of the first assertion that does not hold."""
+    """Return the description of the first assertion that does not hold."""
     for name, rule in template.get("Rules", {}).items():
         if "RuleCondition" in rule and not _holds(rule["RuleCondition"], values):
             continue
@@ -63,14 +62,14 @@ _FUNCTIONS: dict[str, Callable[[list[Any]], bool]] = {
 }
 
 
-def _judge(backend: CloudFormationBackend, name: str, template: str, parameters: dict[str, str]) -> None:
+def _check(backend: CloudFormationBackend, name: str, template: str, parameters: dict[str, str]) -> None:
     parsed = Stack.parse_template(template)
     if "Rules" in parsed and (reason := failure(parsed, _values(backend, name, parsed, parameters))):
         raise ValidationError(message=reason)
 
 
 def _values(backend: CloudFormationBackend, name: str, template: _Template, parameters: dict[str, str]) -> _Values:
-    """Parameters as resources see them, those from SSM resolved, and the pseudo parameters."""
+    """Return the pseudo parameters and the parameters as resources see them, with SSM's resolved."""
     unused: Any = {}
     place = {"region_name": backend.region_name, "account_id": backend.account_id}
     resolved = ResourceMap("", name, parameters, {}, template=template, cross_stack_resources=unused, **place)
@@ -92,7 +91,7 @@ def _with_previous_values(
 
 
 def _create_stack(original: Any, backend: CloudFormationBackend, **arguments: Any) -> Stack:
-    _judge(backend, arguments["name"], arguments["template"], arguments["parameters"])
+    _check(backend, arguments["name"], arguments["template"], arguments["parameters"])
     stack: Stack = original(backend, **arguments)
     return stack
 
@@ -100,12 +99,12 @@ def _create_stack(original: Any, backend: CloudFormationBackend, **arguments: An
 def _update_stack(original: Any, backend: CloudFormationBackend, **arguments: Any) -> Stack:
     stack = backend.get_stack(arguments["name"])
     parameters = backend._resolve_update_parameters(stack, arguments["parameters"])
-    _judge(backend, stack.name, arguments["template"], parameters)
+    _check(backend, stack.name, arguments["template"], parameters)
     updated: Stack = original(backend, **arguments)
     return updated
 
 
 def _create_change_set(original: Any, backend: CloudFormationBackend, **arguments: Any) -> tuple[str, str]:
-    _judge(backend, arguments["stack_name"], arguments["template"], arguments["parameters"])
+    _check(backend, arguments["stack_name"], arguments["template"], arguments["parameters"])
     ids: tuple[str, str] = original(backend, **arguments)
     return ids

@@ -8,7 +8,7 @@ from tests.local.aws.templates import cluster, group, launch_template, resource,
 
 
 def members(aws: Aws) -> dict[str, str]:
-    """Instance id and launch template version of each member of the one group."""
+    """Return the launch template version of each member of the only group, by instance ID."""
     answer = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     return {i["InstanceId"]: i["LaunchTemplate"]["Version"] for i in answer[0]["Instances"]}
 
@@ -170,7 +170,7 @@ def test_group_of_a_refused_update_keeps_its_size(aws: Aws, stacks: Stacks) -> N
 
 
 IGNORED = {"UpdatePolicy": {"AutoScalingScheduledAction": {"IgnoreUnmodifiedGroupSizeProperties": True}}}
-"""As the CDK writes it into every group."""
+"""The update policy that the CDK writes into every group."""
 
 
 def sized(

@@ -1,4 +1,7 @@
-"""Expected: "Elastic IP addresses" and "Amazon EC2 instance IP addressing" in the Amazon EC2 User Guide."""
+"""Test Elastic IP addresses against EC2's rules.
+
+AWS: "Elastic IP addresses" and "Amazon EC2 instance IP addressing" in the Amazon EC2 User Guide.
+"""
 
 from typing import Any
 
@@ -11,7 +14,7 @@ from tests.local.aws.templates import attribute, cluster, group, reference, reso
 
 @pytest.fixture
 def members(aws: Aws, stacks: Stacks) -> Group:
-    """Two instances in a public subnet, and an address for them."""
+    """Create two instances in a public subnet, and an address for them."""
     outputs = {
         "Id": {"Value": attribute("AllocationId", "Own")},
         "Ip": {"Value": attribute("PublicIp", "Own")},
@@ -19,7 +22,7 @@ def members(aws: Aws, stacks: Stacks) -> Group:
     }
     own = resource("EC2::EIP", depends_on="Attachment", Domain="vpc", Tags=[{"Key": "of", "Value": "master"}])
     template = cluster(Group=group(2, "Public"), Own=own) | {"Outputs": outputs}
-    # as user data that names the address makes it: released when the instances are gone
+    # user data that names the address has the same effect: the address is released after the instances
     template["Resources"]["Group"]["DependsOn"].append("Own")
     stacks.create(template)
     return Group(aws=aws, name=stacks.physical_id("Group"))
@@ -174,3 +177,20 @@ def test_stack_releases_the_address_that_its_instance_has(aws: Aws, stacks: Stac
     associate(aws, stacks, min(members.in_service()))
     stacks.cloudformation.delete_stack(StackName="stack")
     assert aws.client("ec2").describe_addresses()["Addresses"] == []
+
+
+def test_fails_when_address_in_use_is_released(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster())
+    ec2 = aws.client("ec2")
+    (address,) = ec2.describe_addresses()["Addresses"]
+    with pytest.raises(ClientError, match=r"InvalidIPAddress\.InUse"):
+        ec2.release_address(AllocationId=address["AllocationId"])
+    assert ec2.describe_addresses()["Addresses"] == [address]
+
+
+def test_unused_address_can_be_released(aws: Aws) -> None:
+    ec2 = aws.client("ec2")
+    made = ec2.allocate_address(Domain="vpc")
+    assert not made["PublicIp"].startswith("127.")
+    ec2.release_address(AllocationId=made["AllocationId"])
+    assert ec2.describe_addresses()["Addresses"] == []

@@ -1,17 +1,20 @@
-"""Stack events for single resources, which moto does not record: what `cdk deploy` prints."""
+"""Record stack events of single resources, which `cdk deploy` prints and moto lacks."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 from moto.cloudformation.models import Event, Stack
 from moto.cloudformation.responses import StackResourceDTO
+from moto.cloudtrail.responses import CloudTrailResponse
 
-from local.aws.patching import around
+from local.aws.moto_patching import add, wrap
 
 
 def install() -> None:
-    """Tell the status of single resources, too."""
-    around(StackResourceDTO, "__init__", _describe)
+    """Report the status of single resources, and answer CloudTrail's LookupEvents."""
+    wrap(StackResourceDTO, "__init__", _describe)
+    add(CloudTrailResponse, "lookup_events", _lookup_events)
 
 
 def record(stack: Stack, logical_id: str, status: str, reason: str | None = None) -> None:
@@ -33,24 +36,29 @@ def record(stack: Stack, logical_id: str, status: str, reason: str | None = None
 
 
 def record_stack(stack: Stack, status: str, reason: str | None = None) -> None:
-    """Give the stack a status and append its event."""
+    """Set the stack's status and append its event."""
     stack.status = status
     stack._add_stack_event(status, reason)
     _separate(stack)
 
 
 def _separate(stack: Stack) -> None:
-    """Put a millisecond between events: the CDK CLI sorts them by a time of that precision."""
+    """Put a millisecond between events: the CDK CLI sorts them by time in milliseconds."""
     if len(stack.events) > 1:
         earliest = stack.events[-2].timestamp + timedelta(milliseconds=1)
         stack.events[-1].timestamp = max(stack.events[-1].timestamp, earliest)
 
 
 def _describe(original: Any, described: Any, stack: Stack, resource: Any) -> None:
-    """The status of a resource is that of its last event; moto gives the stack's."""
+    """Report the status of a resource's last event; moto reports the stack's status."""
     original(described, stack, resource)
     for event in reversed(stack.events):
         if event.logical_resource_id == described.logical_resource_id:
             described.resource_status = event.resource_status
             described.timestamp = event.timestamp
             return
+
+
+def _lookup_events(_response: CloudTrailResponse) -> str:
+    """Return no CloudTrail events; given moto's error, the CDK CLI would retry for 30 s after a failed deploy."""
+    return json.dumps({"Events": []})

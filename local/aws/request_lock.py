@@ -1,12 +1,12 @@
-"""One request at a time, as moto's state is plain dictionaries without locks."""
+"""Serve one request at a time, because moto's state is plain dictionaries without locks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
 
 
-class Serial:
-    """A lock; ``changed`` is called, with the lock held, whenever a holder may have changed the state."""
+class RequestLock:
+    """A lock that calls ``changed``, while held, whenever a holder may have changed the state."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -23,7 +23,7 @@ class Serial:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Hold it without changing anything."""
+        """Hold the lock without changing the state."""
         with self._lock:
             yield
 
@@ -32,5 +32,5 @@ def _nobody_asks() -> None:
     """Do nothing."""
 
 
-LOCK = Serial()
-"""Held by whoever reads or changes the state: a request, or the timer of a signal wait."""
+LOCK = RequestLock()
+"""Held by every request and timer that reads or changes the state."""

@@ -1,6 +1,6 @@
-"""Lifecycle hooks as callers see them: written into a group's template, completed, prolonged, taken away.
+"""Answer calls about lifecycle hooks, and create the hooks that a group's template declares.
 
-Only terminating ones have an effect (see lifecycle.py); a launching one is noted. Nothing is told to EventBridge.
+Only terminating hooks have an effect (see lifecycle.py); launching ones are only stored. EventBridge gets no events.
 """
 
 from typing import Any
@@ -11,24 +11,24 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import EmptyResult
 
 from local.aws.autoscaling import lifecycle
-from local.aws.patching import add, around
+from local.aws.moto_patching import add, wrap
 
 _Specification = dict[str, Any]
 RESULTS = ("CONTINUE", "ABANDON")
 
 
 def install() -> None:
-    """Take the hooks of templates, and answer the calls about lifecycle actions."""
-    around(FakeAutoScalingGroup, "create_from_cloudformation_json", _create_group)
-    around(AutoScalingBackend, "create_lifecycle_hook", _create_hook)
-    around(AutoScalingBackend, "delete_lifecycle_hook", _delete_hook)
-    around(AutoScalingBackend, "delete_auto_scaling_group", _delete_group)
+    """Create the hooks of templates, and answer the calls about lifecycle actions."""
+    wrap(FakeAutoScalingGroup, "create_from_cloudformation_json", _create_group)
+    wrap(AutoScalingBackend, "create_lifecycle_hook", _create_hook)
+    wrap(AutoScalingBackend, "delete_lifecycle_hook", _delete_hook)
+    wrap(AutoScalingBackend, "delete_auto_scaling_group", _delete_group)
     add(AutoScalingResponse, "complete_lifecycle_action", _complete)
     add(AutoScalingResponse, "record_lifecycle_action_heartbeat", _record_heartbeat)
 
 
 def put(backend: AutoScalingBackend, group_name: str, specification: _Specification) -> None:
-    """Make or change a hook, as the properties of a template describe it."""
+    """Create or change a hook from its properties in a template."""
     timeout = specification.get("HeartbeatTimeout")
     hook: Any = backend.create_lifecycle_hook(
         specification["LifecycleHookName"],
@@ -42,7 +42,7 @@ def put(backend: AutoScalingBackend, group_name: str, specification: _Specificat
 
 
 def update(group: FakeAutoScalingGroup, old: list[_Specification], new: list[_Specification]) -> None:
-    """Make the hooks of a group's template those of its new one."""
+    """Replace the hooks of a group's old template by those of its new one."""
     backend: AutoScalingBackend = group.autoscaling_backend
     kept = {specification["LifecycleHookName"] for specification in new}
     for specification in old:
@@ -64,21 +64,21 @@ def _create_group(
 def _create_hook(
     original: Any, backend: AutoScalingBackend, name: str, as_name: str, transition: str, timeout: Any, result: Any
 ) -> Any:
-    """Without the role and the target that moto makes up."""
+    """Create a hook without the role and the target that moto makes up."""
     hook = original(backend, name, as_name, transition, timeout, result)
     hook.role_arn = hook.notification_target_arn = None
     return hook
 
 
 def _delete_hook(original: Any, backend: AutoScalingBackend, as_name: str, name: str) -> None:
-    """What waits for it goes on."""
+    """Delete a hook; instances that wait for it continue."""
     for instance_id in lifecycle.waiting_for(backend, as_name, name):
         lifecycle.complete(instance_id, name, "CONTINUE")
     original(backend, as_name, name)
 
 
 def _delete_group(original: Any, backend: AutoScalingBackend, group_name: str) -> None:
-    """A group's hooks go with it; a later one of the same name must not inherit them."""
+    """Delete a group and its hooks, so that a later group of the same name does not inherit them."""
     original(backend, group_name)
     for hook in backend.describe_lifecycle_hooks(group_name):
         del backend.lifecycle_hooks[f"{group_name}_{hook.name}"]
@@ -98,7 +98,7 @@ def _record_heartbeat(response: AutoScalingResponse) -> EmptyResult:
 
 
 def _action(response: AutoScalingResponse) -> tuple[str, str]:
-    """Instance and hook of the lifecycle action that a request names; no token is ever handed out here."""
+    """Return the instance and the hook of a request's lifecycle action; this server never hands out tokens."""
     hook, instance_id = response._get_param("LifecycleHookName"), response._get_param("InstanceId")
     group = response._get_param("AutoScalingGroupName")
     if instance_id in lifecycle.waiting_for(response.autoscaling_backend, group, hook):

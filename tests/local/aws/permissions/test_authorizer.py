@@ -1,4 +1,4 @@
-"""Refusals as unmodified clients see them; who is judged and who is not."""
+"""Test who is authorized, and how refusals look to unmodified clients."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.calls import Call
-from local.aws.permissions import judge
+from local.aws.permissions import authorizer
 from local.aws.permissions.callers import Caller
 from tests.local.aws.harness import ANYTHING, REGION, Aws, Role, Stacks, policy
 from tests.local.aws.templates import reference, resource
@@ -218,8 +218,8 @@ NODE = Caller(
 def test_the_log_says_what_could_not_be_judged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, node: Caller, action: str, line: str
 ) -> None:
-    monkeypatch.setattr(judge, "caller_of", lambda _key: node)
-    found = judge.judge_call(call("dynamodb", action, key="ASIA"))
+    monkeypatch.setattr(authorizer, "caller_of", lambda _key: node)
+    found = authorizer.authorize(call("dynamodb", action, key="ASIA"))
     assert found.refused
     assert caplog.messages == [f"refused to {NODE.arn_of_session}: {line}"]
 
@@ -235,10 +235,10 @@ def test_the_log_says_what_could_not_be_judged(
 )
 @pytest.mark.parametrize("key", ["local", ""])
 def test_a_node_cannot_call_with_a_key_that_it_made_up(service: str, code: str, key: str) -> None:
-    made_up = judge.judge_call(call(service, "Anything", key=key, address="10.0.0.5"))
+    made_up = authorizer.authorize(call(service, "Anything", key=key, address="10.0.0.5"))
     assert made_up.answer
     assert (code if key else "") in made_up.answer.get_data(as_text=True)
-    assert judge.judge_call(call(service, "Anything", key=key)).answer is None
+    assert authorizer.authorize(call(service, "Anything", key=key)).answer is None
 
 
 def test_roles_of_the_toolkit_are_not_judged(aws: Aws) -> None:
@@ -249,7 +249,7 @@ def test_roles_of_the_toolkit_are_not_judged(aws: Aws) -> None:
 
 @pytest.fixture
 def user(aws: Aws) -> Iterator[dict[str, str]]:
-    """Keys of a user that a test gives policies to."""
+    """Create a user whose policies the tests choose, and return its keys."""
     iam = aws.client("iam")
     iam.create_user(UserName="ann")
     made = iam.create_access_key(UserName="ann")["AccessKey"]
@@ -273,7 +273,7 @@ def test_a_user_is_judged_by_own_and_attached_policies_and_those_of_groups(aws: 
     iam.add_user_to_group(UserName="ann", GroupName="team")
     ec2.describe_images()
     ec2.describe_instances()
-    # nobody has described it: a user needs the action on every resource
+    # its resources are not described here, so a user needs the action on every resource
     ec2.describe_key_pairs()
     assert refusal(ec2.describe_vpcs)[1] == "UnauthorizedOperation"
     iam.remove_user_from_group(UserName="ann", GroupName="team")

@@ -1,4 +1,4 @@
-"""The control plane tells when what exists may have changed, also by itself, and not when it is only asked."""
+"""Test that the control plane reports each possible change of its state, even its own, and no mere reads."""
 
 import json
 import time

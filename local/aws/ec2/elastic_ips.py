@@ -1,7 +1,7 @@
-"""Elastic IP addresses: they move between instances, take the place of automatic ones, and hold the internet gateway.
+"""Associate Elastic IP addresses as EC2 does: they move, replace automatic addresses and hold the internet gateway.
 
-moto leaves a moved address also where it was, gives no instance its automatic address back, and keeps an address with
-an instance that is gone.
+moto also leaves a moved address at its old place, never returns an instance's automatic address, keeps addresses on
+terminated instances, and releases addresses in use.
 """
 
 from typing import Any
@@ -13,21 +13,22 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.internet_gateways import InternetGatewayBackend
 from moto.ec2.responses.elastic_ip_addresses import ElasticIPAddresses
 
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
 
 
 def install() -> None:
-    """Associate and disassociate addresses as EC2 does."""
-    around(ElasticIPAddresses, "associate_address", _answer)
-    around(ElasticAddressBackend, "associate_address", _associate)
-    around(ElasticAddress, "has_cfn_attr", lambda original, name: name == "PublicIp" or original(name))
-    around(ElasticAddress, "get_cfn_attribute", _attribute)
-    around(InternetGatewayBackend, "detach_internet_gateway", _detach_gateway)
-    around(Instance, "terminate", _terminate)
+    """Associate, disassociate and release addresses as EC2 does."""
+    wrap(ElasticIPAddresses, "associate_address", _answer)
+    wrap(ElasticAddressBackend, "associate_address", _associate)
+    wrap(ElasticAddressBackend, "release_address", _release_address)
+    wrap(ElasticAddress, "has_cfn_attr", lambda original, name: name == "PublicIp" or original(name))
+    wrap(ElasticAddress, "get_cfn_attribute", _attribute)
+    wrap(InternetGatewayBackend, "detach_internet_gateway", _detach_gateway)
+    wrap(Instance, "terminate", _terminate)
 
 
 def _answer(original: Any, response: ElasticIPAddresses) -> Any:
-    """Reassociation is automatic; only an explicit false forbids it."""
+    """Allow reassociation unless the request explicitly forbids it."""
     response._get_params().setdefault("AllowReassociation", True)
     return original(response)
 
@@ -51,7 +52,7 @@ def _associate(
     if wanted.association_id and not reassociate:
         raise ResourceAlreadyAssociatedError(wanted.public_ip)
     for other in backend.addresses:
-        # the wanted one where it was, and the one that the new place had
+        # free the address from its old place, and the new place from its old address
         if other.association_id and (other is wanted or other.eni is eni):
             backend.disassociate_address(address=other.public_ip)
     moved: ElasticAddress = original(backend, eni.instance, eni, wanted.public_ip, None, True)
@@ -83,9 +84,19 @@ def _detach_gateway(original: Any, backend: EC2Backend, internet_gateway_id: str
 
 
 def _terminate(original: Any, instance: Instance) -> Any:
-    """A terminated instance's address stays the account's, free for another."""
+    """Terminate an instance; its Elastic IP address stays with the account."""
     previous = original(instance)
     for address in instance.ec2_backend.addresses:
         if any(address.eni is nic for nic in instance.nics.values()):
             instance.ec2_backend.disassociate_address(address=address.public_ip)
     return previous
+
+
+def _release_address(
+    original: Any, backend: EC2Backend, address: str | None = None, allocation_id: str | None = None
+) -> None:
+    for found in backend.addresses:
+        held = found.association_id and (found.public_ip == address or found.allocation_id == allocation_id)
+        if held:
+            raise EC2ClientError("InvalidIPAddress.InUse", f"Address {found.public_ip} is in use.")
+    original(backend, address=address, allocation_id=allocation_id)

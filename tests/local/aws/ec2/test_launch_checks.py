@@ -5,8 +5,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.ec2.images import FAMILIES, image_id
-from tests.local.aws.harness import Aws, Stacks
-from tests.local.aws.templates import cluster
+from tests.local.aws.harness import Aws
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGG3/7/0FalGn2K2g71FmBI4m+jGYz921HxJAbjLG1+J me"
 
@@ -48,20 +47,3 @@ def test_fails_when_instance_type_is_unknown(aws: Aws) -> None:
     with pytest.raises(ClientError, match=refusal):
         run(aws, LaunchTemplate={"LaunchTemplateName": "big"})
     ec2.delete_launch_template(LaunchTemplateName="big")
-
-
-def test_fails_when_address_in_use_is_released(aws: Aws, stacks: Stacks) -> None:
-    stacks.create(cluster())
-    ec2 = aws.client("ec2")
-    (address,) = ec2.describe_addresses()["Addresses"]
-    with pytest.raises(ClientError, match=r"InvalidIPAddress\.InUse"):
-        ec2.release_address(AllocationId=address["AllocationId"])
-    assert ec2.describe_addresses()["Addresses"] == [address]
-
-
-def test_unused_address_can_be_released(aws: Aws) -> None:
-    ec2 = aws.client("ec2")
-    made = ec2.allocate_address(Domain="vpc")
-    assert not made["PublicIp"].startswith("127.")
-    ec2.release_address(AllocationId=made["AllocationId"])
-    assert ec2.describe_addresses()["Addresses"] == []

@@ -1,24 +1,25 @@
-"""Addresses: public subnets hand out public ones, and all of them are usable ones."""
+"""Assign addresses in subnets as a VPC does, and associate subnets with their route tables."""
 
 import itertools
 from typing import Any
 
 from moto.ec2.exceptions import EC2ClientError
-from moto.ec2.models import elastic_ip_addresses, elastic_network_interfaces
+from moto.ec2.models import EC2Backend, elastic_ip_addresses, elastic_network_interfaces
 from moto.ec2.models.subnets import Subnet
 
-from local.aws.patching import around
+from local.aws.moto_patching import wrap
 
 _PUBLIC = (f"54.214.{high}.{low}" for high, low in itertools.product(range(255), range(1, 255)))
-"""Every public address once; moto's random ones may be of the loopback network, or the same twice."""
+"""Every public address once; moto's random ones may be loopback addresses or repeat."""
 
 
 def install() -> None:
-    """Hand out addresses as a VPC does."""
-    around(Subnet, "create_from_cloudformation_json", _create_subnet)
-    around(Subnet, "get_available_subnet_ip", _private_address)
-    around(elastic_ip_addresses, "random_ip", lambda _original: next(_PUBLIC))
-    around(elastic_network_interfaces, "random_public_ip", lambda _original: next(_PUBLIC))
+    """Assign addresses and associate route tables as a VPC does."""
+    wrap(Subnet, "create_from_cloudformation_json", _create_subnet)
+    wrap(Subnet, "get_available_subnet_ip", _private_address)
+    wrap(elastic_ip_addresses, "random_ip", lambda _original: next(_PUBLIC))
+    wrap(elastic_network_interfaces, "random_public_ip", lambda _original: next(_PUBLIC))
+    wrap(EC2Backend, "create_subnet_association", _associate_route_table)
 
 
 def _create_subnet(original: Any, name: str, definition: dict[str, Any], *place: str, **named: Any) -> Subnet:
@@ -29,7 +30,7 @@ def _create_subnet(original: Any, name: str, definition: dict[str, Any], *place:
 
 
 def _private_address(original: Any, subnet: Subnet, instance: Any) -> str:
-    """A fresh address while there is one, so that a replacement is not taken for what it replaces."""
+    """Prefer a fresh address, so that a replacement is not mistaken for the instance that it replaces."""
     freed, subnet._unused_ips = subnet._unused_ips, set()
     try:
         return str(original(subnet, instance))
@@ -42,3 +43,9 @@ def _private_address(original: Any, subnet: Subnet, instance: Any) -> str:
         return address
     finally:
         subnet._unused_ips = freed
+
+
+def _associate_route_table(original: Any, backend: EC2Backend, route_table_id: str, subnet_id: str) -> Any:
+    association = original(backend, route_table_id, subnet_id)
+    backend.associate_route_table(route_table_id, subnet_id=subnet_id)
+    return association

@@ -1,4 +1,4 @@
-"""Deletes what a stack made; moto can create some kinds of resources but not delete them."""
+"""Delete one resource of a stack, including kinds that moto can create but not delete."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,38 +14,38 @@ from local.aws.autoscaling import lifecycle
 _Deletion = Callable[[EC2Backend, Any], object]
 
 
-def delete(resource: Any, definition: dict[str, Any], stack: Stack, gone: Callable[[], None]) -> None:
-    """Delete one resource, or raise what the service refuses with; ``gone`` is called when it is gone, now or later.
+def delete(resource: Any, definition: dict[str, Any], stack: Stack, deleted: Callable[[], None]) -> None:
+    """Delete a resource and call ``deleted``, now or later; raise the service's error if it refuses.
 
     ``definition`` is the resource's part of the template with its references resolved.
     """
     if isinstance(resource, FakeAutoScalingGroup):
-        _delete_group(resource, gone)
+        _delete_group(resource, deleted)
         return
     place = stack.account_id, stack.region_name
-    kind = definition["Type"]
-    if deletion := _EC2_DELETIONS.get(kind):
+    resource_type = definition["Type"]
+    if deletion := _EC2_DELETIONS.get(resource_type):
         deletion(ec2_backends[stack.account_id][stack.region_name], resource)
     elif hasattr(resource, "delete"):
         resource.delete(*place)
-    elif not hasattr(get_model_map()[kind].delete_from_cloudformation_json, "__isabstractmethod__"):
+    elif not hasattr(get_model_map()[resource_type].delete_from_cloudformation_json, "__isabstractmethod__"):
         name = resource.physical_resource_id
-        get_model_map()[kind].delete_from_cloudformation_json(name, definition, *place)
+        get_model_map()[resource_type].delete_from_cloudformation_json(name, definition, *place)
     else:
-        raise ValidationError(message=f"the local AWS cannot delete a resource of type {kind}")
-    gone()
+        raise ValidationError(message=f"the local AWS cannot delete a resource of type {resource_type}")
+    deleted()
 
 
-def _delete_group(group: FakeAutoScalingGroup, gone: Callable[[], None]) -> None:
-    """Scale to nothing first: the instances' hooks hold until they are done, as a group is not deleted by force."""
+def _delete_group(group: FakeAutoScalingGroup, deleted: Callable[[], None]) -> None:
+    """Scale the group to zero first, so that hooks hold its instances: CloudFormation does not force the deletion."""
 
-    def emptied() -> None:
-        # somebody may have deleted it already
+    def when_empty() -> None:
+        # a caller may have deleted the group meanwhile
         if group.name in group.autoscaling_backend.autoscaling_groups:
             group.autoscaling_backend.delete_auto_scaling_group(group.name)
-        gone()
+        deleted()
 
-    lifecycle.empty(group, emptied)
+    lifecycle.scale_to_zero(group, when_empty)
 
 
 def _delete_nat_gateway(backend: EC2Backend, gateway: Any) -> None:
@@ -54,7 +54,7 @@ def _delete_nat_gateway(backend: EC2Backend, gateway: Any) -> None:
             backend.disassociate_address(address=address.public_ip)
     backend.delete_nat_gateway(gateway.id)
     backend.delete_network_interface(gateway._eni.id)
-    # AWS shows it as deleted for an hour; nothing here waits that long
+    # AWS lists it as deleted for an hour, but nothing here waits that long
     del backend.nat_gateways[gateway.id]
 
 
@@ -70,7 +70,7 @@ def _delete_route(backend: EC2Backend, route: Any) -> None:
 
 def _delete_endpoint(backend: EC2Backend, endpoint: Any) -> None:
     if endpoint.state != "deleted":
-        # moto looks for its routes in the tables that are gone too
+        # moto looks for its routes in deleted tables too
         endpoint.route_table_ids = [table for table in endpoint.route_table_ids if table in backend.route_tables]
         backend.delete_vpc_endpoints([endpoint.id])
     del backend.vpc_end_points[endpoint.id]
@@ -79,7 +79,7 @@ def _delete_endpoint(backend: EC2Backend, endpoint: Any) -> None:
 _EC2_DELETIONS: dict[str, _Deletion] = {
     "AWS::EC2::EIP": lambda backend, address: backend.release_address(address=address.public_ip),
     "AWS::EC2::InternetGateway": lambda backend, gateway: backend.delete_internet_gateway(gateway.id),
-    # by its id: moto takes one whose name it does not know for a call without a name
+    # Delete by ID: given an unknown name, moto claims that the call names no template.
     "AWS::EC2::LaunchTemplate": lambda backend, template: backend.delete_launch_template("", template.id),
     "AWS::EC2::NatGateway": _delete_nat_gateway,
     "AWS::EC2::Route": _delete_route,

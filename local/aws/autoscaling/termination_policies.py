@@ -1,7 +1,7 @@
-"""Which members a shrinking group ends: those that its termination policies name.
+"""Choose the members that a shrinking group ends, by its termination policies.
 
-moto ends whichever come first in a list of its own. AWS: "Configure termination policies for Amazon EC2 Auto Scaling".
-Zones come before policies there; groups here have one.
+moto ends the first ones of an internal list. AWS: "Configure termination policies for Amazon EC2 Auto Scaling".
+AWS balances zones before it applies policies; groups here have one zone.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 _HOUR_S = 3600
 
 _Rank = Callable[[InstanceState], float]
-"""The lower, the sooner a member ends."""
+"""A sort key: members with the lowest value end first."""
 
 
 def order(group: FakeAutoScalingGroup) -> list[InstanceState]:
-    """The members, the first to end first; a policy decides among those that the one before holds equal."""
+    """Return the members, first to end first; each policy breaks the ties of the one before."""
     ranks = [rank for policy in group.termination_policies for rank in _ranks(policy)]
     return sorted(group.instance_states, key=lambda member: [rank(member) for rank in ranks])
 
@@ -29,7 +29,7 @@ def _ranks(policy: str) -> list[_Rank]:
 
 
 def _launched(member: InstanceState) -> float:
-    # moto's times are UTC and do not say so
+    # moto's times are UTC without a time zone
     time: datetime = member.instance.launch_time
     return time.replace(tzinfo=timezone.utc).timestamp()
 

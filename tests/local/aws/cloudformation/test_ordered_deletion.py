@@ -1,4 +1,4 @@
-"""Deletion of stacks of which somebody has deleted a part."""
+"""Delete stacks after a part of them has already been deleted by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ OUT = "0.0.0.0/0"
 
 
 def parts() -> dict[str, Any]:
-    """One of each kind that a cluster has."""
+    """Return a template with a resource of each kind that a cluster has."""
     table = resource(
         "DynamoDB::Table",
         BillingMode="PAY_PER_REQUEST",

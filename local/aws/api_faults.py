@@ -1,0 +1,150 @@
+"""Answer a share of the nodes' requests with the errors of an overloaded or broken control plane.
+
+The rules are a JSON file that others write while the server runs (``local.faults.api``). Only nodes get these errors;
+other callers, such as a test that observes, are always served.
+"""
+
+import json
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+from xml.sax.saxutils import escape
+
+from werkzeug.wrappers import Response
+
+Kind = Literal["throttle", "error"]
+SERVICES: Final = ("autoscaling", "cloudformation", "dynamodb", "ec2", "iam", "logs", "s3", "ssm", "sts")
+"""All services of the local AWS, named as in a signature."""
+FILE: Final = "api-faults.json"
+"""Name of the rules' file in the run's directory."""
+REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiFault:
+    """Describe which requests of nodes fail, and how."""
+
+    kind: Kind
+    service: str | None = None
+    """Service as named in a signature ("dynamodb"); None for every service."""
+    instance_id: str | None = None
+    """Instance whose requests fail; None for every node."""
+    share: float = 1.0
+    """Share of the matching requests that fail, from 0 to 1; the seed decides which ones."""
+    seed: int = 0
+
+    def matches(self, service: str, instance_id: str) -> bool:
+        return self.service in (None, service) and self.instance_id in (None, instance_id)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceError:
+    """Hold an error in a service's own words."""
+
+    status: int
+    code: str
+    message: str
+
+
+# "Common Errors" or "Error handling" of each service's API reference.
+_THROTTLED: Final[Mapping[str, ServiceError]] = {
+    "ec2": ServiceError(status=503, code="RequestLimitExceeded", message="Request limit exceeded."),
+    "s3": ServiceError(status=503, code="SlowDown", message="Please reduce your request rate."),
+    "dynamodb": ServiceError(
+        status=400,
+        code="ProvisionedThroughputExceededException",
+        message="The level of configured provisioned throughput for the table was exceeded.",
+    ),
+}
+_BROKEN: Final[Mapping[str, ServiceError]] = {
+    "ec2": ServiceError(status=500, code="InternalError", message="An internal error has occurred"),
+    "s3": ServiceError(status=500, code="InternalError", message="We encountered an internal error. Please try again."),
+    "dynamodb": ServiceError(status=500, code="InternalServerError", message="Internal server error"),
+    "logs": ServiceError(
+        status=500, code="ServiceUnavailableException", message="The service cannot complete the request."
+    ),
+}
+
+
+def injected_error(kind: Kind, service: str, *, query: bool) -> ServiceError:
+    """Return the error of a service; ``query`` means the query protocol, whose codes have no suffix."""
+    if kind == "throttle":
+        code = "Throttling" if query else "ThrottlingException"
+        return _THROTTLED.get(service, ServiceError(status=400, code=code, message="Rate exceeded"))
+    return _BROKEN.get(service, ServiceError(status=500, code="InternalFailure", message="Internal failure"))
+
+
+def response(error: ServiceError, service: str, environ: Mapping[str, Any]) -> Response:
+    """Build the answer in the protocol of the request."""
+    if target := environ.get("HTTP_X_AMZ_TARGET", ""):
+        namespace = "com.amazonaws.dynamodb.v20120810#" if target.startswith("DynamoDB_20120810") else ""
+        text, mimetype = json.dumps({"__type": namespace + error.code, "message": error.message}), _json_of(environ)
+    else:
+        text, mimetype = _xml(error, service), "text/xml"
+    headers = {"x-amzn-RequestId": REQUEST_ID, "x-amzn-ErrorType": error.code}
+    return Response(text, status=error.status, headers=headers, content_type=mimetype)
+
+
+def _json_of(environ: Mapping[str, Any]) -> str:
+    return str(environ.get("CONTENT_TYPE") or "application/x-amz-json-1.1")
+
+
+def _xml(error: ServiceError, service: str) -> str:
+    details = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
+    if service == "s3":
+        return f"<Error>{details}<RequestId>{REQUEST_ID}</RequestId></Error>"
+    if service == "ec2":
+        return f"<Response><Errors><Error>{details}</Error></Errors><RequestID>{REQUEST_ID}</RequestID></Response>"
+    fault = "Sender" if error.status < 500 else "Receiver"
+    typed = f"<Error><Type>{fault}</Type>{details}</Error>"
+    return f"<ErrorResponse>{typed}<RequestId>{REQUEST_ID}</RequestId></ErrorResponse>"
+
+
+def read_faults(path: Path) -> tuple[ApiFault, ...]:
+    """Return the current rules; none when there is no file."""
+    try:
+        return tuple(ApiFault(**rule) for rule in json.loads(path.read_text()))
+    except FileNotFoundError:
+        return ()
+
+
+def write_faults(path: Path, faults: Iterable[ApiFault]) -> None:
+    """Replace all rules at once."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(json.dumps([asdict(fault) for fault in faults]))
+    partial.rename(path)
+
+
+class ApiFaults:
+    """Apply the current rules, with a random generator for each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[int, int] | None = None
+        self._dice: dict[ApiFault, random.Random] = {}
+
+    def answer(self, environ: Mapping[str, Any], *, service: str, instance_id: str | None) -> Response | None:
+        """Return an error for a node's request, or None if it is to be served."""
+        self._refresh()
+        if instance_id is None:
+            return None
+        for fault, dice in self._dice.items():
+            if fault.matches(service, instance_id) and dice.random() < fault.share:
+                query = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
+                return response(injected_error(fault.kind, service, query=query), service, environ)
+        return None
+
+    def _refresh(self) -> None:
+        """Read the file again if it has changed; rules that stay keep their random generators."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            self._read, self._dice = None, {}
+            return
+        if self._read != (found.st_ino, found.st_mtime_ns):
+            kept = self._dice
+            # No secrets here, but a run must be repeatable.
+            self._dice = {f: kept.get(f) or random.Random(f.seed) for f in read_faults(self._path)}  # noqa: S311  (see above)
+            self._read = (found.st_ino, found.st_mtime_ns)

@@ -1,0 +1,76 @@
+"""Refuse calls that the caller's policies do not allow, as AWS does, for every role and user.
+
+Two kinds of caller may do anything: the user of the local AWS, who is the account's administrator, and the roles of
+`cdk bootstrap`. A role's call whose permissions are not described here is refused and logged, so that no node makes a
+call that nobody thought about. A user needs such a call's action on every resource.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from werkzeug.wrappers import Response
+
+from local.aws.buckets import bucket_policy
+from local.aws.calls import Call
+from local.aws.permissions import access_denied
+from local.aws.permissions.callers import Caller, UnknownCallError, caller_of
+from local.aws.permissions.conditions import PolicyError
+from local.aws.permissions.needs import needs
+from local.aws.permissions.policies import Decision, Need, evaluate
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Authorization:
+    """Hold the result of authorizing one call."""
+
+    caller: Caller | None = None
+    """None when the call is an administrator's or its key is unknown."""
+    needs: tuple[Need, ...] = ()
+    refused: Need | None = None
+    """The first permission that the caller lacks."""
+    answer: Response | None = field(default=None, compare=False)
+    """The error for a refused call."""
+
+
+def authorize(call: Call) -> Authorization:
+    """Authorize a call by the current policies and state."""
+    caller = caller_of(call.credential.access_key)
+    if caller is None:
+        return Authorization() if call.is_local else _authorize_unknown_key(call)
+    try:
+        needed = _needs(call, caller)
+        refused = _first_refused(needed, caller)
+    except (PolicyError, UnknownCallError) as error:
+        log.warning("refused to %s: %s", caller.arn_of_session, error)
+        needed, refused = (), (caller.need(call), Decision.NOT_ALLOWED)
+    if refused is None:
+        return Authorization(caller=caller, needs=needed)
+    need, decision = refused
+    answer = access_denied.denied_response(call, caller, need, decision)
+    return Authorization(caller=caller, needs=needed, refused=need, answer=answer)
+
+
+def _authorize_unknown_key(call: Call) -> Authorization:
+    """Refuse a call whose key is unknown or missing, and which a node sent."""
+    log.warning("refused to %s: no key of the account signs %s", call.environ.get("REMOTE_ADDR"), call.action)
+    return Authorization(answer=access_denied.invalid_credentials_response(call))
+
+
+def _needs(call: Call, caller: Caller) -> tuple[Need, ...]:
+    try:
+        return needs(call, caller)
+    except UnknownCallError:
+        if caller.is_role:
+            raise
+        return (caller.need(call),)
+
+
+def _first_refused(needed: Sequence[Need], caller: Caller) -> tuple[Need, Decision] | None:
+    for need in needed:
+        decision = evaluate(need, caller.statements, bucket_policy(need.resource))
+        if decision is not Decision.ALLOWED:
+            return need, decision
+    return None
