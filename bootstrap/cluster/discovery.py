@@ -28,7 +28,7 @@ class Group:
 
     node_type: NodeType
     desired_capacity: int
-    """Set by the deploy: ``desired_nodes`` of stacks/node_group.py, worker_count for the workers' group."""
+    """Set by the deploy: ``desired_nodes`` of stacks/nodes/node_group.py, worker_count for the workers' group."""
     instances: Mapping[str, bool]
     """Every instance in it, and whether the group counts on it: not on one that ends or stands by."""
 

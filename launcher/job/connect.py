@@ -4,8 +4,9 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from bootstrap.contract import WORKER_HOST_PREFIX
+from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG, WORKER_HOST_PREFIX
 from launcher.cli.host_options import LOCAL_HOST
 from launcher.errors import LaunchError, UnreachableError
 from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_here
@@ -19,6 +20,7 @@ CONNECTIONS_AT_ONCE = 32
 READY_DEADLINE_S = 30.0
 SSH_FAILED = "connection ended with code 255"
 """The launcher's own words for it; see EXIT STATUS in ssh(1)."""
+DENIED = "Permission denied"
 NO_HOST_KEY = "Host key verification failed"
 NO_KEY_EXCHANGE = "no matching key exchange method"
 TAKE_ANOTHER = (
@@ -28,13 +30,13 @@ TAKE_ANOTHER = (
 FOR_GOOD = (
     "Could not resolve hostname",
     NO_HOST_KEY,
-    "Permission denied",
+    DENIED,
     "its runner speaks version",
     NO_KEY_EXCHANGE,
 )
 """Messages about what is wrong with a host for good, and not only at the moment."""
 
-KEYS = {NO_HOST_KEY, "Permission denied"}
+KEYS = {NO_HOST_KEY, DENIED}
 
 Answers = tuple[list[Connection], list[BaseException]]
 """The runners that answered, in the order of their hosts, and why the others did not."""
@@ -47,6 +49,11 @@ def is_this_machine(host: Host) -> bool:
     except LaunchError:
         # An alias of ssh's configuration, or a name that ssh will report.
         return False
+
+
+def is_worker(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
+    """Return whether this machine is a node of a cluster without the cluster's key."""
+    return config.exists() and not os.access(key, os.R_OK)
 
 
 def is_for_good(reason: str) -> bool:
@@ -62,6 +69,8 @@ def with_advice(reason: str) -> str:
     """
     if NO_HOST_KEY in reason and reason.startswith(f"{LOCAL_HOST}:"):
         return f"{reason} No key is kept for that name: name this machine as the others do, {socket.gethostname()} say"
+    if DENIED in reason and reason.startswith(WORKER_HOST_PREFIX) and is_worker():
+        return f"{reason} Only the master has the cluster's key: run launch there"
     return reason + TAKE_ANOTHER if NO_KEY_EXCHANGE in reason and reason.startswith(WORKER_HOST_PREFIX) else reason
 
 

@@ -37,6 +37,20 @@ def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, A
     return {name: value for name, value in settings.items() if value not in (None, "")}
 
 
+_NAMES_ELSEWHERE: Final = {
+    "workers": "worker_count",
+    "num_workers": "worker_count",
+    "nodes": "worker_count (the nodes besides the master)",
+    "num_nodes": "worker_count (the nodes besides the master)",
+    "gpus": "gpu_count",
+    "zone": "availability_zone",
+    "name": "cluster_name",
+    "key": "key_name",
+    "disk_size": "root_volume_gib",
+}
+"""What other tools call a setting; the spelling alone would lead to another one."""
+
+
 def _belongs_to_cdk(key: str) -> bool:
     # Feature flags (@aws-cdk/...), the CLI's own keys (aws:cdk:...) and cached look-ups
     # (ssm:account=...): a key given with -c cannot contain the = that each look-up has.
@@ -45,5 +59,7 @@ def _belongs_to_cdk(key: str) -> bool:
 
 def _did_you_mean(word: str, names: Sequence[str]) -> str:
     plain = re.sub(r"[^a-z0-9]+", "_", word[:100].lower())
+    if plain in _NAMES_ELSEWHERE:
+        return f", did you mean {_NAMES_ELSEWHERE[plain]}?"
     close = difflib.get_close_matches(plain, names, n=1, cutoff=0.5)
     return f", did you mean {close[0]}?" if close else f", settings are {', '.join(names)}"

@@ -60,6 +60,8 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("context", "message"),
     [
+        ({"workers": 2}, "unknown setting 'workers', did you mean worker_count?"),
+        ({"gpus": 8}, "unknown setting 'gpus', did you mean gpu_count?"),
         ({"worker_cout": 2}, "unknown setting 'worker_cout', did you mean worker_count?"),
         ({"cluster": {"worker-count": 2}}, "unknown setting 'worker-count', did you mean worker_count?"),
         ({"cluster": {"KeyName": "k"}}, "unknown setting 'KeyName', did you mean key_name?"),

@@ -1,0 +1,27 @@
+"""Messages about hosts that cannot be reached."""
+
+from pathlib import Path
+
+import pytest
+
+from launcher.job import connect
+
+DENIED = "deeplearning-worker1: ubuntu@deeplearning-worker1: Permission denied (publickey)."
+
+
+@pytest.mark.parametrize("is_worker", [True, False])
+def test_a_worker_is_told_that_only_the_master_reaches_the_others(
+    monkeypatch: pytest.MonkeyPatch, is_worker: bool
+) -> None:
+    monkeypatch.setattr(connect, "is_worker", lambda: is_worker)
+    assert ("run launch there" in connect.with_advice(DENIED)) == is_worker
+    assert connect.with_advice("elsewhere: Permission denied (publickey).").endswith("(publickey).")
+
+
+def test_a_node_that_can_read_the_clusters_key_is_no_worker(tmp_path: Path) -> None:
+    config, key = tmp_path / "node.json", tmp_path / "key"
+    assert not connect.is_worker(config, key)
+    config.touch()
+    assert connect.is_worker(config, key)
+    key.touch()
+    assert not connect.is_worker(config, key)
