@@ -70,7 +70,8 @@ gate:
 	@$(MAKE) --no-print-directory others e2e
 
 lint:
-	@$(ENTER) ruff check . && ruff format --check . && mypy . && mypy --python-version 3.10 bootstrap launcher
+	@$(ENTER) ruff check . && ruff format --check . && mypy . && mypy --python-version 3.10 bootstrap launcher \
+		&& python -m tests.layout
 
 unit:
 	@$(MAKE) --no-print-directory others

@@ -1,7 +1,7 @@
 """Run the agent: make the instance a node, signal CloudFormation, and keep the node in the cluster.
 
-Level-triggered: each pass compares what is with what should be, and keeps no queue of events. A failure of AWS, the
-network or the disk only delays the next pass. `bootstrap.service` calls `Agent.step` in a loop.
+Level-triggered: each pass compares what is with what should be. A failure of AWS, the network or the disk only delays
+the next pass. `bootstrap.service` calls `Agent.step` in a loop.
 """
 
 import logging
@@ -18,7 +18,7 @@ from bootstrap.errors import ConfigError, FrameworkError, MetadataError
 from bootstrap.failures import DELAYS, Delay, is_own, reason
 from bootstrap.files.node_files import NodeFiles
 from bootstrap.frameworks.state import Frameworks
-from bootstrap.health.checks import Finding, Health
+from bootstrap.health.checks import DEFECTS, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster
 from bootstrap.phases import Phases, first_start
@@ -31,9 +31,6 @@ EAGER_FOR_S: Final = 300.0
 STEADY_S: Final = 6.0
 """Seconds between passes of a ready node: at most ten reads of the table a minute. `draining.GRACE_S` is longer."""
 LONGEST_S: Final = 15.0
-HEALTH_S: Final = 60.0
-DEFECTS: Final = 3
-"""How many health checks in a row must find this node broken before it asks for its replacement."""
 
 
 class Agent:
@@ -235,8 +232,7 @@ class Agent:
         """
         self._next_give_up = self._host.monotonic() + LONGEST_S
         why = self._problem or self._what_is_missing()
-        cluster = self._cluster
-        if cluster is None:
+        if (cluster := self._cluster) is None:
             log.warning("not a node in time: %s", why)
             return
         self._host.shipper.ship()  # CloudFormation terminates the node once it has the signal
@@ -253,7 +249,6 @@ class Agent:
         cluster.signals.settle(why)
 
     def _is_broken(self) -> bool:
-        """Return whether the problem lies in this machine."""
         if self._error is not None:
             return is_own(self._error)
         return self._finding is not None and self._finding.defect

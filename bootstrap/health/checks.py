@@ -21,6 +21,10 @@ from bootstrap.files.hosts import host_names
 from bootstrap.files.node_files import place
 
 PROBE_BYTES: Final = 4096
+HEALTH_S: Final = 60.0
+"""Seconds between two health checks of a ready node."""
+DEFECTS: Final = 3
+"""How many health checks in a row must find this node broken before it asks for its replacement."""
 ANSWER_TIMEOUT_S: Final = 3.0
 
 

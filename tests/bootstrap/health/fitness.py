@@ -1,6 +1,6 @@
 """Nodes whose GPUs come and go, and time that passes on them."""
 
-from bootstrap.agent import HEALTH_S
+from bootstrap.health.checks import HEALTH_S
 from tests.bootstrap.forming import all_ready
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from botocore.exceptions import ClientError
 
-from bootstrap.agent import DEFECTS
 from bootstrap.contract import HOST_KEY_FILE
 from bootstrap.errors import CommandError
 from bootstrap.files.node_files import place
+from bootstrap.health.checks import DEFECTS
 from tests.bootstrap.health.fitness import Gpus, master_with, minutes, passes, past_the_deadline, ready_master
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 

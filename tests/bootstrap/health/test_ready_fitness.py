@@ -6,8 +6,8 @@ import os
 import pytest
 from botocore.exceptions import ClientError
 
-from bootstrap.agent import DEFECTS
 from bootstrap.files.node_files import place
+from bootstrap.health.checks import DEFECTS
 from tests.bootstrap.forming import all_ready
 from tests.bootstrap.health.fitness import Gpus, minutes, ready_master
 from tests.bootstrap.simulated_cluster import Cluster
