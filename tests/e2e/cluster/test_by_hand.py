@@ -9,7 +9,7 @@ from local.run.by_hand import REPOSITORY, SHELL
 from tests.e2e.conftest import Cluster
 from tests.local.terminal import CTRL_C, Terminal
 
-LOCAL_PROMPT = r"\[local-aws \w+\] \S+ # $"
+LOCAL_PROMPT = r"\[local-aws \w+\] .+ # $"
 NODE_PROMPT = r"ubuntu@[\w-]+:\S*\$ $"
 
 
