@@ -20,7 +20,7 @@ SHELL := /bin/bash
 
 export NODES ?= 3
 export RUN
-ALONE := $(wildcard tests/local/test_*.py) tests/test_machine.py
+ALONE := $(wildcard tests/local/test_*.py) tests/local/run tests/test_machine.py
 FAULTS ?= 65
 ROUNDS ?= 50
 SEED ?= 1
