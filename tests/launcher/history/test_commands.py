@@ -204,7 +204,7 @@ def test_the_list_may_be_read_in_part(cluster: Cluster) -> None:
         job = replace(RECORD, id=f"20261122-00000{number:05}")
         directory(cluster, job).mkdir(parents=True)
         write_record(directory(cluster, job), replace(job, state=State.FAILED))
-    command = f"{sys.executable} {LAUNCHER} list | head -1"
+    command = f"{sys.executable} '{LAUNCHER}' list | head -1"
     ended = subprocess.run(
         ["bash", "-c", command], env=cluster.environment, capture_output=True, timeout=60, check=True
     )
