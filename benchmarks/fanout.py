@@ -39,7 +39,7 @@ class Contestant:
     name: str
     command: Sequence[str]
     kept_s: int = 0
-    """How long our launch keeps its connections; 0 for the peers, which cannot."""
+    """Seconds for which launch keeps its connections open; 0 for the peers, which cannot."""
     seconds: list[float] = field(default_factory=list)
     near_s: float = 0.0
     """Processor time on this side in all rounds."""

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 BOOTSTRAP_S: Final = 1.0
 EAGER_FOR_S: Final = 300.0
-"""How long passes follow each other fast: a node not ready by then waits for something slow."""
+"""Seconds of frequent passes after the start: a node not ready by then waits for something slow."""
 STEADY_S: Final = 6.0
 """Seconds between passes of a ready node: at most ten reads of the table a minute. `draining.GRACE_S` is longer."""
 LONGEST_S: Final = 15.0

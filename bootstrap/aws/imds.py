@@ -29,7 +29,7 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TerminationNotice:
-    """What AWS announces about this instance; its public address comes in the same read."""
+    """Hold what AWS announces about this instance, and its public address, which comes with it."""
 
     public_address: str | None = None
     ending: bool = False

@@ -91,7 +91,7 @@ class Coordinator:
         return wanted
 
     def _base(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
-        """What to go on from: indexes must not move because somebody emptied the table or wrote into it."""
+        """Choose the membership to start from: indexes stay, even if the table was emptied or forged."""
         current = stored.membership
         if self._last == EMPTY or (not stored.flaw and current == self._last):
             return current
@@ -108,14 +108,14 @@ class Coordinator:
         return generation_after(newest, step=self._random_step())
 
     def _faster(self, grouped: "Mapping[str, _Grouped]") -> Membership:
-        """What to believe when somebody else has just written."""
+        """Choose the membership to trust after another process wrote to the table."""
         found = self._table.read_stored()
         return self._base(found, grouped) if found.flaw is None or self._last != EMPTY else EMPTY
 
     def _nodes(
         self, grouped: "Mapping[str, _Grouped]", instances: Mapping[str, Instance], current: Membership
     ) -> Iterator[Node]:
-        """Who can be a member: those whose addresses are the cluster's."""
+        """Keep the instances whose addresses are in the cluster's networks."""
         for node in _candidates(grouped, instances, self._records(grouped), current):
             try:
                 check_address(node.address, self._config.cluster_networks)
@@ -125,7 +125,7 @@ class Coordinator:
                 yield node
 
     def _records(self, grouped: Mapping[str, "_Grouped"]) -> dict[str, NodeRecord]:
-        """What the nodes say, by instance id, each under the id that only itself can write to."""
+        """Read the nodes' records by instance id; IAM lets each node write only its own."""
         ids = {
             node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
             for instance_id, each in grouped.items()

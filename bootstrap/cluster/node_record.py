@@ -23,7 +23,7 @@ class NodeRecordWriter:
         self._next = 0.0
 
     def read(self, cluster: ClusterClients, *, draining: bool) -> NodeRecord:
-        """What there is to say now, read from this machine."""
+        """Build the node's record from this machine's current state."""
         instance_id = cluster.identity.instance_id
         return NodeRecord(
             record_id=node_record_id(self._config.role_id(self._config.node_type), instance_id),

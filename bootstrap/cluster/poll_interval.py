@@ -1,4 +1,4 @@
-"""How often agents ask AWS: calls must not grow with the cluster, nor with its troubles, nor come all at once."""
+"""Pace the calls to AWS: they must not grow with the cluster or its troubles, nor come all at once."""
 
 import math
 from collections.abc import Callable, Set
@@ -34,11 +34,11 @@ READ_UNIT_BYTES: Final = 4096
 """Of a consistent read."""
 MEMBER_BYTES: Final = 240
 SHORTEST_ROUND_S: Final = 1.0
-"""What fits into less is spread enough by the polls."""
+"""Shorter rounds need no turns: the polls spread them enough."""
 
 
 def round_s(nodes: int) -> float:
-    """How long so many agents need to read the membership one after the other; 0 when they need not wait."""
+    """Return the seconds that this many agents need to read in turn; 0 if they need not wait."""
     units = math.ceil(nodes * MEMBER_BYTES / READ_UNIT_BYTES)
     needed = nodes * units / READ_UNITS_A_SECOND
     return needed if needed >= SHORTEST_ROUND_S else 0.0
