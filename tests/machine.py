@@ -31,8 +31,9 @@ REPOSITORY = Path(__file__).parents[1]
 SETTLE_S = 30.0
 PR_SET_CHILD_SUBREAPER = 36
 TEMPORARY = "TMPDIR"
-TEST_RUNNERS_OWN = "pytest-of-*"
-"""Directories that pytest keeps on purpose, those of its last three runs."""
+KEPT_BY_OTHERS = re.compile(r"pytest-of-.*|hypothesis|torchelastic_.*|torchinductor_.*")
+"""Directories that other programs keep on purpose: pytest's last three runs, Hypothesis's database and caches,
+torchrun's logs and PyTorch's compiled kernels. They lie in the directory that is removed after the command."""
 NAMESPACES = re.compile(r"internet|(?:vpc|i)-[0-9a-f]{17}")
 LINKS = re.compile(r"internet|user|igw|ens5|[0-9a-f]{15}")
 """Pattern of the names of links in a local AWS: those of nodes and VPCs derive from their ids."""
@@ -157,7 +158,7 @@ def _checkout() -> frozenset[str]:
 
 def _temporary_files() -> frozenset[str]:
     directory = Path(os.environ[TEMPORARY])
-    return _names(directory, "*") - _names(directory, TEST_RUNNERS_OWN)
+    return frozenset(name for name in _names(directory, "*") if not KEPT_BY_OTHERS.fullmatch(name))
 
 
 def prepare() -> None:

@@ -64,7 +64,7 @@ USER_PREFIXES = f"""
     nft add table inet filter
     touch /run/mount
     mkdir /tmp/jsii-kernel-{OWN}
-    mkdir "$TMPDIR/pytest-of-root"
+    cd "$TMPDIR" && mkdir pytest-of-root hypothesis torchelastic_6qu39e1j torchinductor_root
 """
 
 
