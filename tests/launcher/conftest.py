@@ -100,10 +100,15 @@ class Cluster:
         return [pid for pid in pids if self._is_rank(pid)]
 
     def _is_rank(self, pid: int) -> bool:
+        process = Path("/proc", str(pid))
         try:
-            return f"STRAY_TOKEN={self.token}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+            # A process that is just starting a program shows no environment for a moment.
+            deadline = time.monotonic() + 0.1
+            while not (environment := (process / "environ").read_bytes()) and time.monotonic() < deadline:
+                (process / "exe").readlink()  # It fails for zombies and for the kernel's threads, which have none.
         except OSError:
             return False
+        return f"STRAY_TOKEN={self.token}".encode() in environment
 
 
 @dataclass(frozen=True, kw_only=True)
