@@ -3,9 +3,10 @@
 import io
 import os
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -20,6 +21,7 @@ from bootstrap.contract import (
     MPIRUN_COMMAND,
     SHA256_FIELD,
     TABLE_KEY,
+    VERSION_FIELD,
 )
 from bootstrap.errors import FrameworkError
 from bootstrap.files.node_files import place
@@ -219,10 +221,16 @@ def put_archive(node: Node, content: bytes) -> None:
     )
 
 
-def put_record(node: Node, *, environment: str = RECIPE.key, sha256: str) -> None:
-    fields = {TABLE_KEY: ENGINES_RECORD_ID, ENVIRONMENT_FIELD: environment, SHA256_FIELD: sha256}
-    item = {name: {"S": value} for name, value in fields.items()}
-    node.clients.dynamodb.put_item(TableName=TABLE, Item=item)
+def put_record(
+    node: Node, *, environment: str = RECIPE.key, sha256: str, others: Mapping[str, dict[str, Any]] | None = None
+) -> None:
+    item: dict[str, Any] = {
+        TABLE_KEY: {"S": ENGINES_RECORD_ID},
+        VERSION_FIELD: {"N": "2"},
+        ENVIRONMENT_FIELD: {"S": environment},
+        SHA256_FIELD: {"S": sha256},
+    }
+    node.clients.dynamodb.put_item(TableName=TABLE, Item={**item, **(others or {})})
 
 
 def evil_archive() -> bytes:
@@ -282,6 +290,30 @@ def test_a_record_that_is_no_hash_is_refused_and_replaced(node: Callable[[str], 
         worker.provide(is_master=False)
     assert failure.value.short == "bad record"
     assert len(str(failure.value)) < 200
+    node("master").provide(is_master=True)
+    node("another").provide(is_master=False)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {SHA256_FIELD: {"L": [{"S": "0" * 64}]}},
+        {SHA256_FIELD: {"N": "0"}},
+        {ENVIRONMENT_FIELD: {"M": {}}},
+        {VERSION_FIELD: {"N": "0"}},
+        {VERSION_FIELD: {"S": "2\n"}},
+    ],
+    ids=str,
+)
+def test_a_record_of_another_form_is_refused_and_replaced(
+    node: Callable[[str], Node], forged: dict[str, dict[str, Any]]
+) -> None:
+    worker = node("worker")
+    put_record(worker, sha256="0" * 64, others=forged)
+    with pytest.raises(FrameworkError, match=r"^record engines: .* must be ") as failure:
+        worker.provide(is_master=False)
+    assert failure.value.short == "bad record"
+    assert str(failure.value).isprintable()
     node("master").provide(is_master=True)
     node("another").provide(is_master=False)
 
