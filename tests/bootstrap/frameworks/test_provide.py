@@ -6,6 +6,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,12 +26,13 @@ from bootstrap.contract import (
 )
 from bootstrap.errors import FrameworkError
 from bootstrap.files.node_files import place
+from bootstrap.frameworks import service
 from bootstrap.frameworks.archive import Archive
 from bootstrap.frameworks.provide import FrameworkServices, provide
 from bootstrap.frameworks.recipe import Recipe
 from bootstrap.frameworks.record import HashRecord
 from bootstrap.frameworks.state import Frameworks, State, read_state, write_state
-from tests.bootstrap.simulated_cluster import REGION, Clock
+from tests.bootstrap.simulated_cluster import REGION, Clock, node_config
 
 pytestmark = pytest.mark.allow_subprocess
 BUCKET = "digits-bucket"
@@ -270,6 +272,15 @@ def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[s
 def test_clusters_that_share_a_bucket_have_an_archive_each() -> None:
     assert RECIPE.object_key("one") != RECIPE.object_key("two")
     assert RECIPE.object_key("one").startswith(ENGINES_PREFIX)
+
+
+def test_the_service_asks_for_its_own_clusters_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(service, "connect", lambda _region: SimpleNamespace(s3=None))
+    monkeypatch.setattr(service, "Archive", lambda _s3, *, bucket, key: asked.append(f"{bucket}/{key}"))
+    for name in ("one", "two"):
+        service._services(node_config(cluster_name=name, bucket="shared"), tmp_path).archive(RECIPE)
+    assert asked == [f"shared/{RECIPE.object_key(name)}" for name in ("one", "two")]
 
 
 def test_a_new_master_makes_anew_what_somebody_has_replaced(node: Callable[[str], Node]) -> None:

@@ -150,8 +150,7 @@ def tagged_alike(fleet: Fleet, deploy: Deploy) -> str:
     """Return the id of an instance with the cluster's tag and an address of its own."""
     name = elsewhere(fleet, deploy)
     set_addresses(name, private="10.9.9.9", public="198.51.100.9")
-    tag = {"Key": CLUSTER_TAG, "Value": "demo"}
-    boto3.client("ec2", region_name=REGION).create_tags(Resources=[name], Tags=[tag])
+    boto3.client("ec2", region_name=REGION).create_tags(Resources=[name], Tags=[{"Key": CLUSTER_TAG, "Value": "demo"}])
     return name
 
 
