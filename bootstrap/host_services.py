@@ -90,6 +90,7 @@ def connect_to_cluster(
             autoscaling=clients.autoscaling,
             ec2=clients.ec2,
             remembered=read_state(host.root, instance_id=identity.instance_id, networks=networks),
+            monotonic=host.monotonic,
         )
         if is_master
         else None,

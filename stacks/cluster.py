@@ -25,6 +25,9 @@ BOOTSTRAP_TIMEOUT_S: Final = 1200
 """How long an agent waits for its cluster. With the boot and the download before it, this ends well before
 CREATION_TIMEOUT, so that the node reports what it waited for."""
 
+UNKNOWN_ZONE: Final = "the region's first"
+"""Record of a zone that CloudFormation chose."""
+
 
 class DeepLearningCluster(Construct):
     """A master and its workers in a network of their own."""
@@ -70,13 +73,23 @@ class DeepLearningCluster(Construct):
         for group in (self.master, self.workers):
             group.start_with(self._node_config(group), self.bundle.source)
         self._refuse_changes()
-        for warning_id, sentence in props.warnings().items():
+        for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
+
+    def _zone_warning(self) -> dict[str, str]:
+        """Warn of a zone that CloudFormation chooses: the name that it finds is recorded nowhere."""
+        if self.zone is not None:
+            return {}
+        sentence = (
+            "availability_zone is not set and could not be looked up without credentials: CloudFormation chooses the "
+            f"zone, and the stack records {UNKNOWN_ZONE!r}"
+        )
+        return {"zone-not-pinned": sentence}
 
     def _refuse_changes(self) -> None:
         """Refuse a deploy that would harm the running nodes."""
         replaces = "it would replace the network and every node"
-        zone = self.zone or "the region's first"
+        zone = self.zone or UNKNOWN_ZONE
         bucket = self.props.bucket or "one of its own"
         ImmutableSetting(self, "VpcCidr", name="vpc_cidr", value=self.props.vpc_cidr, why=replaces)
         ImmutableSetting(self, "AvailabilityZone", name="availability_zone", value=zone, why=replaces)

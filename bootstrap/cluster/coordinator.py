@@ -6,6 +6,7 @@ and its replacement) do no harm: the write is conditional, and the loser looks a
 
 import logging
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ from bootstrap.cluster.discovery import Instance, describe_groups
 from bootstrap.cluster.ec2_cache import Ec2Cache
 from bootstrap.cluster.membership import EMPTY, Member, Membership, Node, generation_after, next_membership
 from bootstrap.cluster.record_fields import RecordError, check_address
+from bootstrap.cluster.record_limit import RecordLimit
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Stored, Table
 from bootstrap.config import NodeConfig
@@ -43,6 +45,7 @@ class Coordinator:
         ec2: "EC2Client",
         remembered: Membership = EMPTY,
         random_step: Callable[[], int] = lambda: RANDOM.randint(1, LONGEST_STEP),
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._instance_id = instance_id
@@ -51,6 +54,7 @@ class Coordinator:
         self._ec2_cache = Ec2Cache(ec2)
         self._last = remembered
         self._random_step = random_step
+        self._record_limit = RecordLimit(monotonic)
         self.arriving: frozenset[str] = frozenset()
         """Instances that the last look found in the groups and not among the members."""
 
@@ -125,12 +129,13 @@ class Coordinator:
                 yield node
 
     def _records(self, grouped: Mapping[str, "_Grouped"]) -> dict[str, NodeRecord]:
-        """Read the nodes' records by instance id; IAM lets each node write only its own."""
+        """Read the nodes' records that count now, by instance id; IAM lets each node write only its own."""
         ids = {
             node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
             for instance_id, each in grouped.items()
         }
-        return {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
+        found = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
+        return self._record_limit.apply(found, instances=grouped)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,6 +18,7 @@ from bootstrap.contract import (
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     NODE_TYPES,
+    SHA256_FIELD,
     NodeType,
 )
 
@@ -27,6 +28,7 @@ LONGEST_SHOWN: Final = 60
 
 INSTANCE_ID: Final = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 KEY: Final = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})")
+SHA256: Final = re.compile(r"[0-9a-f]{64}")
 KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
 """How the 51 bytes of a public key begin: the type and the length of what follows (RFC 8709, RFC 4251)."""
 
@@ -91,6 +93,12 @@ def check_key(value: object, name: str) -> str:
     if match is None or not _decoded(match[1]).startswith(KEY_HEADER):
         raise RecordError(f"{name} must be an ed25519 key, got {shown(value)}")
     return match[0]
+
+
+def check_sha256(value: object) -> str:
+    if not isinstance(value, str) or not SHA256.fullmatch(value):
+        raise RecordError(f"{SHA256_FIELD} must be 64 hex digits, got {shown(value)}")
+    return value
 
 
 def _decoded(text: str) -> bytes:

@@ -24,12 +24,14 @@ from bootstrap.cluster.record_fields import (
     check_key,
     check_node_index,
     check_node_type,
+    check_sha256,
     shown,
 )
 from bootstrap.contract import (
     ADDRESS_FIELD,
     DESIRED_NODES_FIELD,
     DRAINING_FIELD,
+    ENVIRONMENT_FIELD,
     GENERATION_FIELD,
     HOST_KEY_FIELD,
     INSTANCE_ID_FIELD,
@@ -38,6 +40,7 @@ from bootstrap.contract import (
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
+    SHA256_FIELD,
     SSH_KEY_FIELD,
     TABLE_KEY,
     VERSION_FIELD,
@@ -110,6 +113,15 @@ class NodeRecord:
             check_key(self.ssh_key, f"{SSH_KEY_FIELD} of {shown(self.record_id)}")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvironmentRecord:
+    """The environment in the bucket that a master vouches for."""
+
+    environment: str
+    """Compare it only: it may be any text."""
+    sha256: str
+
+
 # ---- whole records ----
 
 
@@ -138,6 +150,15 @@ def parse_node(item: Item) -> NodeRecord:
         host_key=_attribute(item, HOST_KEY_FIELD, "S"),
         draining=_attribute(item, DRAINING_FIELD, "BOOL") if DRAINING_FIELD in item else False,
         ssh_key=_attribute(item, SSH_KEY_FIELD, "S") if SSH_KEY_FIELD in item else "",
+    )
+
+
+def parse_environment(item: Item) -> EnvironmentRecord:
+    """Read the record of the environment."""
+    _check_version(item)
+    return EnvironmentRecord(
+        environment=_attribute(item, ENVIRONMENT_FIELD, "S"),
+        sha256=check_sha256(_attribute(item, SHA256_FIELD, "S")),
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from botocore.exceptions import ClientError
+
 from bootstrap.cluster.membership import EMPTY, Member, Membership, members_to_json
 from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import (
@@ -60,6 +62,21 @@ NODE_FIELDS: Final = {
 """What is asked for of a node's own record, by placeholder: the node may have written more, up to 400 KB."""
 LOST_RACE: Final = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 """Reasons for which DynamoDB cancels a transaction when two writers meet (TransactWriteItems)."""
+BUSY: Final = frozenset(
+    {
+        "ProvisionedThroughputExceeded",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottlingError",
+        "ThrottlingException",
+        "TransactionConflict",
+        "TransactionConflictException",
+    }
+)
+"""Errors, and reasons of a cancelled transaction, that another try may not meet (TransactWriteItems, PutItem). The
+client tries throttled calls again by itself, but neither cancelled transactions nor conflicts."""
+BUSY_PAUSES_S: Final = (0.2, 0.4, 0.8)
+"""Seconds before each further try: short, as a node that drains writes here too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,19 +146,27 @@ class Table:
             DESIRED_NODES_FIELD: {"N": str(new.desired_nodes)},
             MEMBERS_FIELD: {"S": members_to_json(new.members)},
         }
+        puts = [self._put(MEMBERSHIP_ID, membership, old.condition), self._put(GENERATION_ID, generation)]
         try:
-            self._client.transact_write_items(
-                TransactItems=[
-                    {"Put": self._put(MEMBERSHIP_ID, membership, old.condition)},
-                    {"Put": self._put(GENERATION_ID, generation)},
-                ]
-            )
+            self._write(lambda: self._client.transact_write_items(TransactItems=[{"Put": put} for put in puts]))
         except self._client.exceptions.TransactionCanceledException as error:
-            reasons = {reason.get("Code") for reason in error.response.get("CancellationReasons", [])}
-            if reasons & LOST_RACE:
+            if _codes(error) & LOST_RACE:
                 return False
             raise
         return True
+
+    def _write(self, write: Callable[[], object]) -> None:
+        """Write, with a few more tries while the table is busy: any node can keep it so for a while."""
+        for pause in (*BUSY_PAUSES_S, None):
+            try:
+                write()
+            except ClientError as error:
+                codes = _codes(error)
+                if pause is None or not codes & BUSY or codes - BUSY:
+                    raise
+            else:
+                return
+            self._sleep(pause)
 
     def _put(self, record_id: str, fields: Item, condition: Mapping[str, Any] | None = None) -> "PutTypeDef":
         item = {TABLE_KEY: {"S": record_id}, **fields}
@@ -149,18 +174,16 @@ class Table:
 
     def write_node(self, record: NodeRecord) -> None:
         """Publish a node's own record."""
-        self._client.put_item(
-            TableName=self._name,
-            Item={
-                TABLE_KEY: {"S": record.record_id},
-                VERSION_FIELD: {"N": str(RECORD_VERSION)},
-                INSTANCE_ID_FIELD: {"S": record.instance_id},
-                NODE_TYPE_FIELD: {"S": record.node_type},
-                HOST_KEY_FIELD: {"S": record.host_key},
-                DRAINING_FIELD: {"BOOL": record.draining},
-                SSH_KEY_FIELD: {"S": record.ssh_key},
-            },
-        )
+        item: Item = {
+            TABLE_KEY: {"S": record.record_id},
+            VERSION_FIELD: {"N": str(RECORD_VERSION)},
+            INSTANCE_ID_FIELD: {"S": record.instance_id},
+            NODE_TYPE_FIELD: {"S": record.node_type},
+            HOST_KEY_FIELD: {"S": record.host_key},
+            DRAINING_FIELD: {"BOOL": record.draining},
+            SSH_KEY_FIELD: {"S": record.ssh_key},
+        }
+        self._write(lambda: self._client.put_item(TableName=self._name, Item=item))
 
     def read_nodes(self, record_ids: Sequence[str]) -> dict[str, NodeRecord]:
         """The records that exist, by record id; one that cannot be used is as good as none."""
@@ -208,6 +231,12 @@ class Table:
             "ProjectionExpression": ", ".join(NODE_FIELDS),
             "ExpressionAttributeNames": NODE_FIELDS,
         }
+
+
+def _codes(error: ClientError) -> set[str]:
+    """Return why a call failed: the reasons of a cancelled transaction, else the error's code."""
+    reasons = {str(each.get("Code")) for each in error.response.get("CancellationReasons", [])} - {"None"}
+    return reasons or {error.response["Error"]["Code"]}
 
 
 def _nothing_stored() -> Mapping[str, Any]:

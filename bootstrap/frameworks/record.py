@@ -4,9 +4,10 @@ Only the master's role may write it, while more can write into the bucket; so wh
 when it has this hash, and not before.
 """
 
-import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.records import parse_environment
 from bootstrap.contract import (
     ENGINES_RECORD_ID,
     ENVIRONMENT_FIELD,
@@ -20,8 +21,6 @@ from bootstrap.errors import FrameworkError
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-SHA256: Final = re.compile(r"[0-9a-f]{64}")
-
 
 class HashRecord:
     """The one record; the newest build of a master stands in it."""
@@ -31,19 +30,19 @@ class HashRecord:
         self._table = table
 
     def read(self, environment: str) -> str | None:
-        """The hash of an environment's archive; None where there is none, or one of another environment.
+        """Return the hash of an environment's archive; None if there is none, or one of another environment.
 
-        Raises EnginesError for what is no hash.
+        Raises FrameworkError if the record cannot be used.
         """
         key = {TABLE_KEY: {"S": ENGINES_RECORD_ID}}
-        item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item", {})
-        if item.get(ENVIRONMENT_FIELD) != {"S": environment}:
+        item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
+        if item is None:
             return None
-        found = item.get(SHA256_FIELD, {}).get("S", "")
-        if not SHA256.fullmatch(found):
-            detail = f"{SHA256_FIELD} of record {ENGINES_RECORD_ID} must be 64 hex digits, got {found[:80]!r}"
-            raise FrameworkError("bad record", detail)
-        return found
+        try:
+            record = parse_environment(item)
+        except RecordError as error:
+            raise FrameworkError("bad record", f"record {ENGINES_RECORD_ID}: {error}") from error
+        return record.sha256 if record.environment == environment else None
 
     def write(self, environment: str, sha256: str) -> None:
         """Vouch for what the bucket has."""

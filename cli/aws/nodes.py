@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.cluster.record_fields import Networks, RecordError, check_address
+from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
 from bootstrap.cluster.records import MemberRecord, parse_membership
-from bootstrap.contract import MASTER, MASTER_HOST, MEMBERSHIP_ID, TABLE_KEY, worker_host
+from bootstrap.contract import CLUSTER_TAG, MASTER, MASTER_HOST, MEMBERSHIP_ID, TABLE_KEY, worker_host
 from cli.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -160,16 +160,37 @@ def _machine(instance: "InstanceTypeDef") -> Machine:
     )
 
 
-def master_address(ec2: "EC2Client", membership: Membership) -> str:
-    """The master's public address."""
+def master_address(ec2: "EC2Client", membership: Membership, *, cluster_name: str) -> str:
+    """Return the master's public address, once EC2 has confirmed that the instance is the cluster's.
+
+    Any process on the master can write the record, and with another instance's id lead a login there.
+    """
     master = membership.master
-    machine = find_machines(ec2, [master.instance_id])[master.instance_id]
-    if not machine.public_address:
-        raise ClusterError(f"the master {master.instance_id} has no public address, its state is {machine.state}")
+    instance = next(_described(ec2, [master.instance_id]), None)
+    if instance is None or instance["State"]["Name"] != RUNNING:
+        state = GONE.state if instance is None else instance["State"]["Name"]
+        raise ClusterError(f"the master {master.instance_id} must be {RUNNING}, its state is {state}")
+    tags = {tag.get("Key"): tag.get("Value") for tag in instance.get("Tags", [])}
+    for what, said, known in (
+        (f"tag {CLUSTER_TAG}", cluster_name, tags.get(CLUSTER_TAG)),
+        ("private address", master.address, instance.get("PrivateIpAddress")),
+    ):
+        if known != said:
+            raise ClusterError(
+                f"the membership record names {master.instance_id} as the master, which is not the cluster's: "
+                f"its {what} must be {said}, EC2 says {shown(known)}"
+            )
+    return _public_address(instance)
+
+
+def _public_address(instance: "InstanceTypeDef") -> str:
+    name, address = instance["InstanceId"], instance.get("PublicIpAddress")
+    if not address:
+        raise ClusterError(f"the master {name} has no public address")
     try:
-        return check_address(machine.public_address, networks=None)
+        return check_address(address, networks=None)
     except RecordError as error:
-        raise ClusterError(f"the master {master.instance_id} has a public address that is none: {error}") from error
+        raise ClusterError(f"the master {name} has a public address that is none: {error}") from error
 
 
 def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> Member:

@@ -11,7 +11,7 @@ from cli.ssh.remote import SshTarget, run_command
 def main(options: Options) -> int:
     context = find(options)
     target = SshTarget(
-        address=master_address(context.clients.ec2, context.membership),
+        address=master_address(context.clients.ec2, context.membership, cluster_name=context.cluster.name),
         user=context.cluster.login_user,
         host_key=context.membership.master.host_key,
         identity=identity_path(options.identity),

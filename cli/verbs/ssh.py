@@ -38,7 +38,7 @@ def access(context: ClusterContext) -> Access:
         cluster_name=cluster.name,
         login_user=cluster.login_user,
         master=context.membership.master,
-        master_address=master_address(context.clients.ec2, context.membership),
+        master_address=master_address(context.clients.ec2, context.membership, cluster_name=cluster.name),
         known_hosts_command=(python, program, *words),
         identity=identity_path(context.options.identity),
     )

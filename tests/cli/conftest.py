@@ -100,23 +100,35 @@ def deploy(aws: dict[str, str]) -> Deploy:
         cloudformation.create_stack(StackName=f"{name}-stack", TemplateBody=template(name, user))
         outputs = cloudformation.describe_stacks(StackName=f"{name}-stack")["Stacks"][0]["Outputs"]
         table = next(out["OutputValue"] for out in outputs if out["OutputKey"] == "ClusterTable")
-        ids = _run_instances(len(private), public)
+        ids = _run_instances(name, private, public)
         put_membership(table, ids, private=private, host_keys=host_keys)
         return Fleet(name=name, table=table, instance_ids=ids)
 
     return deploy
 
 
-def _run_instances(count: int, public: str) -> tuple[str, ...]:
-    ec2 = boto3.client("ec2", region_name=REGION)
+def _run_instances(cluster_name: str, private: Sequence[str], public: str) -> tuple[str, ...]:
+    ec2, count = boto3.client("ec2", region_name=REGION), len(private)
     image = ec2.register_image(Name="node")["ImageId"]
-    found = ec2.run_instances(ImageId=image, MinCount=count, MaxCount=count, InstanceType="c5.large")
+    found = ec2.run_instances(
+        ImageId=image,
+        MinCount=count,
+        MaxCount=count,
+        InstanceType="c5.large",
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": "deeplearning:cluster", "Value": cluster_name}]}
+        ],
+    )
     ids = tuple(instance["InstanceId"] for instance in found["Instances"])
-    backend = ec2_backends[DEFAULT_ACCOUNT_ID][REGION]
-    for instance_id, address in zip(ids, [public, *[None] * (count - 1)], strict=True):
-        # moto chooses public addresses itself; the tests need one that leads to a server of theirs.
-        backend.get_instance(instance_id).nics[0].public_ip = address
+    for instance_id, address in zip(ids, private, strict=True):
+        set_addresses(instance_id, private=address, public=public if instance_id == ids[0] else None)
     return ids
+
+
+def set_addresses(instance_id: str, *, private: str, public: str | None) -> None:
+    """Give an instance these addresses: moto chooses its own, and some tests need one that leads to their server."""
+    nic = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].get_instance(instance_id).nics[0]
+    nic.private_ip_address, nic.public_ip = private, public
 
 
 def put_membership(

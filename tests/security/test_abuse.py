@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.bootstrap.given import public_key
 from tests.security.cluster import ABUSED, BOTH, Cluster, Node, abuses, refused
 from tests.security.conftest import TOOLKIT_BUCKET, Deploy
 
@@ -82,23 +83,67 @@ def record(record_id: str, **fields: str) -> dict[str, Any]:
     return {"id": {"S": record_id}, **{name: {"S": value} for name, value in fields.items()}}
 
 
+def records(node: Node) -> dict[str, str]:
+    """Return the keys of all kinds of records, and of keys that resemble the node's own, by a description."""
+    own, cluster = node.record_id(), node.cluster
+    masters, workers = cluster.members(cluster.group("master")), cluster.members(cluster.group("worker"))
+    roles = {node_type: cluster.node(node_type).role["RoleId"] for node_type in BOTH}
+    keys = {
+        "its own": own,
+        "the other role's, of its own instance": own.replace(roles[node.type], roles[other_type(node)]),
+        "a future instance's": node.record_id("i-0123456789abcdef0"),
+        "its own in capitals": own.upper(),
+        "its own and more": f"{own}0",
+        "its role's": roles[node.type],
+        **{f"a master's: {name}": f"{roles['master']}:{name}" for name in masters},
+        **{f"a worker's: {name}": f"{roles['worker']}:{name}" for name in workers},
+        **{name: name for name in SHARED},
+        "a record of another kind": "anything",
+    }
+    return {label: key for label, key in keys.items() if label == "its own" or key != own}
+
+
+def other_type(node: Node) -> str:
+    return "worker" if node.type == "master" else "master"
+
+
+def stored(node: Node) -> dict[str, Any]:
+    """Return every record in the table by its key, as only the account's owner can read them."""
+    items = node.cluster.aws.client("dynamodb").scan(TableName=node.cluster.names["TABLE"])["Items"]
+    return {item["id"]["S"]: item for item in items}
+
+
+WRITABLE = {"worker": {"its own"}, "master": {"its own", *SHARED}}
+
+
 @abuses(BOTH, f"dynamodb:PutItem on {TABLE}, dynamodb:LeadingKeys ${{aws:userid}}")
-def test_a_node_writes_its_own_record_and_nobody_elses(node: Node) -> None:
-    dynamodb, table = node.client("dynamodb"), node.cluster.names["TABLE"]
+def test_each_role_writes_these_records_and_no_others(node: Node) -> None:
+    dynamodb, table, before = node.client("dynamodb"), node.cluster.names["TABLE"], stored(node)
+    # A record as its owner would write it: the key alone decides.
+    lie = {"version": {"N": "2"}, "host_key": {"S": public_key("an intruder's")}, "draining": {"BOOL": True}}
+    written = {}
+    for label, key in records(node).items():
+        item = {**record(key, instance_id=node.instance_id, node_type="master"), **lie}
+        if label in WRITABLE[node.type]:
+            dynamodb.put_item(TableName=table, Item=item)
+            written[key] = item
+        else:
+            refused(dynamodb.put_item, TableName=table, Item=item)
+    assert stored(node) == before | written
+
+
+def test_no_other_call_writes_a_record(node: Node) -> None:
+    dynamodb, table, before = node.client("dynamodb"), node.cluster.names["TABLE"], stored(node)
     own, other = node.record_id(), node.record_id("i-0123456789abcdef0")
     put = [{"Put": {"TableName": table, "Item": record(each)}} for each in (own, other)]
-    refused(dynamodb.put_item, TableName=table, Item=record(other))
     refused(dynamodb.transact_write_items, TransactItems=put)
     refused(dynamodb.batch_write_item, RequestItems={table: [{"PutRequest": {"Item": record(own)}}]})
-    refused(dynamodb.update_item, TableName=table, Key=record(own), UpdateExpression="REMOVE x")
-    refused(dynamodb.delete_item, TableName=table, Key=record(own))
-    dynamodb.put_item(TableName=table, Item=record(own, anything="at all"))
-
-
-def test_a_worker_names_no_members(worker: Node) -> None:
-    dynamodb, table = worker.client("dynamodb"), worker.cluster.names["TABLE"]
-    for name in SHARED:
-        refused(dynamodb.put_item, TableName=table, Item=record(name))
+    for key in (own, *SHARED):
+        refused(dynamodb.update_item, TableName=table, Key=record(key), UpdateExpression="REMOVE x")
+        refused(dynamodb.delete_item, TableName=table, Key=record(key))
+        refused(dynamodb.execute_statement, Statement=f"DELETE FROM \"{table}\" WHERE id='{key}'")
+    refused(dynamodb.put_item, TableName=f"{table}-2", Item=record(own))
+    assert stored(node) == before
 
 
 @abuses(

@@ -1,5 +1,7 @@
 """Who is in the lists: what the coordinator makes of nodes that come, stand by and leave."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.discovery import Instance
 from bootstrap.cluster.membership import Membership
+from bootstrap.cluster.record_limit import HOLD_S
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.contract import TABLE_KEY, NodeType, node_record_id
 from tests.bootstrap.given import public_key
@@ -45,6 +48,7 @@ def new_coordinator(cluster: Cluster) -> Coordinator:
         table=cluster.table,
         autoscaling=cluster.clients.autoscaling,
         ec2=cluster.clients.ec2,
+        monotonic=cluster.clock,
     )
 
 
@@ -65,7 +69,73 @@ def test_node_that_says_it_is_away_leaves_the_lists_and_keeps_its_index(cluster:
     assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
     assert cluster.by_index() == before
     cluster.table.write_node(said)
+    cluster.clock.now += HOLD_S
     assert present(look(cluster, coordinator)) == before
+
+
+# ---- one node's record changes the membership once a minute ----
+
+LOOK_S = 2.0
+"""Seconds between the coordinator's looks while somebody is on the way."""
+
+
+def generations(cluster: Cluster, coordinator: Coordinator, said: Iterator[NodeRecord | None]) -> list[int]:
+    """Return the generation after each look; before each, a node writes what it says, or nothing usable."""
+    found = []
+    for each in said:
+        if each is not None:
+            cluster.table.write_node(each)
+        else:
+            record_id = node_record_id(ROLES["worker"], cluster.by_index()[2])
+            cluster.clients.dynamodb.put_item(TableName=TABLE, Item={TABLE_KEY: {"S": record_id}})
+        found.append(look(cluster, coordinator).generation)
+        cluster.clock.now += LOOK_S
+    return found
+
+
+@pytest.mark.parametrize("says", ["drains and does not", "other keys", "drains, nothing usable, does not"])
+def test_node_that_says_something_else_each_time_changes_the_membership_once_a_minute(
+    cluster: Cluster, says: str
+) -> None:
+    coordinator, before = formed(cluster)
+    said = record(before[2], "worker")
+    drains = replace(said, draining=True)
+    looks = 150
+    cycle: dict[str, Iterator[NodeRecord | None]] = {
+        "drains and does not": itertools.cycle([drains, said]),
+        "other keys": (replace(said, host_key=public_key(n)) for n in itertools.count()),
+        "drains, nothing usable, does not": itertools.cycle([drains, None, said, None]),
+    }
+    found = generations(cluster, coordinator, itertools.islice(cycle[says], looks))
+    minutes = looks * LOOK_S / HOLD_S
+    # To drain counts at once, so that a minute has up to two changes.
+    assert 2 <= found[-1] - found[0] <= 2 * minutes
+    cluster.table.write_node(said)
+    cluster.clock.now += HOLD_S
+    assert present(look(cluster, coordinator)) == before
+
+
+def test_notice_of_a_nodes_end_counts_at_once_whatever_the_node_said_before(cluster: Cluster) -> None:
+    coordinator, before = formed(cluster)
+    said = record(before[2], "worker")
+    for key in ("one", "two", "three"):
+        cluster.table.write_node(replace(said, host_key=public_key(key)))
+        look(cluster, coordinator)
+    cluster.table.write_node(replace(said, host_key=public_key("four"), draining=True))
+    found = look(cluster, coordinator)
+    assert present(found) == {1: before[1], 3: before[3]}
+    held = found.member(before[2])
+    assert held is not None
+    assert held.host_key == public_key("one")
+
+
+def test_one_nodes_changes_delay_no_other_node(cluster: Cluster) -> None:
+    coordinator, before = formed(cluster)
+    cluster.table.write_node(replace(record(before[2], "worker"), host_key=public_key("new")))
+    look(cluster, coordinator)
+    cluster.table.write_node(replace(record(before[3], "worker"), host_key=public_key("new too")))
+    keys = {member.node_index: member.host_key for member in look(cluster, coordinator).members}
+    assert (keys[2], keys[3]) == (public_key("new"), public_key("new too"))
 
 
 @pytest.mark.parametrize("state", ["Terminating:Wait", "Terminating:Proceed", "EnteringStandby", "Standby"])

@@ -12,6 +12,7 @@ from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import NODE_FIELDS, Stored, Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from bootstrap.errors import TableBusyError
+from bootstrap.failures import DELAYS
 from tests.bootstrap.given import NETWORKS, instance_id, public_key
 from tests.bootstrap.simulated_cluster import TABLE, Cluster
 
@@ -91,9 +92,8 @@ def _cancelled(stubber: Stubber, *codes: str) -> None:
     "codes",
     [
         ("ConditionalCheckFailed", "None"),
-        ("TransactionConflict", "None"),
-        ("None", "TransactionConflict"),
-        ("TransactionConflict", "TransactionConflict"),
+        ("ConditionalCheckFailed", "TransactionConflict"),
+        ("ConditionalCheckFailed", "ThrottlingError"),
     ],
 )
 def test_race_that_is_lost_is_an_answer(stubbed: Stubbed, codes: tuple[str, ...]) -> None:
@@ -102,19 +102,63 @@ def test_race_that_is_lost_is_an_answer(stubbed: Stubbed, codes: tuple[str, ...]
     assert not table.replace_membership(NOTHING, Membership(generation=1, desired_nodes=2, members=()))
 
 
-@pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "ValidationError"])
-def test_fails_when_a_transaction_is_cancelled_for_anything_else(stubbed: Stubbed, code: str) -> None:
-    stubber, table, _ = stubbed
-    _cancelled(stubber, "None", code)
-    with pytest.raises(ClientError, match="Transaction cancelled"):
-        table.replace_membership(NOTHING, Membership(generation=1, desired_nodes=2, members=()))
+FIRST = Membership(generation=1, desired_nodes=2, members=())
+
+
+@pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_transaction_that_a_busy_table_cancels_is_tried_again(stubbed: Stubbed, code: str, place: int) -> None:
+    stubber, table, waits = stubbed
+    for _ in range(3):
+        _cancelled(stubber, *("None", code)[:: 1 if place else -1])
+    stubber.add_response("transact_write_items", {})
+    assert table.replace_membership(NOTHING, FIRST)
+    assert waits == [0.2, 0.4, 0.8]
+    stubber.assert_no_pending_responses()
+
+
+THROTTLED = ("ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded")
+
+
+@pytest.mark.parametrize("code", [*THROTTLED, "TransactionConflictException"])
+def test_write_that_a_busy_table_refuses_is_tried_again(stubbed: Stubbed, code: str) -> None:
+    stubber, table, waits = stubbed
+    for operation, write in (
+        ("put_item", lambda: table.write_node(record(1))),
+        ("transact_write_items", lambda: table.replace_membership(NOTHING, FIRST)),
+    ):
+        stubber.add_client_error(operation, code, "slow down")
+        stubber.add_response(operation, {})
+        write()
+    assert waits == [0.2, 0.2]
+    stubber.assert_no_pending_responses()
+
+
+def test_conflict_that_lasts_is_a_race_that_is_lost(stubbed: Stubbed) -> None:
+    stubber, table, waits = stubbed
+    for _ in range(4):
+        _cancelled(stubber, "TransactionConflict", "None")
+    assert not table.replace_membership(NOTHING, FIRST)
+    assert len(waits) == 3
+
+
+@pytest.mark.parametrize(("code", "tries"), [("ThrottlingError", 4), ("ValidationError", 1)])
+def test_fails_when_a_transaction_is_cancelled_for_good(stubbed: Stubbed, code: str, tries: int) -> None:
+    stubber, table, waits = stubbed
+    for _ in range(tries):
+        _cancelled(stubber, "None", code)
+    with pytest.raises(ClientError, match="Transaction cancelled") as error:
+        table.replace_membership(NOTHING, FIRST)
+    assert isinstance(error.value, DELAYS)
+    assert len(waits) == tries - 1
 
 
 def test_fails_when_the_table_refuses_a_transaction(stubbed: Stubbed) -> None:
-    stubber, table, _ = stubbed
+    stubber, table, waits = stubbed
     stubber.add_client_error("transact_write_items", "AccessDeniedException", "not yours")
     with pytest.raises(ClientError, match="not yours"):
-        table.replace_membership(NOTHING, Membership(generation=1, desired_nodes=2, members=()))
+        table.replace_membership(NOTHING, FIRST)
+    assert not waits
 
 
 def test_node_records_of_a_large_cluster_are_read_in_batches(table: Table) -> None:

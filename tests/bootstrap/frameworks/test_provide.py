@@ -3,9 +3,11 @@
 import io
 import os
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -20,15 +22,17 @@ from bootstrap.contract import (
     MPIRUN_COMMAND,
     SHA256_FIELD,
     TABLE_KEY,
+    VERSION_FIELD,
 )
 from bootstrap.errors import FrameworkError
 from bootstrap.files.node_files import place
+from bootstrap.frameworks import service
 from bootstrap.frameworks.archive import Archive
 from bootstrap.frameworks.provide import FrameworkServices, provide
 from bootstrap.frameworks.recipe import Recipe
 from bootstrap.frameworks.record import HashRecord
 from bootstrap.frameworks.state import Frameworks, State, read_state, write_state
-from tests.bootstrap.simulated_cluster import REGION, Clock
+from tests.bootstrap.simulated_cluster import REGION, Clock, node_config
 
 pytestmark = pytest.mark.allow_subprocess
 BUCKET = "digits-bucket"
@@ -219,10 +223,16 @@ def put_archive(node: Node, content: bytes) -> None:
     )
 
 
-def put_record(node: Node, *, environment: str = RECIPE.key, sha256: str) -> None:
-    fields = {TABLE_KEY: ENGINES_RECORD_ID, ENVIRONMENT_FIELD: environment, SHA256_FIELD: sha256}
-    item = {name: {"S": value} for name, value in fields.items()}
-    node.clients.dynamodb.put_item(TableName=TABLE, Item=item)
+def put_record(
+    node: Node, *, environment: str = RECIPE.key, sha256: str, others: Mapping[str, dict[str, Any]] | None = None
+) -> None:
+    item: dict[str, Any] = {
+        TABLE_KEY: {"S": ENGINES_RECORD_ID},
+        VERSION_FIELD: {"N": "2"},
+        ENVIRONMENT_FIELD: {"S": environment},
+        SHA256_FIELD: {"S": sha256},
+    }
+    node.clients.dynamodb.put_item(TableName=TABLE, Item={**item, **(others or {})})
 
 
 def evil_archive() -> bytes:
@@ -264,6 +274,15 @@ def test_clusters_that_share_a_bucket_have_an_archive_each() -> None:
     assert RECIPE.object_key("one").startswith(ENGINES_PREFIX)
 
 
+def test_the_service_asks_for_its_own_clusters_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(service, "connect", lambda _region: SimpleNamespace(s3=None))
+    monkeypatch.setattr(service, "Archive", lambda _s3, *, bucket, key: asked.append(f"{bucket}/{key}"))
+    for name in ("one", "two"):
+        service._services(node_config(cluster_name=name, bucket="shared"), tmp_path).archive(RECIPE)
+    assert asked == [f"shared/{RECIPE.object_key(name)}" for name in ("one", "two")]
+
+
 def test_a_new_master_makes_anew_what_somebody_has_replaced(node: Callable[[str], Node]) -> None:
     node("first").provide(is_master=True)
     second, worker = node("second"), node("worker")
@@ -282,6 +301,30 @@ def test_a_record_that_is_no_hash_is_refused_and_replaced(node: Callable[[str], 
         worker.provide(is_master=False)
     assert failure.value.short == "bad record"
     assert len(str(failure.value)) < 200
+    node("master").provide(is_master=True)
+    node("another").provide(is_master=False)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {SHA256_FIELD: {"L": [{"S": "0" * 64}]}},
+        {SHA256_FIELD: {"N": "0"}},
+        {ENVIRONMENT_FIELD: {"M": {}}},
+        {VERSION_FIELD: {"N": "0"}},
+        {VERSION_FIELD: {"S": "2\n"}},
+    ],
+    ids=str,
+)
+def test_a_record_of_another_form_is_refused_and_replaced(
+    node: Callable[[str], Node], forged: dict[str, dict[str, Any]]
+) -> None:
+    worker = node("worker")
+    put_record(worker, sha256="0" * 64, others=forged)
+    with pytest.raises(FrameworkError, match=r"^record engines: .* must be ") as failure:
+        worker.provide(is_master=False)
+    assert failure.value.short == "bad record"
+    assert str(failure.value).isprintable()
     node("master").provide(is_master=True)
     node("another").provide(is_master=False)
 

@@ -20,7 +20,9 @@ def holds(account: Account, *pages: list[dict[str, Any]], own: str | None = None
         expected = {**expected, **more}
 
 
-@pytest.mark.parametrize(("tib", "level"), [(50.0, "ok"), (2.0, "ok"), (1.5, "problem"), (0.25, "problem")])
+@pytest.mark.parametrize(
+    ("tib", "level"), [(50.0, "ok"), (2.0, "ok"), (1.96, "problem"), (1.5, "problem"), (0.25, "problem")]
+)
 def test_the_quota_must_hold_every_nodes_disk(account: Account, quota: Quota, tib: float, level: str) -> None:
     account.settings |= {"worker_count": 3, "root_volume_gib": 500}
     holds(account, [{"Size": 40}], [{"Size": 8}])

@@ -109,10 +109,11 @@ def told(clients: Clients, *, status: str = "ROLLBACK_COMPLETE", cluster: Cluste
     return why_text(diagnose(clients, StackState(name="demo", stack_id=ID, status=status), cluster))
 
 
+@pytest.mark.parametrize("reason", [SIGNAL, "\x1b[2Jnobody is named"], ids=["named", "the last that spoke"])
 def test_what_nodes_wrote_reaches_no_terminal_and_no_command_line(
-    clients: Clients, stubs: tuple[Stubber, Stubber]
+    clients: Clients, stubs: tuple[Stubber, Stubber], reason: str
 ) -> None:
-    tell_events(stubs[0], FAILED)
+    tell_events(stubs[0], [line if line[3] != SIGNAL else (*line[:3], reason) for line in FAILED])
     tell_activities(stubs[1])
     speak(BROKEN, "\x1b]52;c;ZXZpbA==\x07 one", "\x1b[2J two")
     speak("i-0$(touch marker)", "three")

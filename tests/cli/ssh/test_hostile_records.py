@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from hypothesis import find, given
 
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.records import parse_membership
+from bootstrap.contract import CLUSTER_TAG
 from cli.aws.nodes import Member, Membership, _member
 from cli.main import main
 from cli.ssh.config import Access, config_text, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget
 from tests.bootstrap.given import NETWORKS
 from tests.bootstrap.hostile import forged_items
-from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members
+from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
 VERBS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["status"], ["run", "--", "true"])
@@ -127,6 +129,69 @@ def test_why_says_what_is_wrong_with_the_record(
     put_forged(deploy(), {"address": "x'$(touch MARKER)'"}, tmp_path / "marker")
     assert main(["why", "--cluster", "demo"]) == 1
     assert re.search(rf"^part of the answer is missing: {REFUSAL}$", capsys.readouterr().out, re.MULTILINE)
+
+
+# ---- a master that is none of the cluster's: the record has the right form, and EC2 knows better ----
+
+
+def elsewhere(fleet: Fleet, deploy: Deploy) -> str:
+    """Return the id of another cluster's master."""
+    return deploy("other", public="198.51.100.9").instance_ids[0]
+
+
+def untagged(fleet: Fleet, deploy: Deploy) -> str:
+    """Return the id of an instance of the account that belongs to no cluster."""
+    name = elsewhere(fleet, deploy)
+    boto3.client("ec2", region_name=REGION).delete_tags(Resources=[name], Tags=[{"Key": CLUSTER_TAG, "Value": "other"}])
+    return name
+
+
+def tagged_alike(fleet: Fleet, deploy: Deploy) -> str:
+    """Return the id of an instance with the cluster's tag and an address of its own."""
+    name = elsewhere(fleet, deploy)
+    set_addresses(name, private="10.9.9.9", public="198.51.100.9")
+    boto3.client("ec2", region_name=REGION).create_tags(Resources=[name], Tags=[{"Key": CLUSTER_TAG, "Value": "demo"}])
+    return name
+
+
+def stopped(fleet: Fleet, deploy: Deploy) -> str:
+    """Return the id of the master, which does not run."""
+    boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[fleet.instance_ids[0]])
+    return fleet.instance_ids[0]
+
+
+def forgotten(fleet: Fleet, deploy: Deploy) -> str:
+    return "i-0123456789abcdef0"
+
+
+NOT_OURS = "the membership record names {} as the master, which is not the cluster's: its "
+MASTERS = {
+    elsewhere: NOT_OURS + "tag deeplearning:cluster must be demo, EC2 says 'other'",
+    untagged: NOT_OURS + "tag deeplearning:cluster must be demo, EC2 says none",
+    tagged_alike: NOT_OURS + "private address must be 10.0.0.10, EC2 says '10.9.9.9'",
+    stopped: "the master {} must be running, its state is stopped",
+    forgotten: "the master {} must be running, its state is gone",
+}
+
+
+@pytest.mark.parametrize("words", [["ssh"], ["ssh", "worker2"], ["ssh-config"], ["run", "--", "true"]], ids=" ".join)
+@pytest.mark.parametrize(("another", "message"), MASTERS.items(), ids=[each.__name__ for each in MASTERS])
+def test_fails_when_the_master_of_the_record_is_not_the_clusters(
+    deploy: Deploy,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    another: Callable[[Fleet, Deploy], str],
+    message: str,
+    words: list[str],
+) -> None:
+    monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("ssh was run"))
+    monkeypatch.setattr("cli.verbs.run.run_command", lambda *_, **__: pytest.fail("the command was run"))
+    fleet = deploy()
+    name = another(fleet, deploy)
+    ids = [name, *fleet.instance_ids[1:]]
+    put_membership(fleet.table, ids, private=["10.0.0.10", "10.0.1.20", "10.0.1.30"], host_keys=[KEY] * 3)
+    assert main([words[0], "--cluster", "demo", *words[1:]]) == 1
+    assert complaint(capsys) == message.format(name)
 
 
 # ---- what passes the check is harmless to everything that is made of it ----

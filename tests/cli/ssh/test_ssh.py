@@ -132,6 +132,20 @@ def test_ssh_reaches_a_worker_through_the_master(site: Site, name: str) -> None:
     assert (address, keys) == (WORKER, "0"), "the agent goes to the master and no further"
 
 
+def test_no_connection_to_a_worker_asks_for_the_agent() -> None:
+    """The hop through the master neither: what it would get there, nobody needs."""
+    master, worker = (
+        Member(node_index=index, instance_id="", address=address, node_type=node_type, host_key="")
+        for index, address, node_type in ((1, MASTER, "master"), (2, WORKER, "worker"))
+    )
+    access = Access(
+        cluster_name="demo", login_user="ubuntu", master=master, master_address=MASTER, known_hosts_command=("true",)
+    )
+    words = " ".join(ssh_arguments(access, worker))
+    assert (words.count("ForwardAgent=no"), words.count("ForwardAgent=yes")) == (2, 0)
+    assert ssh_arguments(access, master).count("ForwardAgent=yes") == 1
+
+
 def test_ssh_keeps_words_and_the_exit_code(site: Site) -> None:
     done = site.dlcluster("ssh", "--", "sh", "-c", 'printf "%s|" "$@"; exit 7', "x", "a b", "$HOME", "it's")
     assert (done.returncode, done.stdout) == (7, "a b|$HOME|it's|")

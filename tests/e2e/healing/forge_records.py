@@ -1,6 +1,8 @@
-"""Attack from a node: ``python3 forge_records.py GO SECONDS MARKER`` forges records and prints how many.
+"""Attack from a node: ``python3 forge_records.py GO SECONDS MARKER FORM`` forges records and prints how many.
 
 It writes what the node's role may write: on the master the membership and its generation, on every node its own record.
+FORM is malformed or well-formed: well-formed records pass the validator, and what they say is wrong. Then it tries the
+other nodes' records too, which must be refused.
 """
 
 import json
@@ -13,15 +15,19 @@ RELEASE = Path("/opt/deeplearning/current")
 sys.path[0:0] = [str(RELEASE), str(RELEASE / "vendor")]
 
 import boto3  # noqa: E402  (the agent's own boto3)
+from botocore.exceptions import ClientError  # noqa: E402
 
 CONFIG = json.loads(Path("/etc/deeplearning/node.json").read_text())
 STATE = json.loads(Path("/run/deeplearning/node.json").read_text())
-GO, SECONDS, MARKER = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+GO, SECONDS, MARKER, FORM = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
 IS_MASTER = CONFIG["node_type"] == "master"
 MEMBERSHIP, GENERATION = "membership", "generation"
 COMMAND = f"x'$(touch {MARKER})'"
 LINES = f"2\nHost *\n  ProxyCommand touch {MARKER}\n"
-KEY = STATE["members"][0]["host_key"]
+MEMBERS = STATE["members"]
+KEY = MEMBERS[0]["host_key"]
+FOREIGN_KEY = next(row["host_key"] for row in MEMBERS if row["instance_id"] != STATE["instance_id"])
+FREE_ADDRESS = MEMBERS[0]["address"].rpartition(".")[0] + ".250"
 
 
 def membership(**attributes: Any) -> dict[str, Any]:
@@ -55,6 +61,21 @@ def own(**attributes: Any) -> dict[str, Any]:
         "host_key": {"S": KEY},
     }
     return {**item, **attributes}
+
+
+def others() -> list[dict[str, Any]]:
+    """Build a record for every other node, with a valid key."""
+    rows = [row for row in MEMBERS if row["instance_id"] != STATE["instance_id"]]
+    return [
+        own(id={"S": f"{CONFIG[row['node_type'] + '_role_id']}:{row['instance_id']}"}, host_key={"S": FOREIGN_KEY})
+        for row in rows
+    ]
+
+
+def swapped() -> dict[str, Any]:
+    """Build a membership in which the two workers have changed places."""
+    index = {1: 1, 2: 3, 3: 2}
+    return membership(members={"S": json.dumps([{**row, "node_index": index[row["node_index"]]} for row in MEMBERS])})
 
 
 OWN = [
@@ -91,6 +112,26 @@ FORGED = [
     generation({"S": COMMAND}),
     generation({"N": "-1"}),
 ]
+WELL_FORMED_OWN = [
+    own(draining={"BOOL": True}, host_key={"S": FOREIGN_KEY}),
+    own(draining={"BOOL": True}, address={"S": FREE_ADDRESS}, host_key={"S": FOREIGN_KEY}),
+]
+WELL_FORMED = [
+    worker(address=FREE_ADDRESS),
+    worker(host_key=FOREIGN_KEY),
+    worker(draining=True),
+    swapped(),
+    membership(desired_nodes={"N": "1"}, members={"S": json.dumps(MEMBERS[:1])}),
+    generation({"N": "77"}),
+]
+
+
+def is_refused(client: Any, item: dict[str, Any]) -> bool:
+    try:
+        client.put_item(TableName=CONFIG["table"], Item=item)
+    except ClientError as error:
+        return bool(error.response["Error"]["Code"] == "AccessDeniedException")
+    return False
 
 
 def main() -> None:
@@ -98,13 +139,17 @@ def main() -> None:
     print("ready", flush=True)
     while not GO.exists():
         time.sleep(0.1)
-    kinds, written, end = FORGED + OWN if IS_MASTER else OWN, 0, time.time() + SECONDS
+    shared, of_its_own = (WELL_FORMED, WELL_FORMED_OWN) if FORM == "well-formed" else (FORGED, OWN)
+    kinds, written, end = shared + of_its_own if IS_MASTER else of_its_own, 0, time.time() + SECONDS
     while time.time() < end:
         second = time.monotonic() + 1.0
         for item in kinds:
             client.put_item(TableName=CONFIG["table"], Item=item)
             written += 1
+            if FORM == "well-formed":  # Each of them stands in the table for a while.
+                time.sleep(0.9 / len(kinds))
         time.sleep(max(0.0, second - time.monotonic()))
+    assert all(is_refused(client, item) for item in others()), "wrote another node's record"
     print(len(kinds), written)
 
 

@@ -30,6 +30,16 @@ def test_the_first_of_the_regions_own_zones_counts(listed: list[str], first: str
     assert first_zone(listed, REGION) == first
 
 
+def warnings_of(outdir: Path) -> list[str]:
+    """Return the warnings about the zone that ``cdk synth`` prints."""
+    manifest = json.loads((outdir / "manifest.json").read_text())
+    metadata = manifest["artifacts"]["ClusterStack"].get("metadata")
+    if metadata is None:
+        metadata = json.loads((outdir / "ClusterStack.metadata.json").read_text())
+    entries = [entry for found in metadata.values() for entry in found]
+    return [str(entry["data"]) for entry in entries if entry["type"] == "aws:cdk:warning" and "zone" in entry["data"]]
+
+
 def synthesize(
     context: dict[str, Any], outdir: Path, *, env: cdk.Environment | None, **settings: Any
 ) -> tuple[list[Any], set[str], Any]:
@@ -55,6 +65,7 @@ def test_the_zone_is_written_out_and_recorded(context: dict[str, Any], tmp_path:
     env = cdk.Environment(account=ACCOUNT, region=REGION)
     known = {PIN: ["us-west-2-lax-1a", "us-west-2c", "us-west-2b"]}
     assert synthesize(context | known, tmp_path, env=env) == ([], {'"us-west-2b"'}, "us-west-2b")
+    assert not warnings_of(tmp_path)
 
 
 def test_a_zone_that_is_set_is_not_looked_up(context: dict[str, Any], tmp_path: Path) -> None:
@@ -71,3 +82,9 @@ def test_without_an_account_cloudformation_chooses(
     assert (missing, recorded) == ([], "the region's first")
     [zone] = subnets
     assert "Fn::GetAZs" in zone
+    [warning] = warnings_of(tmp_path)
+    assert warning.startswith(
+        "availability_zone is not set and could not be looked up without credentials: "
+        'CloudFormation chooses the zone, and the stack records "the region\'s first"'
+    )
+    assert "\n" not in warning

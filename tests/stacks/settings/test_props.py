@@ -149,6 +149,7 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"instance_type": f"c5.{'9' * 5000}xlarge"}, "instance_type must be like g6.xlarge, got 'c5.999"),
         ({"worker_count": 501}, "worker_count must be 0 to 500, got 501"),
         ({"bucket": "cdk-hnb659fds-assets-123456789012-us-east-1"}, "bucket must be a bucket of your own, not"),
+        ({"bucket": "cdktoolkit-stagingbucket-1a2b3c4d5e6f"}, "bucket must be a bucket of your own, not"),
         ({"bucket": "s3://mine"}, "bucket must be the name of a general purpose S3 bucket: 3 to 63 lowercase"),
         ({"bucket": "Mine"}, "bucket must be the name of a general purpose S3 bucket"),
         ({"bucket": "ab"}, "bucket must be the name of a general purpose S3 bucket"),
