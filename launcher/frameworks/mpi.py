@@ -7,8 +7,9 @@ nodes (launcher.frameworks.orted), and so can end them and their ranks.
 
 from collections.abc import Sequence
 
+from launcher.errors import UsageError
 from launcher.frameworks.framework import Framework, JobTopology
-from launcher.frameworks.orted.names import MEET_S, agent_command, place_of, program
+from launcher.frameworks.orted.names import MEET_S, PROGRAM, agent_command, place_of, program
 from launcher.job.spec import Job, ProcessSpec
 from launcher.transport.ssh import client_command
 
@@ -34,6 +35,8 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     attempt = f"{topology.job_id}-{topology.restart}"
     seconds = MEET_S + job.grace_s
     agent = agent_command(attempt, client_command(job.hosts[0]), seconds=seconds)
+    if len(job.hosts) > 1 and len(str(PROGRAM).split()) > 1:
+        raise UsageError(f"mpirun on several nodes needs a launcher whose path has no blanks, got {str(PROGRAM)!r}")
     mpirun = ProcessSpec(
         name="mpirun",
         label="mpirun",

@@ -100,15 +100,7 @@ class Cluster:
         return [pid for pid in pids if self._is_rank(pid)]
 
     def _is_rank(self, pid: int) -> bool:
-        process = Path("/proc", str(pid))
-        try:
-            # A process that is just starting a program shows no environment for a moment.
-            deadline = time.monotonic() + 0.1
-            while not (environment := (process / "environ").read_bytes()) and time.monotonic() < deadline:
-                (process / "exe").readlink()  # It fails for zombies and for the kernel's threads, which have none.
-        except OSError:
-            return False
-        return f"STRAY_TOKEN={self.token}".encode() in environment
+        return f"STRAY_TOKEN={self.token}".encode() in variables(pid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +133,21 @@ def said(stderr: bytes) -> list[str]:
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def variables(pid: int) -> bytes:
+    """Return a process's environment as proc_pid_environ(5) has it, empty if there is none.
+
+    It is also empty for a moment while the process executes another program, so an empty one is read again.
+    """
+    with suppress(OSError):
+        for _ in range(10):
+            if found := Path(f"/proc/{pid}/environ").read_bytes():
+                return found
+            # Kernel threads and zombies have no program.
+            Path(f"/proc/{pid}/exe").readlink()
+            time.sleep(0.005)
+    return b""
 
 
 def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """What each engine's processes find in their environment."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -147,6 +148,7 @@ def test_every_communicator_of_horovod_has_its_size_at_the_store() -> None:
 # ---- mpirun ----
 
 
+@pytest.mark.usefixtures("no_blanks")
 def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> None:
     asked = job("mpi", [2, 2], SECRET="hunter2")
     (mpirun,), (daemon,) = plan(asked)
@@ -159,6 +161,7 @@ def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> N
     assert "SECRET" not in " ".join(daemon.command)
 
 
+@pytest.mark.usefixtures("no_blanks")
 def test_mpirun_has_its_daemons_started_by_the_runners() -> None:
     # Those that wait do so for the grace that an earlier attempt's processes have on a node, too.
     (mpirun,), *others = plan(replace(job("mpi", [1, 1, 1]), grace_s=300))
@@ -173,3 +176,10 @@ def test_mpirun_has_its_daemons_started_by_the_runners() -> None:
     # Neither daemons that start others, nor any that leave their runner.
     assert mpirun.environment["OMPI_MCA_plm_rsh_no_tree_spawn"] == "1"
     assert mpirun.environment["OMPI_MCA_orte_leave_session_attached"] == "1"
+
+
+def test_fails_when_mpirun_would_split_the_launchers_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi, "PROGRAM", Path("/home/me/my code/launcher/__main__.py"))
+    with pytest.raises(UsageError, match="needs a launcher whose path has no blanks, got '/home/me/my code/launcher"):
+        plan(job("mpi", [1, 1]))
+    assert plan(job("mpi", [2]))
