@@ -26,7 +26,7 @@ from tests.e2e.conftest import STACK, Cluster, node_disk, stack_outputs
 ATTACK_S = 60
 HEAL_TIMEOUT_S = 120.0
 WELL_FORMED_ATTACK_S = 40
-OWN_RECORD_TIMEOUT_S = 180.0
+OWN_RECORD_TIMEOUT_S = 240.0
 """A node looks at what the membership says of it once a minute, and a record counts once a minute."""
 TIMEOUT_S = 600
 ATTACK = Path(__file__).with_name("forge_records.py")
