@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Final, Protocol
 
+from bootstrap.atomic_file import Access, point_link, write_and_act, write_file
 from bootstrap.config import parse_config
 from bootstrap.contract import (
     AGENT_SERVICE,
@@ -21,7 +22,6 @@ from bootstrap.contract import (
     TRAINER,
 )
 from bootstrap.errors import BootstrapError, ConfigError
-from bootstrap.files.atomic_file import Access, point_link, write_and_act, write_file
 from bootstrap.files.node_files import place
 
 log = logging.getLogger(__name__)

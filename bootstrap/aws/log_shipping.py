@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from bootstrap.files.atomic_file import make_directory
+from bootstrap.atomic_file import make_directory
 
 if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient

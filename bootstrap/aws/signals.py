@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from botocore.exceptions import ClientError
 
+from bootstrap.atomic_file import write_file
 from bootstrap.config import SignalTarget
 from bootstrap.contract import SIGNAL_ID_LENGTH, SIGNAL_TOO_LATE
-from bootstrap.files.atomic_file import write_file
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from bootstrap import contract
+from bootstrap.atomic_file import Access, write_and_act, write_block, write_file
 from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.errors import ConfigError
 from bootstrap.files import environment, hosts, ssh
-from bootstrap.files.atomic_file import Access, write_and_act, write_block, write_file
 from bootstrap.files.workers import workers_file
 
 

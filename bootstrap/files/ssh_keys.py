@@ -7,9 +7,9 @@ of a master brings the key along, hence the instance id in its comment: another 
 import shutil
 from pathlib import Path
 
+from bootstrap.atomic_file import Access, make_directory, set_access
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE, HOST_KEY_FILE
 from bootstrap.errors import HostKeyError
-from bootstrap.files.atomic_file import Access, make_directory, set_access
 from bootstrap.files.node_files import Actions, place
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from bootstrap.atomic_file import Access, write_file
 from bootstrap.contract import ENGINES_LIST, HOROVOD_WHEEL, PYTORCH_PYTHON
 from bootstrap.errors import FrameworkError
-from bootstrap.files.atomic_file import Access, write_file
 from bootstrap.frameworks.recipe import (
     BUILD_TOOLS,
     HOROVOD,

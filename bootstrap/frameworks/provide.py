@@ -16,9 +16,9 @@ from typing import Final
 from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
+from bootstrap.atomic_file import point_link
 from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAND
 from bootstrap.errors import FrameworkError
-from bootstrap.files.atomic_file import point_link
 from bootstrap.files.node_files import place
 from bootstrap.frameworks.archive import Archive
 from bootstrap.frameworks.recipe import HOROVOD, Recipe

@@ -4,9 +4,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bootstrap.atomic_file import write_file
 from bootstrap.contract import ENGINES_STATE
 from bootstrap.errors import FrameworkError
-from bootstrap.files.atomic_file import write_file
 from bootstrap.files.node_files import place
 
 

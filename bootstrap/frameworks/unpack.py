@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from bootstrap.atomic_file import DIRECTORY_MODE
 from bootstrap.errors import FrameworkError
-from bootstrap.files.atomic_file import DIRECTORY_MODE
 
 PROGRAM: Final = 0o755
 DATA: Final = 0o644

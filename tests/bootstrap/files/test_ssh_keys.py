@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.atomic_file import Access
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE
 from bootstrap.errors import CommandError
-from bootstrap.files.atomic_file import Access
 from bootstrap.files.node_files import place
 from bootstrap.files.ssh_keys import cluster_key, forget_cluster_key
 from tests.bootstrap.given import public_key
