@@ -88,7 +88,7 @@ class Agent:
         cluster = self._connect()
         self._notice = self._read_notice()
         if self._notice.ending:
-            self._attempt_and_log(cluster.draining.hold)  # what follows may take long
+            self._attempt_and_log(cluster.draining.hold)  # the rest of the pass may take long
         self._publish(cluster)
         self._membership = self._read_membership(cluster)
         self._has_membership = True
@@ -231,7 +231,7 @@ class Agent:
         self._next_give_up = self._host.monotonic() + LONGEST_S
         why = self._problem or self._what_is_missing()
         if (cluster := self._cluster) is None:
-            log.warning("not a node in time: %s", why)
+            log.warning("not ready in time: %s", why)
             return
         self._host.shipper.ship()  # CloudFormation terminates the node once it has the signal
         error = self._attempt(lambda: self._report_failure(cluster, why))

@@ -21,7 +21,7 @@ from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, node_record_id
 from bootstrap.files.node_files import Actions, place, read_state, user_access
-from bootstrap.files.ssh_keys import cluster_key, forget_cluster_key, read_host_key
+from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
 
 RANDOM: Final = random.SystemRandom()
 """Spreads the polls of nodes that started at the same moment."""
@@ -122,7 +122,7 @@ def read_node_record(config: NodeConfig, host: HostServices, *, instance_id: str
 
 def _cluster_key(config: NodeConfig, host: HostServices, instance_id: str) -> str:
     if config.node_type != MASTER:
-        forget_cluster_key(host.root)
+        delete_cluster_key(host.root)
         return ""
     user = user_access(config.default_user)
     return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
