@@ -115,10 +115,10 @@ class NodeRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnvironmentRecord:
-    """The environment in the bucket that a master vouches for."""
+    """The record of the environment whose archive a master has stored."""
 
     environment: str
-    """Compare it only: it may be any text."""
+    """Name of the environment. It is not checked, so only compare it."""
     sha256: str
 
 
@@ -154,7 +154,7 @@ def parse_node(item: Item) -> NodeRecord:
 
 
 def parse_environment(item: Item) -> EnvironmentRecord:
-    """Read the record of the environment."""
+    """Parse the record of the environment."""
     _check_version(item)
     return EnvironmentRecord(
         environment=_attribute(item, ENVIRONMENT_FIELD, "S"),

@@ -156,7 +156,7 @@ class Table:
         return True
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Write, with a few more tries while the table is busy: any node can keep it so for a while."""
+        """Write; retry a few times while the table is busy, as any node can keep it for a while."""
         for pause in (*BUSY_PAUSES_S, None):
             try:
                 write()
@@ -234,7 +234,7 @@ class Table:
 
 
 def _codes(error: ClientError) -> set[str]:
-    """Return why a call failed: the reasons of a cancelled transaction, else the error's code."""
+    """Return why a call failed: the reasons of a cancelled transaction, or else the error's code."""
     reasons = {str(each.get("Code")) for each in error.response.get("CancellationReasons", [])} - {"None"}
     return reasons or {error.response["Error"]["Code"]}
 
