@@ -20,7 +20,7 @@ from bootstrap.files.node_files import NodeFiles
 from bootstrap.frameworks.state import Frameworks
 from bootstrap.health.checks import DEFECTS, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster
+from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, read_node_record
 from bootstrap.phases import Phases, first_start
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Agent:
         )
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
-        self._record = NodeRecordWriter(config, host)
+        self._record = NodeRecordWriter(monotonic=host.monotonic)
         self._membership: Membership = EMPTY
         self._has_membership = False
         self._next_reconcile = 0.0
@@ -88,7 +88,7 @@ class Agent:
         cluster = self._connect()
         self._notice = self._read_notice()
         if self._notice.ending:
-            self._attempt_and_log(cluster.draining.hold)  # what follows may take long
+            self._attempt_and_log(cluster.draining.hold)  # the rest of the pass may take long
         self._publish(cluster)
         self._membership = self._read_membership(cluster)
         self._has_membership = True
@@ -96,11 +96,8 @@ class Agent:
         if member is not None:
             self._phases.done("membership")
             self._write_files(member)
-        if (
-            self._membership.lists(cluster.identity.instance_id)
-            and not self._notice.must_drain
-            and not cluster.signals.sent
-        ):
+        may_be_ready = member is not None and not member.draining and not self._notice.must_drain
+        if may_be_ready and not cluster.signals.sent:
             self._become_ready(cluster)
 
     def _connect(self) -> ClusterClients:
@@ -128,10 +125,11 @@ class Agent:
     def _publish(self, cluster: ClusterClients) -> None:
         """Write this node's record when it has changed."""
         self._doing = "host-key"
-        record = self._record.read(cluster, draining=self._notice.must_drain)
+        instance_id, draining = cluster.identity.instance_id, self._notice.must_drain
+        record = read_node_record(self._config, self._host, instance_id=instance_id, draining=draining)
         if self._record.is_due(record, self._membership):
             self._doing = "table"
-            self._record.publish(cluster, record)
+            self._record.publish(cluster.table, record)
             self._phases.done("record")
 
     def _read_membership(self, cluster: ClusterClients) -> Membership:
@@ -233,7 +231,7 @@ class Agent:
         self._next_give_up = self._host.monotonic() + LONGEST_S
         why = self._problem or self._what_is_missing()
         if (cluster := self._cluster) is None:
-            log.warning("not a node in time: %s", why)
+            log.warning("not ready in time: %s", why)
             return
         self._host.shipper.ship()  # CloudFormation terminates the node once it has the signal
         error = self._attempt(lambda: self._report_failure(cluster, why))

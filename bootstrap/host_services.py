@@ -16,10 +16,12 @@ from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.draining import Draining
 from bootstrap.cluster.follower import Follower
 from bootstrap.cluster.poll_interval import ReadTurn
+from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
-from bootstrap.contract import MASTER
-from bootstrap.files.node_files import Actions, place, read_state
+from bootstrap.contract import MASTER, node_record_id
+from bootstrap.files.node_files import Actions, place, read_state, user_access
+from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
 
 RANDOM: Final = random.SystemRandom()
 """Spreads the polls of nodes that started at the same moment."""
@@ -104,3 +106,23 @@ def connect_to_cluster(
         if is_master and config.address is not None and config.address_allocation is not None
         else None,
     )
+
+
+def read_node_record(config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool) -> NodeRecord:
+    """Build the node's record from the keys that this machine has now."""
+    return NodeRecord(
+        record_id=node_record_id(config.role_id(config.node_type), instance_id),
+        instance_id=instance_id,
+        node_type=config.node_type,
+        host_key=read_host_key(host.root),
+        ssh_key=_cluster_key(config, host, instance_id),
+        draining=draining,
+    )
+
+
+def _cluster_key(config: NodeConfig, host: HostServices, instance_id: str) -> str:
+    if config.node_type != MASTER:
+        delete_cluster_key(host.root)
+        return ""
+    user = user_access(config.default_user)
+    return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Final, Protocol
 
+from bootstrap.atomic_file import Access, point_link, write_and_act, write_file
 from bootstrap.config import parse_config
 from bootstrap.contract import (
     AGENT_SERVICE,
@@ -21,7 +22,6 @@ from bootstrap.contract import (
     TRAINER,
 )
 from bootstrap.errors import BootstrapError, ConfigError
-from bootstrap.files.atomic_file import Access, point_link, write_and_act, write_file
 from bootstrap.files.node_files import place
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ StartLimitIntervalSec=0
 
 [Service]
 ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap engines
-# A failure is for the agent to report; only who was killed begins anew.
+# The agent reports a failure; only a service that was killed starts again.
 Restart=on-failure
 RestartSec=5
 Nice=5
@@ -102,9 +102,9 @@ def install(release: Path, *, root: Path, services: Services) -> None:
 
 def compile_for_users(release: Path) -> None:
     """Compile what jobs run: users cannot write byte code there, so every rank would compile it again."""
-    for room in ("bootstrap", "launcher", "trainer"):
-        if (release / room).is_dir() and not compileall.compile_dir(release / room, quiet=2):
-            raise BootstrapError(f"cannot compile {release / room}")
+    for package in ("bootstrap", "launcher", "trainer"):
+        if (release / package).is_dir() and not compileall.compile_dir(release / package, quiet=2):
+            raise BootstrapError(f"cannot compile {release / package}")
 
 
 def _start(release: Path, *, root: Path, services: Services) -> None:

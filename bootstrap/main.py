@@ -1,4 +1,4 @@
-"""Parse the command line: ``install`` a release, ``run`` the agent, provide the frameworks (``engines``)."""
+"""Parse the command line: ``install`` a release, ``run`` the agent, or provide the frameworks (``engines``)."""
 
 import argparse
 import logging
@@ -18,13 +18,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bootstrap", description="Makes an instance a node of the cluster.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="install this release and start its agent")
-    commands.add_parser("run", help="be the agent, until told to stop")
-    commands.add_parser("engines", help="provide the environment of the cluster's engines")
+    commands.add_parser("run", help="run the agent until a signal stops it")
+    commands.add_parser("engines", help="provide the environment that the setting engines names")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
             # A bundle that cannot be imported must fail here: the user data signals the failure, the service could not.
-            import bootstrap.service  # noqa: F401  (to see whether it can be)
+            import bootstrap.service  # noqa: F401  (to check that it can be imported)
 
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from bootstrap.atomic_file import write_file
 from bootstrap.contract import NODE_STATE
-from bootstrap.files.atomic_file import write_file
 from bootstrap.files.node_files import place
 
 log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""What exists in AWS. Only the constructs import aws_cdk; props and instances do not."""
+"""Define what exists in AWS, as CDK constructs. Only ``stacks.settings`` does not import aws_cdk."""

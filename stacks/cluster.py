@@ -1,4 +1,4 @@
-"""The cluster: a construct that any stack can hold."""
+"""Define the cluster as a construct, which any stack can contain."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ from stacks.storage.log_group import ClusterLogs
 from stacks.storage.table import ClusterTable
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
-"""How long an agent waits for its cluster. With the boot and the download before it, this ends well before
+"""Seconds that an agent waits until its node is ready. Even after a slow boot and download this ends well before
 CREATION_TIMEOUT, so that the node reports what it waited for."""
 
 UNKNOWN_ZONE: Final = "the region's first"

@@ -1,4 +1,4 @@
-"""The stack that app.py deploys: one cluster and its outputs."""
+"""Define the stack that app.py deploys: one cluster and its outputs."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from stacks.settings.props import ClusterProps
 
 
 class ClusterStack(cdk.Stack):
-    """A stack named after the cluster; its outputs are what dlcluster and scripts need to log in."""
+    """A stack named after the cluster; dlcluster and scripts find the cluster by its outputs."""
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
         super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
@@ -26,7 +26,7 @@ class ClusterStack(cdk.Stack):
 
     @property
     def availability_zones(self) -> list[str]:
-        """The cluster's one zone: to look up all of them, the synth would need credentials."""
+        """Return the cluster's one zone; the CDK's own list of zones would need credentials at synth."""
         return [self._zone]
 
     def _outputs(self) -> dict[str, str]:

@@ -36,7 +36,6 @@ SHORT_FILES: Final[Mapping[str, str]] = {
 }
 """Files that may be shorter, with the reason."""
 KNOWN_CIRCLES: Final = (
-    {"bootstrap.aws", "bootstrap.files", "bootstrap.cluster"},
     {"launcher.cli", "launcher.job", "launcher.history"},
     {"trainer.torch", "trainer.distributed"},
     {"local.faults", "local.run"},

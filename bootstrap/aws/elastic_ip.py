@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S: Final = 15.0
-"""Seconds until the metadata service shows a new association."""
+"""Seconds that the metadata service may take to show a new association."""
 
 
 class ElasticIp:
@@ -33,12 +33,12 @@ class ElasticIp:
         self._not_before = 0.0
 
     def take(self, public_address: str | None) -> None:
-        """Associate the address unless ``public_address``, which this instance has now, is the same."""
+        """Associate the address, unless ``public_address``, this instance's current one, is the same."""
         if public_address == self._address or self._monotonic() < self._not_before:
             return
-        # AllowReassociation: the old master may still hold it, and cannot be asked.
+        # AllowReassociation: a lost master may still hold the address, and cannot release it.
         self._ec2.associate_address(
             AllocationId=self._allocation_id, InstanceId=self._instance_id, AllowReassociation=True
         )
-        log.info("took over the address %s", self._address)
+        log.info("associated the Elastic IP %s", self._address)
         self._not_before = self._monotonic() + ASK_AGAIN_S

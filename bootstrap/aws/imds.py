@@ -29,7 +29,7 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TerminationNotice:
-    """Hold what AWS announces about this instance, and its public address, which comes with it."""
+    """What AWS announces about this instance; its public address is read along with it."""
 
     public_address: str | None = None
     ending: bool = False
@@ -46,16 +46,16 @@ class TerminationNotice:
 
 
 def read_identity(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Identity:
-    """Read the identity, once; the caller retries until its deadline."""
+    """Read the identity once; the caller retries until its deadline. Raises MetadataError."""
     found = _read(("instance-id", "local-ipv4"), host=host, timeout_s=timeout_s)
     for name, value in found.items():
         if value is None:
-            raise MetadataError(f"metadata service at {host} knows no {name}")
+            raise MetadataError(f"metadata service at {host} has no {name}")
     return Identity(instance_id=str(found["instance-id"]), address=str(found["local-ipv4"]))
 
 
 def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> TerminationNotice:
-    """Read the termination notice, once; it costs only the node's own time."""
+    """Read the termination notice once. Raises MetadataError."""
     lifecycle, spot, risk = (
         "autoscaling/target-lifecycle-state",
         "spot/instance-action",
@@ -80,7 +80,7 @@ def _read(names: Iterable[str], *, host: str, timeout_s: float) -> dict[str, str
         timeout_s=timeout_s,
     )
     if token is None:
-        raise MetadataError(f"metadata service at {host} has no tokens")
+        raise MetadataError(f"metadata service at {host} must offer session tokens (version 2), got 404")
     headers = {"X-aws-ec2-metadata-token": token}
     return {
         name: _request(host, "GET", f"/latest/meta-data/{name}", headers=headers, timeout_s=timeout_s) for name in names

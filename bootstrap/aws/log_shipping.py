@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from bootstrap.files.atomic_file import make_directory
+from bootstrap.atomic_file import make_directory
 
 if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
@@ -28,9 +28,9 @@ JOURNAL_FORMAT: Final = "%(levelname)s %(name)s: %(message)s"
 FILE_BYTES: Final = 1_000_000
 QUEUE_LINES: Final = 1_000
 RETRY_S: Final = 30.0
-# PutLogEvents takes 1 MiB: so many lines, each of so many characters of four bytes, fit.
 BATCH_LINES: Final = 100
 LINE_CHARACTERS: Final = 2_000
+"""Longest line. A batch of such lines fits into PutLogEvents' 1 MiB even at four bytes a character."""
 
 
 def set_up_logging(file: Path) -> "LogShipper":
@@ -64,7 +64,7 @@ def shorten(text: str) -> str:
 
 
 class LogShipper(logging.Handler):
-    """Queues log lines; ``ship`` sends them to the node's log stream and never raises for AWS."""
+    """Queue log lines; ``ship`` sends them to the node's log stream and does not raise errors of AWS."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class LogShipper(logging.Handler):
         self._failing = False
 
     def connect(self, client: "CloudWatchLogsClient", *, group: str, stream: str) -> None:
-        """Set the destination; lines logged before it wait."""
+        """Set the destination; lines logged earlier wait in the queue."""
         self._client, self._group, self._stream = client, group, stream
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -87,7 +87,7 @@ class LogShipper(logging.Handler):
         self._queue.append({"timestamp": int(record.created * 1000), "message": text})
 
     def ship(self) -> None:
-        """Send the oldest lines; after a failure pause for a while."""
+        """Send the oldest lines; after a failure, pause for RETRY_S."""
         if self._client is None or not self._queue or self._monotonic() < self._not_before:
             return
         count = min(len(self._queue), BATCH_LINES)
@@ -96,7 +96,7 @@ class LogShipper(logging.Handler):
         except (BotoCoreError, ClientError) as error:
             self._not_before = self._monotonic() + RETRY_S
             if not self._failing:
-                log.warning("log lines wait: %s", error)
+                log.warning("cannot send log lines, they wait: %s", error)
             self._failing = True
         else:
             self._failing = False
@@ -113,5 +113,5 @@ class LogShipper(logging.Handler):
         try:
             client.create_log_stream(logGroupName=self._group, logStreamName=self._stream)
         except client.exceptions.ResourceAlreadyExistsException:
-            log.debug("stream %s is there already", self._stream)
+            log.debug("log stream %s already exists", self._stream)
         self._has_stream = True

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from botocore.exceptions import ClientError
 
+from bootstrap.atomic_file import write_file
 from bootstrap.config import SignalTarget
 from bootstrap.contract import SIGNAL_ID_LENGTH, SIGNAL_TOO_LATE
-from bootstrap.files.atomic_file import write_file
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SIGNALLED_FILE: Final = "/var/lib/deeplearning/signalled"
-"""The instance ID and its signal. An image made of a node contains the file, hence the ID."""
+"""File with the instance ID and its signal. An image made of a node contains the file, hence the ID."""
 
 
 class Signals:
-    """The one signal of one node."""
+    """Send this node's one signal, and remember that it was sent."""
 
     def __init__(
         self, client: "CloudFormationClient", *, target: SignalTarget, instance_id: str, sent_file: Path
@@ -69,7 +69,7 @@ class Signals:
         except ClientError as error:
             if SIGNAL_TOO_LATE not in error.response["Error"].get("Message", ""):
                 raise
-            log.info("the stack is not waiting for a signal any more")
+            log.info("the stack no longer waits for a signal")
             return False
         log.info("signalled %s as %r", status, unique_id)
         return True

@@ -1,7 +1,7 @@
-"""The master's part: turns what AWS says into the membership that every node reads.
+"""Reconcile the membership with AWS, on the master; every other node reads the result from the table.
 
-One node asks AWS for all, so the calls do not grow with the cluster. Two coordinators (a master
-and its replacement) do no harm: the write is conditional, and the loser looks again.
+Only the master asks AWS, so the number of calls does not grow with the cluster. Two coordinators (a master and its
+replacement) do no harm: the write is conditional, and the loser reads the table again.
 """
 
 import logging
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RANDOM: Final = random.SystemRandom()
-LONGEST_STEP: Final = 1_000_000
-"""Of the generation, where a forged record may have claimed the next one."""
+LARGEST_STEP: Final = 1_000_000
+"""Largest random step of the generation, taken because a forged record may have used the next number."""
 
 
 class Coordinator:
-    """One look at the cluster at a time; remembers what EC2 said last, and the membership, should the table lose it."""
+    """Compare the groups, EC2 and the table, one pass at a time.
+
+    Keeps EC2's last answer, and the last membership in case the table loses it.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class Coordinator:
         autoscaling: "AutoScalingClient",
         ec2: "EC2Client",
         remembered: Membership = EMPTY,
-        random_step: Callable[[], int] = lambda: RANDOM.randint(1, LONGEST_STEP),
+        random_step: Callable[[], int] = lambda: RANDOM.randint(1, LARGEST_STEP),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -56,7 +59,7 @@ class Coordinator:
         self._random_step = random_step
         self._record_limit = RecordLimit(monotonic)
         self.arriving: frozenset[str] = frozenset()
-        """Instances that the last look found in the groups and not among the members."""
+        """Instances that the last pass found in the groups but not among the members."""
 
     def reconcile(self, stored: Stored) -> Membership:
         """Bring the membership up to date and return it."""
@@ -73,7 +76,7 @@ class Coordinator:
             for instance_id, counted in group.instances.items()
         }
         current, base = stored.membership, self._base(stored, grouped)
-        instances = self._ec2_cache.look(grouped=grouped, members=[member.instance_id for member in base.members])
+        instances = self._ec2_cache.describe(grouped=grouped, members=[member.instance_id for member in base.members])
         strays = [member for member in base.members if member.instance_id not in grouped]
         wanted = next_membership(
             base,
@@ -86,10 +89,10 @@ class Coordinator:
         if stored.flaw is None and replace(wanted, generation=current.generation) == current and current.generation:
             return current
         if stored.flaw or base is not current:
-            # Some node may have believed a forged record of any generation: it must see that this is another.
+            # A node may have read a forged record of any generation: the new number must differ from it.
             wanted = replace(wanted, generation=self._generation_after(current, base))
         if not self._table.replace_membership(stored, wanted):
-            log.info("another coordinator was faster than generation %d", wanted.generation)
+            log.info("generation %d not written: another coordinator was faster", wanted.generation)
             return self._faster(grouped)
         log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.present), wanted.desired_nodes)
         return wanted
@@ -99,7 +102,7 @@ class Coordinator:
         current = stored.membership
         if self._last == EMPTY or (not stored.flaw and current == self._last):
             return current
-        # Another master, which comes or goes, may have changed it; nobody else may.
+        # Only another master, an older or a newer one, may have changed it.
         if stored.flaw or self._is_alone(grouped) or current.generation < self._last.generation:
             return self._last
         return current
@@ -112,7 +115,7 @@ class Coordinator:
         return generation_after(newest, step=self._random_step())
 
     def _faster(self, grouped: "Mapping[str, _Grouped]") -> Membership:
-        """Choose the membership to trust after another process wrote to the table."""
+        """Choose the membership to trust after another process has written to the table."""
         found = self._table.read_stored()
         return self._base(found, grouped) if found.flaw is None or self._last != EMPTY else EMPTY
 
@@ -124,12 +127,12 @@ class Coordinator:
             try:
                 check_address(node.address, self._config.cluster_networks)
             except RecordError as error:
-                log.warning("%s is no node of ours: %s", node.instance_id, error)
+                log.warning("passing over instance %s: %s", node.instance_id, error)
             else:
                 yield node
 
     def _records(self, grouped: Mapping[str, "_Grouped"]) -> dict[str, NodeRecord]:
-        """Read the nodes' records that count now, by instance id; IAM lets each node write only its own."""
+        """Return the nodes' records that count now, by instance ID; IAM lets each node write only its own."""
         ids = {
             node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
             for instance_id, each in grouped.items()
@@ -140,10 +143,11 @@ class Coordinator:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Grouped:
-    """An instance as its group sees it."""
+    """An instance as its Auto Scaling group describes it."""
 
     node_type: NodeType
     counted: bool
+    """Whether the group counts the instance; see Group.instances."""
 
 
 def _candidates(
@@ -152,7 +156,7 @@ def _candidates(
     records: Mapping[str, NodeRecord],
     current: Membership,
 ) -> Iterator[Node]:
-    """AWS decides who is there; a node's own record can only take the node out."""
+    """Yield the instances of the groups as nodes. A node's own record can only mark it as draining."""
     for instance_id, group in grouped.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
         draining = not group.counted or (instance is not None and not instance.reachable)
@@ -171,7 +175,7 @@ def _candidates(
 
 
 def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
-    """Members that no group has any more, unless EC2 says that the group's answer was an old one."""
+    """Yield the members that no group has: draining, unless EC2 shows that the group's answer is out of date."""
     for member in strays:
         instance, node = instances.get(member.instance_id), _as_aws_says(member, instances)
         listed = instance is not None and instance.reachable and instance.grouped
@@ -179,7 +183,10 @@ def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) ->
 
 
 def _as_aws_says(member: Member, instances: Mapping[str, Instance]) -> Node:
-    """A member without a record of its own: its address is EC2's word, or one that no other instance has."""
+    """Update a member that has no record of its own.
+
+    It gets the address that EC2 names. Without one it keeps its own, but drains if another instance has that now.
+    """
     instance = instances.get(member.instance_id)
     if instance is not None and instance.address is not None:
         return replace(member.node, address=instance.address)

@@ -1,4 +1,4 @@
-"""Describe the candidates for membership: the cluster's Auto Scaling groups and their instances in EC2."""
+"""Describe the candidates for membership: the cluster's Auto Scaling groups and their EC2 instances."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ NOT_COUNTED: Final = ("Terminating", "Terminated", "Detaching", "Detached", "Ent
 """Lifecycle states, with or without ``:Wait`` and ``:Proceed``, of instances that the group does not count
 ("Amazon EC2 Auto Scaling instance lifecycle")."""
 ENDED: Final = frozenset({"terminated"})
-"""Not shutting-down: the operating system still runs, and may write a checkpoint."""
+"""EC2 states of an instance that has ended. While it shuts down it still runs, and may write a checkpoint."""
 STARTED: Final = frozenset({"pending", "running"})
 FILTER_VALUES: Final = 200
-"""Most values that a filter of DescribeInstances takes."""
+"""Largest number of values in a filter of DescribeInstances."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +30,7 @@ class Group:
     desired_capacity: int
     """Set by the deploy: ``desired_nodes`` of stacks/nodes/node_group.py, worker_count for the workers' group."""
     instances: Mapping[str, bool]
-    """Every instance in it, and whether the group counts on it: not on one that ends or stands by."""
+    """Every instance of the group by ID, and whether the group counts it: not while it terminates or is in standby."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,23 +40,23 @@ class Instance:
     instance_id: str
     state: str
     address: str | None
-    """Private; EC2 may give it a moment later than the id."""
+    """Private IPv4 address; None for a moment after the launch."""
     grouped: bool
-    """Whether it belongs to an Auto Scaling group; a detached instance is its user's, not ours."""
+    """Whether the instance is in an Auto Scaling group; one that the user has detached is not ours any more."""
 
     @property
     def ended(self) -> bool:
-        """Whether it will never answer again, whatever its group still says: a dead instance's hook may go on."""
+        """Return whether the instance has ended; its group may list it longer, until the lifecycle hook times out."""
         return self.state in ENDED
 
     @property
     def gone(self) -> bool:
-        """Whether it will never be a member again."""
+        """Return whether the instance will never be a member again."""
         return self.ended or not self.grouped
 
     @property
     def reachable(self) -> bool:
-        """Whether it can be a member now."""
+        """Return whether the instance can be a member now."""
         return self.state in STARTED and self.address is not None
 
 
@@ -64,15 +64,15 @@ def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[G
     """Describe both groups. Raises GroupsError unless both exist."""
     names = {group_name(cluster_name, node_type): node_type for node_type in NODE_TYPES}
     found = client.describe_auto_scaling_groups(AutoScalingGroupNames=sorted(names))["AutoScalingGroups"]
-    # The two are created side by side: counting one of them would call half a cluster complete.
+    # CloudFormation creates both in parallel: with one of them, half a cluster would look complete.
     missing = sorted(names.keys() - {group["AutoScalingGroupName"] for group in found})
     if missing:
-        raise GroupsError(f"there is no Auto Scaling group {' and no '.join(missing)} yet")
+        raise GroupsError(f"both Auto Scaling groups must exist, missing {' and '.join(missing)}")
     return [_group(group, names[group["AutoScalingGroupName"]]) for group in found]
 
 
 def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> dict[str, Instance]:
-    """Describe the instances that EC2 still knows; unlike a list of IDs, a filter may name unknown ones."""
+    """Describe the instances that EC2 knows, by ID. It filters, since a list of IDs must not contain unknown ones."""
     found = {}
     for chunk in _chunks(sorted(instance_ids), FILTER_VALUES):
         pages = client.get_paginator("describe_instances").paginate(

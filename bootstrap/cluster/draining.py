@@ -1,4 +1,4 @@
-"""Drain a node that has a termination notice: it ends only after the others have stopped counting on it."""
+"""Drain a node that has a termination notice: it ends only after the others have dropped it from their lists."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GRACE_S: Final = 20.0
-"""From the moment that the membership says we drain: by then every other node has looked, even after an error."""
-PATIENCE_S: Final = 45.0
-"""From the notice: no coordinator may be left to take this node out of the lists."""
+"""Seconds from the membership that shows this node draining: time for every other node to read it, despite an error."""
+LONGEST_DRAIN_S: Final = 45.0
+"""Seconds from the notice after which the node ends anyway: there may be no coordinator left to drop it."""
 HEARTBEAT_S: Final = 10.0
-"""Seconds between heartbeats to the lifecycle hook, which is short because a broken node sends none."""
+"""Seconds between heartbeats to the lifecycle hook; its timeout is short because a broken node sends none."""
 TOO_LATE: Final = "No active Lifecycle Action"
 """Auto Scaling's answer when it no longer waits for this node."""
 
 
 class Draining:
-    """The calls of one node to its Auto Scaling group, all about itself."""
+    """Tell this node's Auto Scaling group when to wait for the node, terminate it or replace it."""
 
     def __init__(
         self,
@@ -41,21 +41,21 @@ class Draining:
         self._group = group
         self._instance_id = instance_id
         self._monotonic = monotonic
-        self._told_at: float | None = None
+        self._noticed_at: float | None = None
         self._draining_since: float | None = None
         self._next_heartbeat = 0.0
-        self._let_go = False
+        self._completed = False
         self._unhealthy = False
 
     def follow(self, notice: TerminationNotice, membership: Membership | None) -> None:
-        """Act on the notice, once. ``membership`` is None while it could not be read."""
+        """Act on the notice, once; ``membership`` is None if it could not be read."""
         if notice.at_risk and not notice.interrupted and not notice.ending:
             self.replace_me("spot recommends a replacement")
-        if notice.ending and not self._let_go and self._others_know(membership):
+        if notice.ending and not self._completed and self._others_know(membership):
             self._complete()
 
     def replace_me(self, why: str) -> None:
-        """Ask the group to replace this node, whatever the group's own checks say."""
+        """Ask the group to replace this node, even if the group's own checks pass."""
         if self._unhealthy:
             return
         self._connect().set_instance_health(
@@ -65,17 +65,18 @@ class Draining:
         self._unhealthy = True
 
     def _others_know(self, membership: Membership | None) -> bool:
+        """Return whether every other node has dropped this one, or has had the time to."""
         now = self._monotonic()
-        told_at = self._told_at = now if self._told_at is None else self._told_at
+        noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
         if membership is None or membership.lists(self._instance_id):
-            return now - told_at >= PATIENCE_S
+            return now - noticed_at >= LONGEST_DRAIN_S
         draining_since = self._draining_since = now if self._draining_since is None else self._draining_since
         return not membership.present or now - draining_since >= GRACE_S
 
     def hold(self) -> None:
         """Send the hook a heartbeat, which restarts its timeout."""
         now = self._monotonic()
-        if self._let_go or now < self._next_heartbeat:
+        if self._completed or now < self._next_heartbeat:
             return
         self._next_heartbeat = now + HEARTBEAT_S
         with self._unless_too_late():
@@ -84,7 +85,7 @@ class Draining:
             )
 
     def _complete(self) -> None:
-        """Complete the hook, so that the group does not wait for its timeout."""
+        """Complete the lifecycle hook, so that the group need not wait for its timeout."""
         with self._unless_too_late():
             self._connect().complete_lifecycle_action(
                 AutoScalingGroupName=self._group,
@@ -92,8 +93,8 @@ class Draining:
                 InstanceId=self._instance_id,
                 LifecycleActionResult="CONTINUE",
             )
-        log.info("told %s that it need not wait for us", self._group)
-        self._let_go = True
+        log.info("drained: told %s to go on with the termination", self._group)
+        self._completed = True
 
     @contextmanager
     def _unless_too_late(self) -> Iterator[None]:
@@ -103,4 +104,4 @@ class Draining:
         except ClientError as error:
             if TOO_LATE not in error.response["Error"].get("Message", ""):
                 raise
-            self._let_go = True
+            self._completed = True

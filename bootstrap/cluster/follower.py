@@ -1,4 +1,4 @@
-"""Follow the membership on a node that does not coordinate: ask for its generation, read it when that has changed."""
+"""Follow the membership on a worker: poll its generation, and read it when the generation has changed."""
 
 import logging
 from collections.abc import Callable
@@ -12,19 +12,19 @@ log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Read the membership, and stay with the last good one while the table holds something else."""
+    """Read the membership; keep the last good one while the table's records are bad."""
 
     def __init__(self, table: Table, *, turn: ReadTurn, monotonic: Callable[[], float]) -> None:
         self._table = table
         self._turn = turn
         self._monotonic = monotonic
         self.turn_in = 0.0
-        """Seconds until this node may read a change that all nodes have heard of at once."""
+        """Seconds until this node's turn to read a change that all nodes noticed at once."""
         self.flaw: str | None = None
-        """Why the table's records cannot be used now; the master mends them."""
+        """What is wrong with the table's records now, or None; the master rewrites bad ones."""
 
     def read(self, known: Membership) -> Membership:
-        """The membership now, or the one that is known already."""
+        """Return the current membership, or ``known`` if there is no newer one to read."""
         last, self.flaw = self.flaw, None
         self.turn_in = 0.0
         try:
@@ -46,7 +46,7 @@ class Follower:
         return found
 
     def _generation(self) -> int | None:
-        """None where the record is bad: the membership itself may be right."""
+        """Return the generation; None if its record is bad, as the membership itself may be right."""
         try:
             return self._table.read_generation()
         except RecordError as error:

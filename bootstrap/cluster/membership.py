@@ -1,4 +1,4 @@
-"""Decide which node has which index: pure rules, without the table that keeps the result."""
+"""Decide which node has which index. These rules are pure; bootstrap.cluster.table stores the result."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -11,14 +11,14 @@ from bootstrap.contract import MASTER, NodeType
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """An instance that can be a member: it runs, and its host key is known."""
+    """A running instance whose host key is known, so that it can be a member."""
 
     instance_id: str
     address: str
     node_type: NodeType
     host_key: str
     ssh_key: str = ""
-    """Public half of the cluster's key; the master's only."""
+    """Public half of the cluster's key; empty on a worker."""
     draining: bool = False
     """The node is about to end or in standby: no list names it, but it keeps its index until it is gone."""
 
@@ -42,7 +42,7 @@ class Member(Node):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Membership:
-    """The cluster as its coordinator last saw it."""
+    """The members of the cluster, as its coordinator last saw them."""
 
     generation: int
     """Grows by one with each change."""
@@ -57,7 +57,7 @@ class Membership:
         return tuple(member for member in self.members if not member.draining)
 
     def has(self, count: int | None) -> bool:
-        """Return whether so many members are present; None: as many as desired."""
+        """Return whether at least ``count`` members are present; None stands for all desired nodes."""
         return len(self.present) >= (self.desired_nodes if count is None else count)
 
     @property
@@ -81,7 +81,7 @@ EMPTY = Membership(generation=0, desired_nodes=0, members=())
 def next_membership(
     current: Membership, *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str]
 ) -> Membership:
-    """Return the next membership; the same object if nothing changes."""
+    """Return the next membership, or ``current`` itself if nothing changes."""
     desired_nodes = min(desired_nodes, MOST_NODES)
     members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, gone=gone)
     wanted = replace(current, desired_nodes=desired_nodes, members=members)
@@ -98,7 +98,7 @@ def generation_after(generation: int, *, step: int = 1) -> int:
 def assign_node_indexes(
     members: Iterable[Member], *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str]
 ) -> tuple[Member, ...]:
-    """Keep the present members, free the indexes of the gone ones, give newcomers the lowest free indexes.
+    """Keep the present members, free the indexes of those gone, and give newcomers the lowest free indexes.
 
     Index 1 is the master's alone; a second master waits until the first is gone. The indexes end at
     ``desired_nodes``: a replacement that comes before its predecessor is gone waits for that index.

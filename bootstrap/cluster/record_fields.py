@@ -1,7 +1,7 @@
-"""Check one value of a record: what it must be exactly, or RecordError.
+"""Check the values of a record: each function returns the value or raises RecordError.
 
-Pure. What passes can stand in ssh's command line and in files that root writes: no value has a space, a quote or a
-control character, but for the one space of a key.
+A checked value is safe in ssh's command line and in files that root writes: it contains no space, quote or control
+character, except the one space in a key. The functions are pure.
 """
 
 import base64
@@ -25,12 +25,13 @@ from bootstrap.contract import (
 MOST_NODES: Final = 1 + MOST_WORKERS
 MOST_NETWORKS: Final = 8
 LONGEST_SHOWN: Final = 60
+"""Longest value in a message, in characters."""
 
 INSTANCE_ID: Final = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 KEY: Final = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})")
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
 KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
-"""How the 51 bytes of a public key begin: the type and the length of what follows (RFC 8709, RFC 4251)."""
+"""First bytes of a public key's 51: the type, and the length of the rest (RFC 8709, RFC 4251)."""
 
 Networks = tuple[IPv4Network, ...]
 
@@ -40,7 +41,7 @@ class RecordError(ValueError):
 
 
 def parse_networks(text: str) -> Networks:
-    """Read the cluster's networks, CIDR blocks with commas between them, as the stack wrote them."""
+    """Parse the cluster's networks: CIDR blocks separated by commas, as the stack wrote them."""
     try:
         networks = tuple(map(IPv4Network, text.split(",")))
     except ValueError:
@@ -51,7 +52,7 @@ def parse_networks(text: str) -> Networks:
 
 
 def check_address(value: object, networks: Networks | None) -> str:
-    """Return an IPv4 address of the cluster's networks (None: of any), written the one usual way."""
+    """Return an IPv4 address in canonical form; it must be in one of the networks, unless they are None."""
     try:
         address = IPv4Address(value) if isinstance(value, str) else None
     except ValueError:
@@ -63,18 +64,21 @@ def check_address(value: object, networks: Networks | None) -> str:
 
 
 def check_node_index(value: object) -> int:
-    if type(value) is not int or not 1 <= value <= MOST_NODES:  # a bool is an int, too
+    """Return a node index."""
+    if type(value) is not int or not 1 <= value <= MOST_NODES:  # bool is a subclass of int
         raise RecordError(f"{NODE_INDEX_FIELD} must be a whole number from 1 to {MOST_NODES}, got {shown(value)}")
     return value
 
 
 def check_instance_id(value: object) -> str:
+    """Return an EC2 instance ID."""
     if not isinstance(value, str) or not INSTANCE_ID.fullmatch(value):
-        raise RecordError(f"{INSTANCE_ID_FIELD} must be i- and 8 or 17 hex digits, got {shown(value)}")
+        raise RecordError(f"{INSTANCE_ID_FIELD} must be i- followed by 8 or 17 hex digits, got {shown(value)}")
     return value
 
 
 def check_node_type(value: object) -> NodeType:
+    """Return a node type."""
     for node_type in NODE_TYPES:
         if value == node_type:
             return node_type
@@ -82,13 +86,14 @@ def check_node_type(value: object) -> NodeType:
 
 
 def check_flag(value: object) -> bool:
+    """Return whether a member is draining."""
     if not isinstance(value, bool):
         raise RecordError(f"{DRAINING_FIELD} must be true or false, got {shown(value)}")
     return value
 
 
 def check_key(value: object, name: str) -> str:
-    """One ed25519 key without a comment, and nothing else."""
+    """Return a public ed25519 key, which must have no comment and no options."""
     match = KEY.fullmatch(value) if isinstance(value, str) else None
     if match is None or not _decoded(match[1]).startswith(KEY_HEADER):
         raise RecordError(f"{name} must be an ed25519 key, got {shown(value)}")
@@ -109,7 +114,7 @@ def _decoded(text: str) -> bytes:
 
 
 def shown(value: object) -> str:
-    """Show a value in a message: one line of printable ASCII, short however long or deep the value is."""
+    """Render a value for a message: one short line of printable ASCII, however long or nested the value is."""
     if value is None:
         return "none"
     if not isinstance(value, (str, int, float)):

@@ -1,10 +1,10 @@
-"""Check what the cluster's table says: every record is hostile until it has passed here.
+"""Parse the records of the cluster's table; every record is hostile until it has been checked here.
 
-Each process on a node can use the node's role, and so write records: on a worker the node's own, on the master
-the membership too. What passes goes into ssh's command line on an administrator's machine and into files that
-root writes on every node. Agents, the launcher and dlcluster therefore read records through this module alone.
+Each process on a node can use the node's role to write records: on a worker the node's own record, on the master also
+the membership. Checked values go into ssh's command line on an administrator's machine and into files that root
+writes on every node. Agents, the launcher and dlcluster therefore read records only through this module.
 
-Pure: text in, values or RecordError out. Keys that a newer agent added are passed over.
+The functions are pure and raise RecordError. They ignore keys that a newer agent has added.
 """
 
 import json
@@ -49,12 +49,12 @@ from bootstrap.contract import (
 
 MOST_GENERATION: Final = 10**15
 LONGEST_RECORD: Final = 1024 * 1024
-"""Characters: DynamoDB takes no item above 400 KB, and the state file has some more spaces."""
+"""Largest record in characters: a DynamoDB item has at most 400 KB, and the state file adds indentation."""
 LONGEST_INTEGER: Final = 16
-"""Digits: Python 3.10 takes seconds to read an integer of 400,000."""
+"""Largest number of digits: Python 3.10 takes seconds to parse an integer of 400,000."""
 
 Item = Mapping[str, Mapping[str, Any]]
-"""An item as DynamoDB's API has it."""
+"""An item as DynamoDB's API returns it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,13 +67,13 @@ class MemberRecord:
     node_type: NodeType
     host_key: str
     ssh_key: str
-    """Public half of the cluster's key, of a master; else empty."""
+    """Public half of the cluster's key; empty on a worker."""
     draining: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MembershipRecord:
-    """The membership record; members in the order of their indexes."""
+    """The membership record, with the members in index order."""
 
     generation: int
     desired_nodes: int
@@ -82,7 +82,7 @@ class MembershipRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateRecord:
-    """What an agent last made true on its node; see contract.NODE_STATE."""
+    """The state that an agent last wrote on its node; see contract.NODE_STATE."""
 
     instance_id: str
     generation: int
@@ -91,10 +91,10 @@ class StateRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeRecord:
-    """What a node says about itself.
+    """A node's record about itself.
 
-    Only the key is vouched for (IAM lets a node write under its own id alone), so readers
-    take the instance id and the node type from EC2 and not from here.
+    Only its key in the table can be trusted, since IAM lets a node write no other. Readers therefore take the instance
+    ID and the node type from AWS, not from this record.
     """
 
     record_id: str
@@ -102,12 +102,12 @@ class NodeRecord:
     node_type: str
     host_key: str
     draining: bool = False
-    """It has notice of its end."""
+    """Whether the node has a termination notice."""
     ssh_key: str = ""
-    """Public half of the cluster's key, from a master."""
+    """Public half of the cluster's key; empty on a worker."""
 
     def __post_init__(self) -> None:
-        # They end up in every node's known hosts and authorized keys.
+        # Every node writes these keys into its known hosts and authorized keys.
         check_key(self.host_key, f"{HOST_KEY_FIELD} of {shown(self.record_id)}")
         if self.ssh_key:
             check_key(self.ssh_key, f"{SSH_KEY_FIELD} of {shown(self.record_id)}")
@@ -115,10 +115,10 @@ class NodeRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnvironmentRecord:
-    """The environment in the bucket that a master vouches for."""
+    """The record of the environment whose archive a master has stored."""
 
     environment: str
-    """Compare it only: it may be any text."""
+    """Name of the environment. It is not checked, so only compare it."""
     sha256: str
 
 
@@ -126,13 +126,13 @@ class EnvironmentRecord:
 
 
 def parse_generation(item: Item) -> int:
-    """Read the generation from its own record or from the membership's."""
+    """Parse the generation, from its own record or from the membership record."""
     _check_version(item)
     return _number(item, GENERATION_FIELD, least=1, most=MOST_GENERATION)
 
 
 def parse_membership(item: Item, networks: Networks) -> MembershipRecord:
-    """Read the membership record; RecordError unless every part of it can be used."""
+    """Parse the membership record. Raises RecordError if any part of it is bad."""
     return MembershipRecord(
         generation=parse_generation(item),
         desired_nodes=_number(item, DESIRED_NODES_FIELD, least=0, most=MOST_NODES),
@@ -141,7 +141,7 @@ def parse_membership(item: Item, networks: Networks) -> MembershipRecord:
 
 
 def parse_node(item: Item) -> NodeRecord:
-    """Read a node's own record."""
+    """Parse a node's own record."""
     _check_version(item)
     return NodeRecord(
         record_id=_attribute(item, TABLE_KEY, "S"),
@@ -154,7 +154,7 @@ def parse_node(item: Item) -> NodeRecord:
 
 
 def parse_environment(item: Item) -> EnvironmentRecord:
-    """Read the record of the environment."""
+    """Parse the record of the environment."""
     _check_version(item)
     return EnvironmentRecord(
         environment=_attribute(item, ENVIRONMENT_FIELD, "S"),
@@ -163,14 +163,16 @@ def parse_environment(item: Item) -> EnvironmentRecord:
 
 
 def parse_state(text: str, networks: Networks | None) -> StateRecord:
-    """Read a node's state file. Without networks any address will do: root wrote the file from a checked record."""
-    values = _json("the state", text)
+    """Parse a node's state file. Without networks, accept any address: root wrote the file from a checked record."""
+    values = _json("state", text)
     if not isinstance(values, dict):
-        raise RecordError(f"the state must be an object, got {shown(values)}")
+        raise RecordError(f"state must be a JSON object, got {shown(values)}")
     state = cast("dict[str, object]", values)
     generation = state.get(GENERATION_FIELD)
     if type(generation) is not int or not 1 <= generation <= MOST_GENERATION:
-        raise RecordError(f"{GENERATION_FIELD} must be from 1 to {MOST_GENERATION}, got {shown(generation)}")
+        raise RecordError(
+            f"{GENERATION_FIELD} must be a whole number from 1 to {MOST_GENERATION}, got {shown(generation)}"
+        )
     return StateRecord(
         instance_id=check_instance_id(state.get(INSTANCE_ID_FIELD)),
         generation=generation,
@@ -179,22 +181,22 @@ def parse_state(text: str, networks: Networks | None) -> StateRecord:
 
 
 def parse_members(rows: object, networks: Networks | None) -> tuple[MemberRecord, ...]:
-    """Read the list of members; no two share an index, an instance, or an address while both are there."""
+    """Parse the list of members; no two may share an index, an instance ID, or an address while both are present."""
     if not isinstance(rows, list) or len(rows) > MOST_NODES:
         got = f"{len(rows)}" if isinstance(rows, list) else shown(rows)
-        raise RecordError(f"members must be a list of at most {MOST_NODES} members, got {got}")
+        raise RecordError(f"{MEMBERS_FIELD} must be a list of at most {MOST_NODES} members, got {got}")
     members = tuple(parse_member(row, networks) for row in rows)
-    _once(NODE_INDEX_FIELD, (member.node_index for member in members))
-    _once(INSTANCE_ID_FIELD, (member.instance_id for member in members))
-    # EC2 gives the address of an instance that has ended to the next one, and the record may still hold both.
-    _once(ADDRESS_FIELD, (member.address for member in members if not member.draining))
+    _check_unique(NODE_INDEX_FIELD, (member.node_index for member in members))
+    _check_unique(INSTANCE_ID_FIELD, (member.instance_id for member in members))
+    # EC2 gives the address of an ended instance to a new one while the record may still hold both.
+    _check_unique(ADDRESS_FIELD, (member.address for member in members if not member.draining))
     return tuple(sorted(members, key=lambda member: member.node_index))
 
 
 def parse_member(row: object, networks: Networks | None) -> MemberRecord:
-    """Read one row of the list."""
+    """Parse one member of the list."""
     if not isinstance(row, dict):
-        raise RecordError(f"a member must be an object, got {shown(row)}")
+        raise RecordError(f"member must be a JSON object, got {shown(row)}")
     values = cast("dict[str, object]", row)
     member = MemberRecord(
         node_index=check_node_index(values.get(NODE_INDEX_FIELD)),
@@ -207,13 +209,14 @@ def parse_member(row: object, networks: Networks | None) -> MemberRecord:
     )
     if (member.node_index == 1) != (member.node_type == MASTER):
         raise RecordError(
-            f"{NODE_INDEX_FIELD} 1 must be the {MASTER}'s alone, got {member.node_index} of a {member.node_type}"
+            f"{NODE_INDEX_FIELD} must be 1 on the {MASTER} and above 1 on a worker, "
+            f"got {member.node_index} on a {member.node_type}"
         )
     return member
 
 
 def usable_members(item: Item, networks: Networks) -> tuple[MemberRecord, ...]:
-    """Read those members of a bad membership record that are right by themselves: who may keep an index."""
+    """Parse the members of a bad membership record that are valid by themselves; they may keep their indexes."""
     try:
         rows = _rows(item)
     except RecordError:
@@ -237,7 +240,7 @@ def _collide(one: MemberRecord, other: MemberRecord) -> bool:
 
 
 def _check_version(item: Item) -> None:
-    """A newer agent's record is as good as ours: what it adds is passed over, what it lacks is an error."""
+    """Accept this version and newer ones: extra keys are ignored, missing ones are errors."""
     try:
         _number(item, VERSION_FIELD, least=RECORD_VERSION, most=10**9)
     except RecordError as error:
@@ -245,7 +248,7 @@ def _check_version(item: Item) -> None:
 
 
 def _attribute(item: Item, name: str, kind: str) -> Any:
-    """Value of an attribute of one of DynamoDB's types."""
+    """Return the value of an attribute, which must have the given DynamoDB type."""
     found: object = item.get(name)
     value = cast("Mapping[str, object]", found).get(kind) if isinstance(found, Mapping) else None
     if not isinstance(value, bool if kind == "BOOL" else str):
@@ -276,11 +279,11 @@ def _json(name: str, text: str) -> object:
 
 def _bounded(digits: str) -> int:
     if len(digits) > LONGEST_INTEGER:
-        raise ValueError(f"an integer of {len(digits)} digits")
+        raise ValueError(f"integer must have at most {LONGEST_INTEGER} digits, got {len(digits)}")
     return int(digits)
 
 
-def _once(name: str, values: Iterable[Hashable]) -> None:
-    twice: Sequence[Hashable] = [value for value, times in Counter(values).items() if times > 1]
-    if twice:
-        raise RecordError(f"{name} must be each member's own, got {twice[0]} more than once")
+def _check_unique(name: str, values: Iterable[Hashable]) -> None:
+    repeated: Sequence[Hashable] = [value for value, times in Counter(values).items() if times > 1]
+    if repeated:
+        raise RecordError(f"{name} must be unique among the members, got {repeated[0]} more than once")

@@ -1,4 +1,4 @@
-"""The cluster's table: one item for the membership, one for its generation, one for each node."""
+"""Read and write the cluster's table: one item for the membership, one for its generation, one for each node."""
 
 import logging
 import time
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH: Final = 100
-"""Most keys that BatchGetItem takes."""
+"""Largest number of keys in a BatchGetItem."""
 BATCH_ATTEMPTS: Final = 5
-"""Answers in a row that bring nothing."""
+"""Answers without any item, one after another, before a batch is given up."""
 NODE_FIELDS: Final = {
     f"#{number}": name
     for number, name in enumerate(
@@ -59,7 +59,7 @@ NODE_FIELDS: Final = {
         )
     )
 }
-"""What is asked for of a node's own record, by placeholder: the node may have written more, up to 400 KB."""
+"""Fields to read of a node's own record, by placeholder: the node may have written others, up to 400 KB."""
 LOST_RACE: Final = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 """Reasons for which DynamoDB cancels a transaction when two writers meet (TransactWriteItems)."""
 BUSY: Final = frozenset(
@@ -73,10 +73,10 @@ BUSY: Final = frozenset(
         "TransactionConflictException",
     }
 )
-"""Errors, and reasons of a cancelled transaction, that another try may not meet (TransactWriteItems, PutItem). The
-client tries throttled calls again by itself, but neither cancelled transactions nor conflicts."""
+"""Errors, and reasons of a cancelled transaction, after which a retry may succeed (TransactWriteItems, PutItem). The
+client itself retries throttled calls, but neither cancelled transactions nor conflicts."""
 BUSY_PAUSES_S: Final = (0.2, 0.4, 0.8)
-"""Seconds before each further try: short, as a node that drains writes here too."""
+"""Seconds before each retry: short, because a draining node writes its record here too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,15 +84,15 @@ class Stored:
     """The membership as the coordinator finds it in the table."""
 
     membership: Membership
-    """Of one that cannot be used: the members that are right by themselves."""
+    """The stored membership; of a bad record, the members that are valid by themselves."""
     flaw: str | None = None
-    """Why both records have to be written anew."""
+    """Why both records must be written again, or None."""
     condition: Mapping[str, Any]
-    """Of a write, that nobody else has replaced the record meanwhile."""
+    """Condition for a write: no other process has replaced the record since."""
 
 
 class Table:
-    """Reads and conditional writes; a race lost is an answer, not an error."""
+    """Read and write the records; a lost race is a result, not an error."""
 
     def __init__(
         self,
@@ -108,27 +108,27 @@ class Table:
         self._sleep = sleep
 
     def read_generation(self) -> int:
-        """The membership's generation as of a moment ago, for a fraction of the price of the membership."""
+        """Return the membership's generation, eventually consistent: far cheaper than the membership."""
         item = self._get(GENERATION_ID, consistent=False)
         return parse_generation(item) if item else EMPTY.generation
 
     def read_membership(self) -> Membership:
-        """The membership as it is now, or the empty one when nobody has written it yet."""
+        """Return the current membership; EMPTY if there is none yet. Raises RecordError."""
         item = self._get(MEMBERSHIP_ID, consistent=True)
         return _membership(item, self._networks) if item else EMPTY
 
     def read_stored(self) -> Stored:
-        """The same for who replaces it: a record that cannot be used is an answer, and no error."""
+        """Return the current membership for a replacement; a bad record is a result, not an error."""
         item = self._get(MEMBERSHIP_ID, consistent=True)
         if item is None:
-            return Stored(membership=EMPTY, condition=_nothing_stored())
+            return Stored(membership=EMPTY, condition=_if_absent())
         try:
             membership, flaw = _membership(item, self._networks), None
             if self._get_generation() != membership.generation:
-                flaw = "the generation record does not fit the membership"
+                flaw = "generation record differs from the membership's generation"
         except RecordError as error:
             membership, flaw = _usable(item, self._networks), str(error)
-        return Stored(membership=membership, flaw=flaw, condition=_still(item.get(GENERATION_FIELD)))
+        return Stored(membership=membership, flaw=flaw, condition=_if_unchanged(item.get(GENERATION_FIELD)))
 
     def _get_generation(self) -> int:
         item = self._get(GENERATION_ID, consistent=True)
@@ -139,7 +139,7 @@ class Table:
         return self._client.get_item(TableName=self._name, Key=key, ConsistentRead=consistent).get("Item")
 
     def replace_membership(self, old: Stored, new: Membership) -> bool:
-        """Write the new membership and its generation, both or neither, unless somebody was faster."""
+        """Write the new membership and its generation, both or neither; return False if another process was faster."""
         generation = {VERSION_FIELD: {"N": str(RECORD_VERSION)}, GENERATION_FIELD: {"N": str(new.generation)}}
         membership = {
             **generation,
@@ -156,7 +156,7 @@ class Table:
         return True
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Write, with a few more tries while the table is busy: any node can keep it so for a while."""
+        """Write; retry a few times while the table is busy, as any node can keep it for a while."""
         for pause in (*BUSY_PAUSES_S, None):
             try:
                 write()
@@ -173,7 +173,7 @@ class Table:
         return cast("PutTypeDef", {"TableName": self._name, "Item": item, **(condition or {})})
 
     def write_node(self, record: NodeRecord) -> None:
-        """Publish a node's own record."""
+        """Write a node's own record."""
         item: Item = {
             TABLE_KEY: {"S": record.record_id},
             VERSION_FIELD: {"N": str(RECORD_VERSION)},
@@ -186,13 +186,13 @@ class Table:
         self._write(lambda: self._client.put_item(TableName=self._name, Item=item))
 
     def read_nodes(self, record_ids: Sequence[str]) -> dict[str, NodeRecord]:
-        """The records that exist, by record id; one that cannot be used is as good as none."""
+        """Return the nodes' records by record ID, without missing and bad ones."""
         records = {}
         for item in self._items(record_ids):
             try:
                 record = parse_node(item)
             except RecordError as error:
-                log.warning("passed over a node's record: %s", error)
+                log.warning("passing over a node's record: %s", error)
             else:
                 records[record.record_id] = record
         return records
@@ -202,29 +202,29 @@ class Table:
             yield from self._batch(record_ids[start : start + BATCH])
 
     def _batch(self, record_ids: Sequence[str]) -> Iterator[Item]:
-        """Ask until nothing is left: large records, which any node can write, only take more answers.
+        """Ask until no key is left: large records, which any node can write, only take more answers.
 
-        What the table keeps back all the time is as good as not there, unless that is everything.
+        Pass over keys that the table never processes, unless those are all of them: then raise TableBusyError.
         """
         keys: list[Mapping[str, Any]] = [{TABLE_KEY: {"S": record_id}} for record_id in record_ids]
-        asked, in_vain = len(keys), 0
-        while keys and in_vain < BATCH_ATTEMPTS:
-            answer = self._client.batch_get_item(RequestItems={self._name: self._question(keys)})
+        total, failed_attempts = len(keys), 0
+        while keys and failed_attempts < BATCH_ATTEMPTS:
+            answer = self._client.batch_get_item(RequestItems={self._name: self._node_fields_of(keys)})
             yield from answer["Responses"].get(self._name, [])
-            left = answer["UnprocessedKeys"].get(self._name)
-            still = list(left["Keys"]) if left else []
-            in_vain = in_vain + 1 if len(still) == len(keys) else 0
-            keys = list[Mapping[str, Any]](still)
+            unprocessed = answer["UnprocessedKeys"].get(self._name)
+            left = list(unprocessed["Keys"]) if unprocessed else []
+            failed_attempts = failed_attempts + 1 if len(left) == len(keys) else 0
+            keys = list[Mapping[str, Any]](left)
             if keys:
                 # The documentation asks for exponential backoff on unprocessed keys.
-                self._sleep(0.1 * 2**in_vain)
+                self._sleep(0.1 * 2**failed_attempts)
         if keys:
-            what = f"table {self._name} left {len(keys)} of {asked} keys unread {BATCH_ATTEMPTS} times"
-            if len(keys) == asked:
-                raise TableBusyError(what)
-            log.warning("%s", what)
+            message = f"table {self._name} left {len(keys)} of {total} keys unread {BATCH_ATTEMPTS} times"
+            if len(keys) == total:
+                raise TableBusyError(message)
+            log.warning("%s", message)
 
-    def _question(self, keys: Sequence[Mapping[str, Any]]) -> "KeysAndAttributesTypeDef":
+    def _node_fields_of(self, keys: Sequence[Mapping[str, Any]]) -> "KeysAndAttributesTypeDef":
         return {
             "Keys": keys,
             "ConsistentRead": True,
@@ -234,17 +234,17 @@ class Table:
 
 
 def _codes(error: ClientError) -> set[str]:
-    """Return why a call failed: the reasons of a cancelled transaction, else the error's code."""
+    """Return why a call failed: the reasons of a cancelled transaction, or else the error's code."""
     reasons = {str(each.get("Code")) for each in error.response.get("CancellationReasons", [])} - {"None"}
     return reasons or {error.response["Error"]["Code"]}
 
 
-def _nothing_stored() -> Mapping[str, Any]:
+def _if_absent() -> Mapping[str, Any]:
     return {"ConditionExpression": "attribute_not_exists(#id)", "ExpressionAttributeNames": {"#id": TABLE_KEY}}
 
 
-def _still(generation: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The condition that the table holds the record that was read, whatever stands in the generation's place."""
+def _if_unchanged(generation: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the condition that the record still has the attribute that was read as its generation."""
     if generation is None:
         return {"ConditionExpression": f"attribute_not_exists({GENERATION_FIELD})"}
     return {
@@ -263,7 +263,7 @@ def _membership(item: Item, networks: Networks) -> Membership:
 
 
 def _usable(item: Item, networks: Networks) -> Membership:
-    """What is left of a bad record."""
+    """Return the membership of the valid members of a bad record."""
     try:
         generation = parse_generation(item)
     except RecordError:

@@ -30,11 +30,11 @@ def profile_script(values: Mapping[str, str]) -> str:
 
 
 def environment_lines(values: Mapping[str, str]) -> str:
-    """Render lines for /etc/environment. pam_env reads it: no shell, hence no quoting."""
+    """Render lines for /etc/environment, unquoted: pam_env reads it, not a shell."""
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
 def systemd_environment(values: Mapping[str, str]) -> str:
-    """Render a drop-in for the system manager; assignments of other drop-ins stay in effect."""
+    """Render a drop-in for the system manager; the variables of other drop-ins stay in effect."""
     pairs = " ".join(f'"{name}={value}"' for name, value in values.items())
     return f"[Manager]\nDefaultEnvironment={pairs}\n"

@@ -1,4 +1,4 @@
-"""Makes the node's files say what the membership says."""
+"""Bring a node's files up to date with the membership."""
 
 import json
 import pwd
@@ -8,30 +8,30 @@ from pathlib import Path
 from typing import Protocol
 
 from bootstrap import contract
+from bootstrap.atomic_file import Access, write_and_act, write_block, write_file
 from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.errors import ConfigError
 from bootstrap.files import environment, hosts, ssh
-from bootstrap.files.atomic_file import Access, write_and_act, write_block, write_file
 from bootstrap.files.workers import workers_file
 
 
 class Actions(Protocol):
-    """What has to be told to running programs; see bootstrap.system.System."""
+    """The commands that make a change take effect; `bootstrap.system.System` runs them."""
 
     def set_environment(self, values: Mapping[str, str]) -> None:
-        """Give the variables to every unit that starts from now on."""
+        """Set the variables for every unit that starts from now on."""
 
     def reload_sshd(self) -> None:
-        """Let sshd read its configuration again."""
+        """Make a running sshd read its configuration again."""
 
     def make_key(self, file: Path, *, comment: str) -> None:
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
 
 
 def user_access(user: str) -> Access:
-    """A file that belongs to a login user."""
+    """Return the access of a file that belongs to a login user. Raises ConfigError if there is no such user."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError as error:
@@ -40,17 +40,17 @@ def user_access(user: str) -> Access:
 
 
 def place(root: Path, path: str) -> Path:
-    """A path of the contract below another root; tests have one of their own."""
+    """Return an absolute path of the contract below ``root``, which is another directory in tests."""
     return root / path.lstrip("/")
 
 
 class NodeFiles:
-    """The files of one node."""
+    """Write the files of one node."""
 
     def __init__(
         self, root: Path, *, user_name: str, bucket: str, actions: Actions, own_name: str | None = None
     ) -> None:
-        # Horovod's Gloo meets where the machine's name leads, which resolvers take for any of its addresses.
+        # Horovod's Gloo connects to the address of the machine's own name, which /etc/hosts must therefore define.
         self._own_name = own_name
         self._root = root
         self._user_name = user_name
@@ -59,9 +59,9 @@ class NodeFiles:
         self._actions = actions
 
     def write(self, membership: Membership, *, member: Member, gpu_count: int) -> list[str]:
-        """Bring every file up to date; return those that had to change.
+        """Bring every file up to date; return the paths of those that changed.
 
-        The node's state comes last: who sees a generation there finds the files to match.
+        The node's state is written last: a reader that finds a generation there finds matching files.
         """
         values = environment.variables(
             workers_count=len(membership.present),
@@ -95,7 +95,7 @@ class NodeFiles:
             contract.ENVIRONMENT_FILE: write_block(
                 self._path(contract.ENVIRONMENT_FILE), environment.environment_lines(values)
             ),
-            # systemd reads the drop-in at the next boot and is told for the time until then.
+            # systemd reads the drop-in only at boot, so set the variables for the time until then.
             contract.SYSTEMD_ENVIRONMENT: write_and_act(
                 self._path(contract.SYSTEMD_ENVIRONMENT),
                 environment.systemd_environment(values),
@@ -131,7 +131,7 @@ class NodeFiles:
 
 
 def read_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:
-    """The membership that this node's files were made from since it started; the empty one if there is none."""
+    """Return the membership in the node's state file; EMPTY if this instance has written none since it booted."""
     try:
         state = parse_state(place(root, contract.NODE_STATE).read_text(), networks)
     except (OSError, RecordError):
@@ -143,7 +143,7 @@ def read_state(root: Path, *, instance_id: str, networks: Networks) -> Membershi
 
 
 def node_state(membership: Membership, *, member: Member) -> str:
-    """What the agent last made true, for whoever wants to know."""
+    """Render the state file; see contract.NODE_STATE."""
     state = {
         "instance_id": member.instance_id,
         "node_index": member.node_index,

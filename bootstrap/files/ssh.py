@@ -12,7 +12,7 @@ Host deeplearning-*
     ForwardAgent no
     StrictHostKeyChecking yes
 """
-"""A user's ssh agent is forwarded to the master and no further: root on a node can sign with a forwarded agent."""
+"""Configuration on a worker. Agent forwarding ends at the master: root on a node can sign with a forwarded agent."""
 SSH_CLIENT_WITH_KEY: Final = f"""\
 {SSH_CLIENT}Match host deeplearning-* exec "test -r {CLUSTER_KEY_FILE}"
     IdentitiesOnly yes
@@ -20,8 +20,8 @@ SSH_CLIENT_WITH_KEY: Final = f"""\
     IdentityFile ~/.ssh/id_ed25519
     IdentityFile ~/.ssh/id_rsa
 """
-"""The master's. Naming one identity file switches the default ones off, hence the others. IdentitiesOnly, because an
-agent with many keys would use up the attempts that sshd allows."""
+"""Configuration on the master. Naming one identity file disables the defaults, so they are named too. IdentitiesOnly:
+an agent with many keys would use up the attempts that sshd allows."""
 _SSHD: Final = f"AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 {AUTHORIZED_KEYS_DIR}/%u\n"
 SSHD_MASTER: Final = f"AllowAgentForwarding yes\n{_SSHD}"
 SSHD_WORKER: Final = f"AllowAgentForwarding no\n{_SSHD}"
@@ -36,9 +36,9 @@ def known_hosts_lines(members: Iterable[Member]) -> str:
 
 
 def authorized_keys(master: Member | None) -> str:
-    """Render the cluster's key, which may log in from the master's address only; nothing without a master or a key.
+    """Render the cluster's key, valid only from the master's address; nothing without a master or a key.
 
-    The users' own keys are in their own files.
+    The users' own keys stay in their own files.
     """
     if master is None or not master.ssh_key:
         return ""

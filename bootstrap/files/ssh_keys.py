@@ -1,50 +1,50 @@
-"""The cluster's own SSH key, with which jobs that run without a person reach the nodes; and the node's host key.
+"""Make the cluster's SSH key, with which unattended jobs reach the nodes; read the node's host key.
 
-The private half never leaves the master that made it; every new master makes its own. An image made
-of a master brings the key along, hence the instance id in its comment: another instance makes another.
+The private half never leaves the master that made it; every new master makes its own. An image made of a master
+contains the key, hence the instance ID in its comment: an instance with another ID replaces the key.
 """
 
 import shutil
 from pathlib import Path
 
+from bootstrap.atomic_file import Access, make_directory, set_access
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE, HOST_KEY_FILE
 from bootstrap.errors import HostKeyError
-from bootstrap.files.atomic_file import Access, make_directory, set_access
 from bootstrap.files.node_files import Actions, place
 
 
 def cluster_key(root: Path, *, instance_id: str, user: Access, maker: Actions) -> str:
-    """Public half of this master's key, made when there is none; the login user owns the private half."""
+    """Return the public half of this master's key, made if it has none; the login user owns the private half."""
     directory = place(root, CLUSTER_KEY_DIR)
     key = place(root, CLUSTER_KEY_FILE)
     public = key.with_name(f"{key.name}.pub")
-    found = _words(public)
-    if len(found) != 3 or found[2] != instance_id or not key.exists():
+    fields = _fields(public)
+    if len(fields) != 3 or fields[2] != instance_id or not key.exists():
         _make(directory, name=key.name, instance_id=instance_id, user=user, maker=maker)
-        found = _words(public)
-    return " ".join(found[:2])
+        fields = _fields(public)
+    return " ".join(fields[:2])
 
 
 def read_host_key(root: Path) -> str:
-    """The public host key without its comment, which names nothing that others can use."""
+    """Return the public host key without its comment. Raises HostKeyError."""
     try:
-        words = place(root, HOST_KEY_FILE).read_text().split()
+        fields = place(root, HOST_KEY_FILE).read_text().split()
     except FileNotFoundError as error:
-        raise HostKeyError(f"{HOST_KEY_FILE} is not there yet") from error
-    if len(words) < 2 or words[0] != "ssh-ed25519":
-        raise HostKeyError(f"{HOST_KEY_FILE} must hold an ssh-ed25519 key, got {' '.join(words)[:40]!r}")
-    return f"{words[0]} {words[1]}"
+        raise HostKeyError(f"{HOST_KEY_FILE} must exist, found none yet") from error
+    if len(fields) < 2 or fields[0] != "ssh-ed25519":
+        raise HostKeyError(f"{HOST_KEY_FILE} must hold an ssh-ed25519 key, got {' '.join(fields)[:40]!r}")
+    return f"{fields[0]} {fields[1]}"
 
 
-def forget_cluster_key(root: Path) -> None:
-    """On a worker: an image made of a master must not bring one."""
+def delete_cluster_key(root: Path) -> None:
+    """Delete the cluster's key from a worker, whose image may have been made of a master."""
     directory = place(root, CLUSTER_KEY_DIR)
     for left in (directory, _fresh(directory)):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def _make(directory: Path, *, name: str, instance_id: str, user: Access, maker: Actions) -> None:
-    """Make both halves elsewhere and move them into place in one step."""
+    """Make both halves in a temporary directory and move it into place in one step."""
     fresh = _fresh(directory)
     shutil.rmtree(fresh, ignore_errors=True)
     make_directory(fresh)
@@ -56,11 +56,11 @@ def _make(directory: Path, *, name: str, instance_id: str, user: Access, maker: 
 
 
 def _fresh(directory: Path) -> Path:
-    """Where a new key is made; a kill may leave it there."""
+    """Return the temporary directory of a new key; a killed agent may leave it."""
     return directory.with_name(f".{directory.name}.new")
 
 
-def _words(public: Path) -> list[str]:
+def _fields(public: Path) -> list[str]:
     try:
         return public.read_text().split()
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""MXNet, Horovod and Open MPI on the nodes: one Python environment, built by the master, fetched by the others.
+"""Provide MXNet, Horovod and Open MPI in one Python environment, which the master builds and the workers fetch.
 
-Today's machine images have none of them. ``bootstrap engines`` is a service of its own beside the agent,
-which goes on while it works and waits for its result before it calls the node ready.
+Current machine images have none of them. ``bootstrap engines`` is a separate service: the agent runs beside it, and
+waits for the environment before it signals that the node is ready.
 """

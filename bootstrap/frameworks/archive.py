@@ -1,4 +1,4 @@
-"""Environments in the cluster's bucket: there once, whole, for every node that comes later."""
+"""Store an environment in the cluster's bucket as one archive, and fetch it on other nodes."""
 
 import hashlib
 import shutil
@@ -16,28 +16,29 @@ from bootstrap.frameworks.unpack import unpack
 
 TAR_TIMEOUT_S: Final = 600
 CHUNK: Final = 1 << 20
-NOT_THERE: Final = frozenset({"404", "NoSuchKey", "NotFound"})
+NO_OBJECT: Final = frozenset({"404", "NoSuchKey", "NotFound"})
+"""S3's error codes for an object that does not exist."""
 
 
 class S3(Protocol):
-    """What is asked of boto3's client."""
+    """The calls of boto3's client that are used here."""
 
     def head_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803  (the API's own names)
-        """Describe an object; ClientError 404 where there is none."""
+        """Describe an object. Raises ClientError 404 if there is none."""
 
     def get_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803  (as above)
-        """Open an object; its Body is read piece by piece."""
+        """Open an object; its Body is a stream."""
 
     def upload_file(self, Filename: str, Bucket: str, Key: str) -> None:  # noqa: N803  (as above)
-        """Store a file, in parts when it is large."""
+        """Store a file, in parts if it is large."""
 
 
 class WrongHashError(FrameworkError):
-    """What the bucket has is not what the master has put there."""
+    """The archive in the bucket is not the one that the master has stored."""
 
 
 class Archive:
-    """One environment in a bucket."""
+    """Store and fetch the archive of one environment."""
 
     def __init__(self, client: S3, *, bucket: str, key: str) -> None:
         self._client = client
@@ -45,19 +46,19 @@ class Archive:
         self._key = key
 
     def is_stored(self) -> bool:
-        """Whether the bucket has it."""
+        """Return whether the bucket has the archive."""
         try:
             self._client.head_object(Bucket=self._bucket, Key=self._key)
         except ClientError as error:
-            if error.response["Error"]["Code"] in NOT_THERE:
+            if error.response["Error"]["Code"] in NO_OBJECT:
                 return False
             raise
         return True
 
     def fetch(self, directory: Path, *, sha256: str) -> None:
-        """Unpack it at ``directory``, in one step, if it has this hash. Raises WrongHashError before that."""
+        """Unpack the archive and move it to ``directory`` in one step. Raises WrongHashError before it unpacks any."""
         directory.parent.mkdir(parents=True, exist_ok=True)
-        # Nobody else can look into a temporary directory: what is hashed is what is unpacked.
+        # No other user can write to a temporary directory, so the bytes hashed are the bytes unpacked.
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".fetch-") as work:
             packed, unpacked = Path(work, "packed"), Path(work, "unpacked")
             found = self._download(packed)
@@ -72,7 +73,7 @@ class Archive:
             unpacked.rename(directory)
 
     def _download(self, file: Path) -> str:
-        """Write the object to a file; return the hash of what was written."""
+        """Write the object to a file; return its SHA-256."""
         digest = hashlib.sha256()
         body = self._client.get_object(Bucket=self._bucket, Key=self._key)["Body"]
         with file.open("wb") as out:
@@ -82,10 +83,10 @@ class Archive:
         return digest.hexdigest()
 
     def store(self, directory: Path) -> str:
-        """Put it into the bucket, where S3 shows it when it is whole; return its hash."""
+        """Pack the environment and upload it; return the archive's SHA-256. S3 shows only complete objects."""
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".store-") as work:
             packed = Path(work, "packed")
-            # Fast rather than small: it stays within the region.
+            # Fast rather than small: the archive stays within the region.
             fast = "--use-compress-program=gzip --fast"
             outward = [f"--exclude=./{name}" for name in OUTWARD_LINKS]
             plain = ["--hard-dereference", "--owner=0", "--group=0", "--numeric-owner", "--anchored", *outward]
@@ -109,5 +110,5 @@ def _tar(arguments: Sequence[str]) -> None:
             ["tar", *arguments], check=True, timeout=TAR_TIMEOUT_S, capture_output=True, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error).encode()
-        raise FrameworkError("tar failed", f"tar {arguments[0]}: {said.decode(errors='replace')[-300:]}") from error
+        output = getattr(error, "stderr", None) or str(error).encode()
+        raise FrameworkError("tar failed", f"tar {arguments[0]}: {output.decode(errors='replace')[-300:]}") from error

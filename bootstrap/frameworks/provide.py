@@ -1,8 +1,8 @@
-"""Provides a node with the environment of its cluster's ``engines``.
+"""Provide a node with the environment that the setting ``engines`` names.
 
-The bucket is asked first, and what it has is compared with the hash that the master has written into the table.
-Where there is none yet, the master builds it and puts it there, and the workers wait for that. What comes of it is
-written down for the agent, which tells the stack.
+The node fetches the archive from the bucket and compares it with the hash that the master has written into the table.
+If there is none yet, the master builds the environment and stores it, and the workers wait. The outcome goes into the
+state file, from which the agent reports it to the stack.
 """
 
 import logging
@@ -16,9 +16,9 @@ from typing import Final
 from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
+from bootstrap.atomic_file import point_link
 from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAND
 from bootstrap.errors import FrameworkError
-from bootstrap.files.atomic_file import point_link
 from bootstrap.files.node_files import place
 from bootstrap.frameworks.archive import Archive
 from bootstrap.frameworks.recipe import HOROVOD, Recipe
@@ -28,46 +28,48 @@ from bootstrap.frameworks.state import READY, State, write_state
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 5.0
+"""Seconds between two looks into the bucket, and half of the first pause after a failure."""
 LONGEST_PAUSE_S: Final = 80.0
+"""Longest pause after a failure, in seconds; it doubles with each one."""
 RANDOM: Final = random.SystemRandom()
 """Spreads the polls of workers that started at the same moment."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrameworkServices:
-    """What providing touches: a test has another of each."""
+    """What this module uses of the machine and of AWS; tests replace each part."""
 
     root: Path
     archive: Callable[[Recipe], Archive]
-    """May fail, as AWS does, until the node has credentials."""
+    """Returns the archive of a recipe. Raises errors of AWS until the node has credentials."""
     record: Callable[[], HashRecord]
-    """Likewise."""
+    """Returns the record of the archive's hash. Raises errors of AWS until the node has credentials."""
     build: Callable[[Recipe, Path, float], None]
-    """Within so many seconds."""
+    """Builds the environment in a directory within a number of seconds."""
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
 
 def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: FrameworkServices) -> None:
-    """Make the environment the node's; EnginesError when there is none in time."""
+    """Put the environment in place within ``wait_s``. Raises FrameworkError."""
     directory = place(services.root, recipe.directory)
-    # The master asks the bucket each time: it may have been stopped before it had put it there.
+    # The master looks into the bucket each time: it may have been stopped before it had stored the archive.
     if is_master or not is_complete(directory):
         _get(recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services)
     point_link(place(services.root, ENGINES), Path(recipe.directory))
     if HOROVOD in recipe.frameworks:
-        _offer(place(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
+        _link_command(place(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
     write_state(services.root, State(doing=READY))
     log.info("engines: %s is ready", recipe.key)
 
 
 def is_complete(directory: Path) -> bool:
-    """Whether an environment is whole: the list of its engines is what a build writes last."""
+    """Return whether an environment is complete: a build writes the list of its frameworks last."""
     return (directory / Path(ENGINES_LIST).name).is_file()
 
 
 def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: FrameworkServices) -> None:
-    """Try until it is there; what goes wrong is tried again after a growing pause, while there is time."""
+    """Fetch or build the environment; after a failure, retry with growing pauses until the deadline."""
     tries, why = 0, None
     while True:
         short, pause = "not in the bucket", POLL_S
@@ -93,15 +95,15 @@ def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, s
                 raise FrameworkError(short, f"{error} (try {tries})") from error
             write_state(services.root, State(doing="pausing", why=why))
         if services.monotonic() >= deadline:
-            detail = f"{recipe.key} is not in the bucket in time; only a master of the same release puts it there"
+            detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
             raise FrameworkError(short, detail)
         services.sleep(pause * RANDOM.uniform(0.75, 1.25))
 
 
 def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord, *, is_master: bool) -> bool:
-    """Have what a master vouches for; False when there is no such thing.
+    """Fetch the archive whose hash is in the table; return False if there is none.
 
-    A master believes no more than the others what the bucket has; but it can make it anew.
+    A master does not trust the bucket either, but after a wrong hash it can build the environment again.
     """
     try:
         sha256 = record.read(recipe.key)
@@ -112,7 +114,7 @@ def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord
     except FrameworkError as error:
         if not is_master:
             raise
-        log.warning("made anew, as %s", error)
+        log.warning("building again: %s", error)
         return False
     return True
 
@@ -133,12 +135,12 @@ def _make(
         services.build(recipe, directory, limit_s)
         log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
     write_state(services.root, State(doing="storing", why=why))
-    # In this order: who finds the hash finds what has it.
+    # In this order: a node that finds the hash finds its archive.
     record.write(recipe.key, archive.store(directory))
 
 
-def _offer(command: Path, target: Path) -> None:
-    """Put a command on everybody's PATH, unless the image has one of its own there."""
+def _link_command(command: Path, target: Path) -> None:
+    """Put a command on every user's PATH, unless the image has its own there."""
     ours = command.is_symlink() and str(command.readlink()).startswith(f"{ENGINES_DIR}/")
     if ours or not (command.exists() or command.is_symlink()):
         point_link(command, target)

@@ -1,4 +1,4 @@
-"""What an environment is made of, and the name that follows from it. Pure, but for reading its own lists."""
+"""Define what an environment consists of, and derive its name from that. Reads only its own requirements files."""
 
 import hashlib
 import platform
@@ -13,28 +13,28 @@ from bootstrap.errors import FrameworkError
 MXNET: Final = "mxnet"
 HOROVOD: Final = "horovod"
 CONTENTS: Final = {MXNET: (MXNET,), HOROVOD: (MXNET, HOROVOD)}
-"""The engines of each environment. Horovod's has Open MPI too."""
+"""The frameworks of each environment. Horovod's has Open MPI too."""
 MACHINE: Final = "x86_64"
 PYTHONS: Final = ((3, 10), (3, 11), (3, 12))
-"""The agent needs the oldest; the newest has the last NumPy that MXNet runs with."""
+"""Python versions: the agent needs 3.10, and MXNet's last NumPy has no wheels after 3.12."""
 SYSTEM_PYTHON: Final = "/usr/bin/python3"
 OUTWARD_LINKS: Final = {"bin/python3": SYSTEM_PYTHON}
-"""What of an environment lies outside of it. No archive has such a link: each node makes its own."""
+"""Links from an environment to a place outside of it. Archives have none: each node makes its own."""
 MENDS: Final = Path(__file__).with_name("mends.py")
 MENDS_MODULE: Final = "deeplearning_mends"
-"""Its name in an environment, where each Python imports it at its start."""
+"""The name of the mends in an environment, where each Python imports them at its start."""
 
 HOROVOD_SOURCE: Final = Path(__file__).with_name("horovod-source.txt")
-"""PyPI has its source alone, which is compiled against the MXNet and the Open MPI of the environment."""
+"""PyPI has only Horovod's source, which is compiled against the environment's MXNet and Open MPI."""
 HOROVOD_OPTIONS: Final = {
     "HOROVOD_WITH_MXNET": "1",
     "HOROVOD_WITH_GLOO": "1",
     "HOROVOD_WITH_MPI": "1",
     "HOROVOD_WITHOUT_PYTORCH": "1",
     "HOROVOD_WITHOUT_TENSORFLOW": "1",
-    # GCC 13 no longer includes it by the way, as Gloo's sources have it.
+    # Gloo's sources rely on other headers to include it, which GCC 13's no longer do.
     "CXXFLAGS": "-include cstdint",
-    # Open MPI's libraries are found from where Horovod's own lies, wherever the wheel was built.
+    # Find Open MPI's libraries relative to Horovod's own, wherever the wheel was built.
     "LDFLAGS": "-Wl,-rpath,$ORIGIN/../../../..",
 }
 MPIRUN: Final = """\
@@ -43,34 +43,34 @@ MPIRUN: Final = """\
 bin=$(dirname "$(readlink -f "$0")")
 exec "$bin/mpiexec" --prefix "${bin%/bin}" "$@"
 """
-"""Stands in the place of the wheel's mpirun, which is one program with its mpiexec."""
+"""Replaces the wheel's mpirun, which is the same program as its mpiexec."""
 BUILD_TOOLS: Final = Path(__file__).with_name("build.txt")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """One environment."""
+    """The ingredients of one environment."""
 
     name: str
-    """Of CONTENTS: the last engine that it has."""
+    """A key of CONTENTS."""
     python: tuple[int, int]
     machine: str
     libc: str
-    """What is compiled on one Linux may not run on an older one."""
+    """C library and version: programs compiled on one Linux may not run on an older one."""
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """What it has."""
+        """Return the frameworks of the environment."""
         return CONTENTS[self.name]
 
     @property
     def requirements(self) -> tuple[Path, ...]:
-        """Lists of wheels, each pinned and with its hashes."""
+        """Return the requirements files: wheels, each pinned and with its hashes."""
         return tuple(Path(__file__).with_name(f"{framework}.txt") for framework in self.frameworks)
 
     @property
     def key(self) -> str:
-        """Name of the environment: another recipe has another one."""
+        """Return the name of the environment, which differs for each recipe."""
         digest = hashlib.sha256()
         for path in (*self.requirements, MENDS):
             digest.update(path.read_bytes())
@@ -83,7 +83,7 @@ class Recipe:
 
     @property
     def directory(self) -> str:
-        """Where it is on a node. Its programs know this place by heart: it cannot be moved."""
+        """Return the environment's directory on a node. Its programs contain this path, so it cannot be moved."""
         return f"{ENGINES_DIR}/{self.key}"
 
     def object_key(self, cluster_name: str) -> str:
@@ -96,7 +96,7 @@ class Recipe:
 
 
 def recipe_for_this_machine(name: str) -> Recipe:
-    """The recipe for the Python that runs this; EnginesError where there can be none."""
+    """Return the recipe for the running Python. Raises FrameworkError if the machine cannot have the environment."""
     recipe = Recipe(
         name=name,
         python=sys.version_info[:2],
@@ -109,7 +109,7 @@ def recipe_for_this_machine(name: str) -> Recipe:
         )
     if recipe.python not in PYTHONS:
         version = ".".join(map(str, recipe.python))
-        allowed = ", ".join(".".join(map(str, one)) for one in PYTHONS)
+        allowed = ", ".join(".".join(map(str, python)) for python in PYTHONS)
         raise FrameworkError(
             f"no MXNet for Python {version}", f"engines need Python {allowed}, got {version}", lasting=True
         )

@@ -1,7 +1,7 @@
-"""The record in the cluster's table that says which environment is the right one: its SHA-256.
+"""Read and write the record in the cluster's table that has the SHA-256 of the environment's archive.
 
-Only the master's role may write it, while more can write into the bucket; so what the bucket has is believed
-when it has this hash, and not before.
+Only the master's role may write the record, but others can write to the bucket. So a node trusts an archive only if it
+has this hash.
 """
 
 from typing import TYPE_CHECKING
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class HashRecord:
-    """The one record; the newest build of a master stands in it."""
+    """Read and write the record, which names the archive that a master has stored last."""
 
     def __init__(self, client: "DynamoDBClient", *, table: str) -> None:
         self._client = client
         self._table = table
 
     def read(self, environment: str) -> str | None:
-        """Return the hash of an environment's archive; None if there is none, or one of another environment.
+        """Return the hash of an environment's archive; None if there is no record, or one of another environment.
 
-        Raises FrameworkError if the record cannot be used.
+        Raises FrameworkError if the record is bad.
         """
         key = {TABLE_KEY: {"S": ENGINES_RECORD_ID}}
         item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
@@ -45,7 +45,7 @@ class HashRecord:
         return record.sha256 if record.environment == environment else None
 
     def write(self, environment: str, sha256: str) -> None:
-        """Vouch for what the bucket has."""
+        """Record the hash of the archive in the bucket."""
         self._client.put_item(
             TableName=self._table,
             Item={

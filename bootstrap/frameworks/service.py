@@ -1,4 +1,4 @@
-"""``bootstrap engines``, the service: provides the environment and writes down, for the agent, what comes of it."""
+"""Run the service ``bootstrap engines``: provide the environment, and write its progress for the agent."""
 
 import errno
 import logging
@@ -22,7 +22,7 @@ from bootstrap.frameworks.state import State, write_state
 log = logging.getLogger(__name__)
 
 BUILD_S: Final = 900.0
-"""Horovod takes three CPU-minutes; the rest is for a slow mirror."""
+"""Longest build in seconds: Horovod takes three CPU-minutes, the rest allows for a slow mirror."""
 
 
 def serve_frameworks(root: Path) -> None:

@@ -1,26 +1,27 @@
-"""How far a node's environment is: written by the service, read by the agent."""
+"""Keep the progress of a node's environment in a file: the service writes it, the agent reads it."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bootstrap.atomic_file import write_file
 from bootstrap.contract import ENGINES_STATE
 from bootstrap.errors import FrameworkError
-from bootstrap.files.atomic_file import write_file
 from bootstrap.files.node_files import place
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """The service's word, until the next boot."""
+    """The progress of the service; the file is gone after a reboot."""
 
     doing: str
-    """One word."""
+    """The current step, one word."""
     why: str | None = None
-    """Which try it is, and what the last one failed with."""
+    """Number and failure of the last try; None on the first."""
     failure: str | None = None
-    """In a few words, for the signal."""
+    """The final failure, short enough for a failure signal; None unless the service has failed."""
     detail: str | None = None
+    """The failure's full message."""
 
 
 READY = "ready"
@@ -28,12 +29,12 @@ STARTING = State(doing="starting")
 
 
 def write_state(root: Path, state: State) -> None:
-    """Say how far it is."""
+    """Write the state file."""
     write_file(place(root, ENGINES_STATE), json.dumps(asdict(state)) + "\n")
 
 
 def read_state(root: Path) -> State:
-    """What the service last said."""
+    """Return the state that the service wrote last, or STARTING."""
     try:
         return State(**json.loads(place(root, ENGINES_STATE).read_text()))
     except FileNotFoundError:
@@ -41,16 +42,16 @@ def read_state(root: Path) -> State:
 
 
 class Frameworks:
-    """The agent's view of its node's environment."""
+    """Tell the agent whether its node's environment is ready."""
 
     def __init__(self, root: Path, *, name: str | None) -> None:
         self._root = root
         self._name = name
         self.waiting: str | None = None
-        """What is waited for, in a few words."""
+        """The step that the agent waits for, short enough for a failure signal; None if it waits for none."""
 
     def ready(self) -> bool:
-        """Whether the environment is there, or none is wanted; EnginesError when there will be none."""
+        """Return whether the environment is ready, or not wanted. Raises FrameworkError if the service has failed."""
         if self._name is None:
             return True
         state = read_state(self._root)

@@ -1,7 +1,7 @@
-"""Unpacks an environment: plain files, directories and links that stay inside, all of them the agent's own.
+"""Unpack an environment: regular files, directories and links that stay inside, all owned by the agent's user.
 
-``tarfile`` has a filter for that from Python 3.10.12 and 3.11.4 on, which later versions had to mend several times;
-what an environment needs is less, and the same on every node. Anything else is refused.
+``tarfile`` has an extraction filter since Python 3.10.12 and 3.11.4, but later versions fixed holes in it. An
+environment needs less than the filter allows, and these checks are the same on every node.
 """
 
 import os
@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from bootstrap.atomic_file import DIRECTORY_MODE
 from bootstrap.errors import FrameworkError
-from bootstrap.files.atomic_file import DIRECTORY_MODE
 
 PROGRAM: Final = 0o755
 DATA: Final = 0o644
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack a gzipped tar file into an empty directory. Raises EnginesError, with a part of it unpacked."""
+    """Unpack a gzipped tar file into an empty directory. Raises FrameworkError, and leaves the part unpacked so far."""
     links: set[PurePosixPath] = set()
     try:
         with tarfile.open(archive, "r|gz") as packed:
@@ -31,7 +31,7 @@ def unpack(archive: Path, directory: Path) -> None:
 
 
 def _checked(packed: tarfile.TarFile, links: set[PurePosixPath]) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
-    """The members with their paths. Nothing is ever placed behind a link."""
+    """Yield the members with their paths; refuse any path that leads through a link."""
     for member in packed:
         path = PurePosixPath(member.name)
         if path.is_absolute() or ".." in path.parts or links.intersection((path, *path.parents)):
@@ -45,7 +45,7 @@ def _checked(packed: tarfile.TarFile, links: set[PurePosixPath]) -> Iterator[tup
 
 
 def _check_target(member: tarfile.TarInfo, path: PurePosixPath) -> None:
-    """A target may go up at its start alone, as behind a name that is a link up leads elsewhere."""
+    """Refuse a target outside of the directory. ``..`` may only come first: after a link it would lead elsewhere."""
     target = PurePosixPath(member.linkname)
     ups = next((i for i, part in enumerate(target.parts) if part != ".."), len(target.parts))
     if target.is_absolute() or ".." in target.parts[ups:] or ups > len(path.parts) - 1:
@@ -57,7 +57,7 @@ def _refused(member: tarfile.TarInfo, reason: str) -> FrameworkError:
 
 
 def _place(packed: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    """Make one of them. Owner and special modes are not taken over, times are: compiled modules know their source's."""
+    """Create one member without its owner and special modes, but with its time, which compiled modules record."""
     if member.isdir():
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(DIRECTORY_MODE)

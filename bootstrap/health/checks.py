@@ -1,8 +1,8 @@
-"""Whether this node is fit to train: asked before it says that it is ready, and again all its life.
+"""Check whether this node is fit to train: before it signals that it is ready, and regularly afterwards.
 
-Two kinds of findings. A defect is this machine's own (a GPU is missing, a disk cannot be written):
-only another machine mends it. Anything else (a peer that does not answer) passes, or is for
-somebody else to mend: a node that called itself unhealthy for it would take the cluster down with it.
+A finding is a defect if the fault is in this machine (a GPU is missing, a disk cannot be written): only a replacement
+helps. Any other finding (a peer does not answer) may pass or is another node's fault: if nodes reported themselves
+unhealthy for it, one fault could take the whole cluster down.
 """
 
 import errno
@@ -21,20 +21,23 @@ from bootstrap.files.hosts import host_names
 from bootstrap.files.node_files import place
 
 PROBE_BYTES: Final = 4096
+"""Bytes that a check writes to a scratch directory and reads back."""
 HEALTH_S: Final = 60.0
 """Seconds between two health checks of a ready node."""
 DEFECTS: Final = 3
-"""How many health checks in a row must find this node broken before it asks for its replacement."""
+"""Health checks in a row that must find a defect before the node asks for its replacement."""
 ANSWER_TIMEOUT_S: Final = 3.0
+"""Seconds within which an SSH server must answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """What is wrong with a node, in a few words for the signal's one field."""
+    """A failed check."""
 
     what: str
+    """What is wrong, short enough for the signal's one field."""
     defect: bool
-    """Whether the node itself is broken."""
+    """Whether this machine itself is broken."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,20 +46,20 @@ class Health:
 
     root: Path
     expected_gpus: int | None
-    """What the instance type has; None when nobody knows."""
+    """GPUs of the instance type; None if unknown."""
     count_gpus: Callable[[], int | None]
-    """None while nobody can say."""
+    """Returns the GPUs of this node; None while unknown."""
     resolve: Callable[[str], str]
-    """Address of a host name, or OSError."""
+    """Returns the address of a host name. Raises OSError."""
     answers: Callable[[str], bool]
-    """Whether an address has an SSH server; see answers_ssh."""
+    """Returns whether an SSH server answers at an address; see answers_ssh."""
 
     def defect(self) -> Finding | None:
-        """The first thing that is broken in this machine."""
+        """Return the first finding about this machine itself, or None."""
         return self._gpus() or self._scratch()
 
     def before_ready(self, present: Iterable[Member]) -> Finding | None:
-        """The first reason not to train here yet."""
+        """Return the first finding that keeps this node from training, or None."""
         members = tuple(present)
         return self.defect() or self._names(members) or self._master(members)
 
@@ -66,7 +69,7 @@ class Health:
         count = self.count_gpus()
         if count == self.expected_gpus:
             return None
-        # A driver that cannot be asked (its update waits for a reboot, say) is no worse on this machine than on others.
+        # A driver that does not answer is no defect: after an update that needs a reboot, replacements fail likewise.
         return Finding(what=f"gpus {'?' if count is None else count}/{self.expected_gpus}", defect=count is not None)
 
     def _scratch(self) -> Finding | None:
@@ -109,11 +112,11 @@ def _write_and_read(directory: Path) -> None:
         os.fsync(file.fileno())
         file.seek(0)
         if file.read() != content:
-            raise OSError(errno.EIO, "read back something else")
+            raise OSError(errno.EIO, "content read back differs from what was written")
 
 
 def answers_ssh(address: str) -> bool:
-    """Whether an SSH server introduces itself there."""
+    """Return whether an SSH server answers at the address."""
     try:
         with socket.create_connection((address, SSH_PORT), timeout=ANSWER_TIMEOUT_S) as connection:
             connection.settimeout(ANSWER_TIMEOUT_S)

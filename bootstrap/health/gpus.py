@@ -1,4 +1,4 @@
-"""How many GPUs this node has: asked of the node, never of a list of types."""
+"""Count this node's GPUs by asking the machine, not a list of instance types."""
 
 import logging
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from bootstrap.errors import CommandError
 log = logging.getLogger(__name__)
 
 DRIVER_LIST: Final = "proc/driver/nvidia/gpus"
-"""One directory a GPU, there once the driver is loaded."""
-
+"""Directory with one entry a GPU, which exists once the driver is loaded."""
 ASK_AGAIN_S: Final = 5.0
+"""Seconds until the next count while the number is wrong."""
 STEADY_S: Final = 60.0
-"""nvidia-smi costs the node up to a second of work."""
+"""Seconds between two counts while the number is right: nvidia-smi takes up to a second."""
 
 
 class GpuCounter:
-    """Asks again now and then: a driver may come after the agent, and a GPU can fall off its bus."""
+    """Count the GPUs, again from time to time: a driver may load after the agent, and a GPU can fall off its bus."""
 
     def __init__(
         self,
@@ -34,14 +34,14 @@ class GpuCounter:
         self._monotonic = monotonic
         self._count: int | None = None
         self._next_ask = 0.0
-        self._trouble: str | None = None
+        self._last_error: str | None = None
 
     def count(self) -> int:
-        """GPUs that this node has now, as far as it was asked lately; 0 while nobody can say."""
+        """Return the number of GPUs at the last count; 0 while unknown."""
         return self.known() or 0
 
     def known(self) -> int | None:
-        """The same; None while nobody can say."""
+        """Return the number of GPUs at the last count; None while unknown."""
         if self._monotonic() >= self._next_ask:
             self._count = self._ask()
             wrong = not self._count if self._expected is None else self._count != self._expected
@@ -49,22 +49,22 @@ class GpuCounter:
         return self._count
 
     def _ask(self) -> int | None:
-        """Ask the driver, which also loads it; without nvidia-smi count what the kernel shows.
+        """Ask nvidia-smi, which also loads the driver; without nvidia-smi, count what the kernel shows.
 
-        Never both: the kernel goes on showing a GPU that does not answer any more.
+        Never use the kernel's count beside nvidia-smi's: the kernel still shows a GPU that no longer answers.
         """
         try:
             listing = self._nvidia_smi()
         except CommandError as error:
-            if str(error) != self._trouble:
+            if str(error) != self._last_error:
                 log.warning("%s", error)
-            self._trouble = str(error)
+            self._last_error = str(error)
             return self._count
         return _listed_by_driver(self._root / DRIVER_LIST) if listing is None else count_listed(listing)
 
 
 def count_listed(listing: str) -> int:
-    """GPUs in the output of ``nvidia-smi -L``; the parts of a divided GPU stand indented below it."""
+    """Count the GPUs in the output of ``nvidia-smi -L``; the parts of a divided GPU are indented below it."""
     return sum(line.startswith("GPU ") for line in listing.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""The Elastic IP of the master, which stays when the master is replaced."""
+"""Define the Elastic IP of the master, which every new master takes over."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -21,5 +21,5 @@ class MasterAddress(Construct):
 
     @property
     def arn(self) -> str:
-        """ARN of the address, for IAM."""
+        """Return the ARN of the address, for IAM."""
         return cdk.Stack.of(self).format_arn(service="ec2", resource="elastic-ip", resource_name=self.allocation_id)

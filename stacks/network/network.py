@@ -1,4 +1,4 @@
-"""The network of a cluster: a VPC in one availability zone, with a public and a private subnet."""
+"""Define the network of a cluster: a VPC in one availability zone, with a public and a private subnet."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2

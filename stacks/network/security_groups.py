@@ -1,4 +1,4 @@
-"""The security groups: who may open which connection to a node."""
+"""Define the security groups, which limit who may connect to a node."""
 
 from itertools import product
 

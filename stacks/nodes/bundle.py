@@ -1,8 +1,7 @@
 """Build the node bundle: one zip with the code that runs on nodes and the boto3 that it needs.
 
-The same files give the same bytes, so that an unchanged bundle keeps its hash and a deploy leaves
-the launch templates alone. Entries are stored uncompressed, because compressed bytes differ between
-versions of zlib.
+The same files give the same bytes, so that an unchanged bundle keeps its hash and a deploy does not change the launch
+templates. Entries are stored uncompressed, because compressed bytes differ between versions of zlib.
 """
 
 import functools
@@ -19,7 +18,7 @@ PACKAGES: Final = ("bootstrap", "launcher", "trainer")
 VENDORED: Final = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six")
 """boto3 and its dependencies, copied from the environment that runs the synth."""
 SERVICES: Final = frozenset({"autoscaling", "cloudformation", "dynamodb", "ec2", "logs", "s3"})
-"""The services that the agent calls; botocore describes some 400 in 25 MB."""
+"""The services that the agent calls; botocore has the models of some 400, in 25 MB."""
 
 _SKIPPED_DIRECTORIES: Final = frozenset({"__pycache__", "tests"})
 _OLDEST_DATE: Final = (1980, 1, 1, 0, 0, 0)
@@ -27,7 +26,7 @@ _OLDEST_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 @functools.cache
 def build(repository: Path = REPOSITORY) -> bytes:
-    """Return the zip, made of the repository's packages and the installed boto3."""
+    """Return the zip with the repository's packages and the installed boto3."""
     entries = dict(_product(repository)) | dict(_vendored())
     return _zip({name: entries[name].read_bytes() for name in sorted(entries)})
 
@@ -53,7 +52,7 @@ def _vendored() -> Iterator[tuple[str, Path]]:
 def _origin(package: str) -> Path:
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"{package} is not installed in {sys.prefix}: see requirements.txt")
+        raise ModuleNotFoundError(f"{package} must be installed in {sys.prefix}, see requirements.txt")
     return Path(spec.origin)
 
 
@@ -68,7 +67,7 @@ def _is_used(name: Path, path: Path) -> bool:
 
 @functools.cache
 def _newest(service: Path) -> Path:
-    # botocore carries every version of an API (eight of EC2's), and clients take the newest.
+    # botocore has every version of an API (eight of EC2's), and clients use the newest.
     return max(path for path in service.iterdir() if path.is_dir())
 
 

@@ -16,7 +16,7 @@ class BundleAsset:
 
     source: BundleSource
     arn: str
-    """ARN of the one object; an S3 asset construct could only grant its whole bucket."""
+    """ARN of this one object; an S3 asset construct could only grant its whole bucket."""
 
     @classmethod
     def publish(cls, stack: cdk.Stack) -> "BundleAsset":
@@ -29,7 +29,7 @@ class BundleAsset:
         digest = hashlib.sha256(content).hexdigest()
         stage = cdk.Stage.of(stack)
         if stage is None:
-            raise TypeError("a cluster must be in an app")
+            raise TypeError("cluster must be in an app, found no stage")
         name = f"asset.{digest}.zip"
         Path(stage.asset_outdir, name).write_bytes(content)
         location = stack.synthesizer.add_file_asset(

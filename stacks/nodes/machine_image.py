@@ -1,4 +1,4 @@
-"""The machine image of the nodes and its login user."""
+"""Choose the machine image of the nodes."""
 
 from typing import Final
 
@@ -10,18 +10,18 @@ from constructs import Construct
 from stacks.settings.props import ClusterProps
 
 LOGIN_USER: Final = "ubuntu"
-"""Ubuntu's user. Amazon Linux has another, and its system Python is older than the agent needs."""
+"""Ubuntu's login user. Amazon Linux has another, and its system Python is too old for the agent."""
 
 
 @jsii.implements(ec2.IMachineImage)
 class ImageById:
-    """An image named by its id, so that the stack needs no map of regions."""
+    """An image named by its ID, so that the stack needs no map of regions."""
 
     def __init__(self, ami: str) -> None:
         self._ami = ami
 
     def get_image(self, scope: Construct) -> ec2.MachineImageConfig:
-        """Return the image's id, as the launch template asks for it."""
+        """Return the image's ID in the form that the launch template expects."""
         return ec2.MachineImageConfig(
             image_id=self._ami, os_type=ec2.OperatingSystemType.LINUX, user_data=ec2.UserData.for_linux()
         )

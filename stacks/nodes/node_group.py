@@ -1,4 +1,4 @@
-"""Define a group of equal nodes: a launch template and an Auto Scaling group. The master is a group of one."""
+"""Define a group of nodes of one type: a launch template and an Auto Scaling group. The master is a group of one."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,12 +14,12 @@ from bootstrap.config import NodeConfig
 from stacks.nodes import user_data
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
-"""How long CloudFormation waits for every node's signal."""
+"""Time within which CloudFormation must have the signals of ``min_nodes`` nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeTemplate:
-    """What the nodes of both groups have in common."""
+    """The properties that the nodes of both groups share."""
 
     cluster_name: str
     instance_type: str
@@ -30,9 +30,9 @@ class NodeTemplate:
 
 
 class NodeGroup(Construct):
-    """``desired_nodes`` nodes in one subnet, of which a deploy needs ``min_nodes`` to succeed.
+    """A group of ``desired_nodes`` nodes in one subnet; a deploy succeeds once ``min_nodes`` of them are ready.
 
-    AWS replaces a lost node; a deploy replaces none.
+    AWS replaces a lost node; a deploy never replaces a running one.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class NodeGroup(Construct):
             vpc=vpc,
             vpc_subnets=ec2.SubnetSelection(subnets=[subnet]),
             launch_template=self.launch_template,
-            # Not desired_nodes: CloudFormation does not create a group with less than MinSize, whatever was signalled.
+            # Not desired_nodes: CloudFormation does not create a group with fewer than MinSize, whatever the signals.
             min_capacity=min_nodes,
             max_capacity=desired_nodes,
             # The number travels as the group's DesiredCapacity: bootstrap/cluster/discovery.py reads it on the master.
             desired_capacity=desired_nodes,
-            # AWS's default ends the nodes of the oldest launch template first: after a redeploy, those that train.
+            # AWS's default ends the nodes of the oldest launch template first: after a redeploy, the ones that train.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
-            # The nodes and their roles must know the name before there is a group.
+            # The name is explicit because user data and roles contain it before the group exists.
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
             signals=autoscaling.Signals.wait_for_count(min_nodes, timeout=CREATION_TIMEOUT) if min_nodes else None,
         )
         self._add_drain_hook()
-        # The nodes come after their way to the internet and go before it: a gateway that public
-        # addresses still use cannot be detached, and the delete of the stack would fail.
+        # Create the nodes after their route to the internet and delete them before it: a gateway cannot be detached
+        # while public addresses use it, and the delete of the stack would fail.
         self.group.node.add_dependency(subnet.internet_connectivity_established)
         cdk.Annotations.of(self.group).acknowledge_warning(
             "@aws-cdk/aws-autoscaling:desiredCapacitySet",
@@ -87,8 +87,8 @@ class NodeGroup(Construct):
         self._tag(template.cluster_name)
 
     def _add_drain_hook(self) -> None:
-        """Let a node drain before AWS ends it; AWS does not wait for a node that stays silent."""
-        # The L2 hook is a resource of its own, which nodes that end during the creation would not see.
+        """Let a node drain before AWS terminates it; without the node's heartbeats AWS does not wait."""
+        # The L2 hook would be a separate resource, which comes too late for nodes that end while the stack is created.
         self._resource.lifecycle_hook_specification_list = [
             autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
                 lifecycle_hook_name=contract.DRAIN_HOOK,
@@ -102,16 +102,16 @@ class NodeGroup(Construct):
     def _resource(self) -> autoscaling.CfnAutoScalingGroup:
         resource = self.group.node.default_child
         if not isinstance(resource, autoscaling.CfnAutoScalingGroup):
-            raise TypeError(f"an Auto Scaling group without its resource: {resource!r}")
+            raise TypeError(f"default child of an Auto Scaling group must be its resource, got {resource!r}")
         return resource
 
     @property
     def signal_resource(self) -> str:
-        """Logical id that the nodes signal to: the id itself, as a reference would be a cycle."""
+        """Return the logical ID to which the nodes signal, as text: a reference would make a cycle."""
         return cdk.Stack.of(self).get_logical_id(self._resource)
 
     def start_with(self, config: NodeConfig, bundle: user_data.BundleSource) -> None:
-        """Complete the user data, which names the group that the launch template comes before."""
+        """Complete the user data. It names the group, which exists only after the launch template."""
         self._user_data.add_commands(user_data.body(config, bundle))
 
     def _launch_template(
@@ -129,7 +129,7 @@ class NodeGroup(Construct):
             key_pair=ec2.KeyPair.from_key_pair_name(self, "KeyPair", key) if key else None,
             block_devices=[_root_volume(template)],
             require_imdsv2=True,
-            # A container is one hop further: it gets no credentials of the node.
+            # A container is one hop further away, so it cannot read the node's credentials.
             http_put_response_hop_limit=1,
         )
         for group in security_groups[1:]:

@@ -1,4 +1,4 @@
-"""What a node may do in AWS. Every process on a node has these rights, so they are few."""
+"""Define the IAM roles of the nodes. Every process on a node has its role's permissions, so these are few."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,30 +10,30 @@ from constructs import Construct
 from bootstrap import contract
 
 UNSCOPED_ACTIONS: Final = ("autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances")
-"""The only actions allowed on ``*``: AWS defines no resource type for either, so no narrower
-statement exists (Service Authorization Reference, Auto Scaling and EC2)."""
+"""The only actions allowed on ``*``: AWS defines no resource type for them (Service Authorization Reference, Auto
+Scaling and EC2)."""
 
 SHARED_RECORDS: Final = (contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID)
-"""What all nodes go by: the master's role alone may write it."""
+"""Records that every node reads; only the master's role may write them."""
 OWN_RECORD: Final = "${aws:userid}"
-"""IAM's variable for ``<role id>:<instance id>``, the key of a node's own record."""
+"""IAM's variable for ``<role ID>:<instance ID>``, the key of a node's own record."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeResources:
-    """ARNs of what nodes work with."""
+    """ARNs of the resources that nodes use."""
 
     table: str
     log_group: str
     bucket: str
     bundle: str
-    """The one S3 object; ``Asset.grant_read`` would open its whole bucket."""
+    """The bundle's S3 object; ``Asset.grant_read`` would grant its whole bucket."""
     address: str | None
-    """The master's Elastic IP."""
+    """The master's Elastic IP, if the cluster has one."""
 
 
 class NodeRoles(Construct):
-    """The master's role and the workers'."""
+    """The role of the master and the role of the workers."""
 
     def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, resources: NodeResources) -> None:
         super().__init__(scope, construct_id)
@@ -47,11 +47,13 @@ class NodeRoles(Construct):
         )
         self._acknowledge_groups()
         _acknowledge(
-            self, f"{self._shown(resources.bucket)}/*", "checkpoints have names that only the user's jobs know"
+            self,
+            f"{self._nag_arn(resources.bucket)}/*",
+            "checkpoints have names that only the user's jobs know",
         )
 
-    def _shown(self, arn: str) -> str:
-        """An ARN as cdk-nag writes it; that of an adopted bucket is text, but for a partition not known yet."""
+    def _nag_arn(self, arn: str) -> str:
+        """Render an ARN as cdk-nag writes it. A given bucket's ARN is text, except for the partition."""
         resolved = cdk.Stack.of(self).resolve(arn)
         if isinstance(resolved, str):
             return resolved
@@ -65,13 +67,14 @@ class NodeRoles(Construct):
         groups = f"arn:<AWS::Partition>:autoscaling:{stack}:autoScalingGroup:*:autoScalingGroupName"
         for role, node_type in zip((self.master, self.worker), contract.NODE_TYPES, strict=True):
             group = contract.group_name(self._cluster_name, node_type)
-            _acknowledge(role, f"{groups}/{group}", "the star is the id that AWS gives the one group of this name")
+            _acknowledge(role, f"{groups}/{group}", "the star is the ID that AWS gives the only group of this name")
         instances = f"arn:<AWS::Partition>:ec2:{stack}:instance/*"
         _acknowledge(self.master, instances, "a condition narrows it to the instances of the master's group")
 
     def _own_group(self, node_type: contract.NodeType) -> list[iam.PolicyStatement]:
-        """A node may give itself up, and say how long to wait for it; IAM knows no narrower
-        resource than its group (Service Authorization Reference, Amazon EC2 Auto Scaling).
+        """Allow a node to ask for its own replacement and to complete its lifecycle hook.
+
+        IAM has no narrower resource than the group (Service Authorization Reference, Amazon EC2 Auto Scaling).
         """
         group = contract.group_name(self._cluster_name, node_type)
         return [
@@ -86,7 +89,7 @@ class NodeRoles(Construct):
         ]
 
     def _own_address(self, address: str | None) -> list[iam.PolicyStatement]:
-        """One address, and only to an instance of the master's group."""
+        """Allow a master to associate this one address with instances of the master's group."""
         if address is None:
             return []
         group = contract.group_name(self._cluster_name, contract.MASTER)
@@ -110,7 +113,7 @@ class NodeRoles(Construct):
 
 
 def _acknowledge(scope: Construct, resource: str, reason: str) -> None:
-    """Tell cdk-nag why a resource with a star in it is no wider than it has to be."""
+    """Tell cdk-nag why a resource needs its wildcard."""
     rule = f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource}]"
     cdk.Validations.of(scope).acknowledge(cdk.Acknowledgment(id=rule, reason=reason))
 
@@ -131,7 +134,7 @@ def _every_node(resources: NodeResources) -> list[iam.PolicyStatement]:
 def _worker(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         _records(["dynamodb:GetItem"], resources.table, keys=list(SHARED_RECORDS)),
-        # The agent of every node runs what is there as root.
+        # The agent of every node runs the programs stored there as root.
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
             actions=["s3:PutObject", "s3:DeleteObject"],

@@ -1,8 +1,8 @@
-"""The text of the user data: what an instance does by itself before the agent takes over.
+"""Render the user data: the script with which an instance fetches the bundle and starts the agent.
 
-Pure: it only joins strings, so values may be the CDK's tokens. Short on purpose: fetch the
-bundle, unpack it, write the node's configuration, start the agent. Whatever fails is signalled
-to CloudFormation at once, so that a deploy does not wait for its timeout.
+It writes the node's configuration, fetches, verifies and unpacks the bundle, and installs the agent; the agent does
+the rest. A failure is signalled to CloudFormation at once, so that a deploy does not wait for its timeout. Rendering
+only joins strings, so values may be CDK tokens.
 """
 
 import json
@@ -13,19 +13,20 @@ from bootstrap import contract
 from bootstrap.config import NodeConfig
 
 FETCH_TIMEOUT_S: Final = 420
-"""How long a node waits for its route to S3 and its role: they may come after the node (a NAT
-gateway takes minutes)."""
+"""Seconds that a node waits for its route to S3 and its role, which may exist only after the node (a NAT gateway
+takes minutes)."""
 
 SIGNAL_TIMEOUT_S: Final = 600
-"""How long a node that failed tries to say so."""
+"""Seconds for which a failed node tries to report its failure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BundleSource:
-    """Where the node bundle lies and by which hash its release is known."""
+    """The location of the node bundle, and the hash that names its release."""
 
     url: str
     hash: str
+    """SHA-256 of the zip file."""
 
 
 SHEBANG: Final = "#!/bin/bash"
@@ -47,21 +48,21 @@ def body(config: NodeConfig, bundle: BundleSource) -> str:
         signal_timeout=SIGNAL_TIMEOUT_S,
         signal_length=contract.SIGNAL_ID_LENGTH,
         too_late=contract.SIGNAL_TOO_LATE,
-        # A failure fails the whole deploy, whatever the other nodes say.
+        # One failure signal fails the whole deploy, whatever the other nodes signal.
         signal_failure="true" if config.fails_deploy else "false",
     )
 
 
-# The node's clock of waiting is bash's SECONDS. HOME is unset under cloud-init. Images with PyTorch have the AWS
-# command line in its environment; whether it is in the system too is theirs to say.
+# bash's SECONDS measures every wait. cloud-init leaves HOME unset. Images with PyTorch have the AWS command line in
+# PyTorch's environment, and not all of them in the system too.
 _BODY: Final = """\
 set -euo pipefail
 export HOME=/root AWS_DEFAULT_REGION={region} PATH="$PATH:/opt/pytorch/bin"
 metadata=http://169.254.169.254/latest
 step='start' work='' instance=''
 
-# (Each return has a value: within a trap bash would return what was before it.)
-# The stack hears of a failure while the deploy cannot do without this node; else its group replaces the node.
+# Each return has an explicit value: within a trap, bash would return the status from before the trap.
+# Signal the failure if the deploy needs this node; otherwise, or if the stack no longer waits, have it replaced.
 tell() {{
   if {signal_failure}; then
     id="$instance user data: $step"
@@ -79,7 +80,7 @@ finish() {{
   rm -rf "$work"
   if ((status != 0)); then
     echo "user data failed: $step" >&2
-    # Both ways, unlike the bundle's, go through the NAT gateway, which may come after the node.
+    # Unlike S3, both services are reached through the NAT gateway, which may exist only after the node.
     until tell; do
       ((SECONDS < {signal_timeout})) || break
       sleep 5

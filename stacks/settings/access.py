@@ -1,4 +1,4 @@
-"""The settings that say who may log in to a cluster."""
+"""Define the settings that say who may log in to a cluster."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The settings that say how many nodes a cluster has, and of which instance type."""
+"""Define the settings for the number of nodes and their instance type."""
 
 import re
 from dataclasses import dataclass
@@ -59,17 +59,17 @@ class CapacitySettings(Settings):
 
     @property
     def instance(self) -> instance_types.InstanceType | None:
-        """The catalogue's entry of the instance type; None for a type that it does not know."""
+        """Return the catalogue's entry of the instance type; None for a type that it does not know."""
         return instance_types.find(self.instance_type)
 
     @property
     def gpus(self) -> int | None:
-        """GPUs of a node; None where neither the catalogue nor the user says."""
+        """Return the GPUs of a node; None if neither the catalogue nor the user says."""
         return self.gpu_count if self.instance is None else self.instance.gpus
 
     @property
     def needed_workers(self) -> int:
-        """Workers without which the deploy fails."""
+        """Return the number of workers without which the deploy fails."""
         return self.worker_count if self.min_workers is None else self.min_workers
 
     def _check_gpu_count(self) -> None:

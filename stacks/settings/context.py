@@ -14,11 +14,11 @@ _SET_ELSEWHERE: Final = {
     "profile": "the profile is AWS_PROFILE, as in: AWS_PROFILE=team cdk deploy",
     "account": "the account is that of the credentials (AWS_PROFILE)",
 }
-"""Names that users try as settings, and how the AWS command line and SDKs take them."""
+"""Names that users try as settings, with the way to set them for the AWS command line and SDKs."""
 
 
 def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return the settings that have a value: those of the ``cluster`` object, and single keys over them."""
+    """Return the settings that have a value; a single key overrides the ``cluster`` object's."""
     cluster = context.get("cluster")
     if cluster is None:
         cluster = {}
@@ -28,7 +28,7 @@ def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, A
     settings = {**cluster, **single}
     for key in settings:
         if key.isdecimal() and key in context:
-            # The CDK's command line makes numbered keys of a list or a text.
+            # The CDK's command line turns a list or a text into numbered keys.
             raise SettingsError(f'unknown setting {shown(key)}: the "context" of cdk.json must be an object')
         if key in _SET_ELSEWHERE:
             raise SettingsError(f"unknown setting {shown(key)}: {_SET_ELSEWHERE[key]}")
@@ -48,7 +48,7 @@ _NAMES_ELSEWHERE: Final = {
     "key": "key_name",
     "disk_size": "root_volume_gib",
 }
-"""What other tools call a setting; the spelling alone would lead to another one."""
+"""Other tools' names for our settings; by spelling alone, the nearest would be a wrong one."""
 
 
 def _belongs_to_cdk(key: str) -> bool:

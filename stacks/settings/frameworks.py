@@ -1,4 +1,4 @@
-"""The setting that says which frameworks the nodes get besides PyTorch."""
+"""Define the setting for the frameworks that the nodes get besides PyTorch."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,7 +29,7 @@ class FrameworkSettings(CapacitySettings):
     left out, nothing. Nodes launched from then on get it."""
 
     def check(self) -> None:
-        """Check the names and the processor: MXNet has wheels for x86_64 alone."""
+        """Check the names and the processor: MXNet has wheels only for x86_64."""
         super().check()
         for engine in self.engines:
             require(engine in ENGINES, "engines", engine, " or ".join(ENGINES))

@@ -1,4 +1,4 @@
-"""The settings of the machine image and of the disk that it is copied to."""
+"""Define the settings of the machine image and of the nodes' root volume."""
 
 import re
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ class ImageSettings(CapacitySettings):
 
     @property
     def ami_family(self) -> str | None:
-        """Family of the Deep Learning AMI that the nodes get; None with the user's own ``ami``."""
+        """Return the family of the nodes' Deep Learning AMI; None with the user's own ``ami``."""
         if self.ami is not None:
             return None
         return self.instance.ami_family if self.instance else deep_learning_ami.OPEN_DRIVER
 
     @property
     def ami_source(self) -> str:
-        """Where the machine image comes from: ``ami``, or the SSM parameter of the family."""
+        """Return the source of the machine image: ``ami``, or the SSM parameter of the family."""
         return self.ami or f"{deep_learning_ami.SSM_PATH}/{self.ami_family}/latest/ami-id"
 
     def _check_ami(self) -> None:

@@ -1,7 +1,6 @@
-"""Catalogue of the instance types a cluster can be made of.
+"""List the instance types that a cluster can use, and explain why others do not work.
 
-Figures: Amazon EC2 Instance Types Guide (accelerated computing specifications, network
-specifications, EFA). ``find(name)`` answers None for a type that is not known here.
+Source: Amazon EC2 Instance Types Guide (accelerated computing specifications, network specifications, EFA).
 """
 
 import difflib
@@ -15,7 +14,7 @@ from stacks.settings.deep_learning_ami import LISTED, OPEN_DRIVER
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstanceType:
-    """What the product must know of an instance type."""
+    """The properties of an instance type that the product uses."""
 
     name: str
     vcpus: int
@@ -23,20 +22,20 @@ class InstanceType:
     gpu_model: str | None = None
     network_cards: int = 1
     efa_interfaces: int = 0
-    """0: the type has no Elastic Fabric Adapter."""
+    """Interfaces for the Elastic Fabric Adapter; 0 if the type has none."""
     ami_family: str | None = OPEN_DRIVER
-    """Family of Deep Learning AMI that drives its GPUs; None: only a custom AMI does."""
+    """Family of the Deep Learning AMI that drives its GPUs; None if only a custom AMI does."""
     successor: str | None = None
-    """The nearest type on sale; None: this one still is."""
+    """Nearest type on sale; None if this one still is."""
 
     @property
     def family(self) -> str:
-        """``g6`` of ``g6.xlarge``."""
+        """Return the instance family, such as ``g6`` of ``g6.xlarge``."""
         return self.name.partition(".")[0]
 
     @property
     def sold(self) -> bool:
-        """Whether the type can still be bought everywhere."""
+        """Return whether the type is still on sale everywhere."""
         return self.successor is None
 
 
@@ -44,7 +43,7 @@ class InstanceType:
 class _GpuFamily:
     model: str
     sizes: Mapping[str, tuple[int, int, int, int]]
-    """Size: vCPUs, GPUs, network cards, EFA interfaces."""
+    """By size: vCPUs, GPUs, network cards, EFA interfaces."""
     ami_family: str | None = OPEN_DRIVER
     successors: Mapping[str, str] | None = None
 
@@ -123,7 +122,7 @@ _GPU_FAMILIES: Final[Mapping[str, _GpuFamily]] = {
     "p5e": _GpuFamily(model="H200", sizes={"48xlarge": (192, 8, 32, 32)}),
     "p5en": _GpuFamily(model="H200", sizes={"48xlarge": (192, 8, 16, 16)}),
     "p6-b200": _GpuFamily(model="B200", sizes={"48xlarge": (192, 8, 8, 8)}),
-    # The first of its 17 cards carries no EFA.
+    # The first of its 17 network cards has no EFA.
     "p6-b300": _GpuFamily(model="B300", sizes={"48xlarge": (192, 8, 17, 16)}),
 }
 
@@ -139,17 +138,17 @@ _SMALL_VCPUS: Final = {"nano": 1, "micro": 1, "small": 1, "medium": 1, "large": 
 
 
 def find(name: str) -> InstanceType | None:
-    """Look a type up; None when neither the catalogue nor the rule for CPU families knows it."""
+    """Return a type, or None if neither the catalogue nor the rule for CPU families knows it."""
     return GPU_TYPES.get(name) or _cpu_type(name)
 
 
 def is_arm(name: str) -> bool:
-    """Whether a type has a Graviton or Grace processor, which no x86_64 AMI boots on."""
+    """Return whether a type has a Graviton or Grace processor, on which no x86_64 AMI boots."""
     return _ARM_NAME.fullmatch(name) is not None
 
 
 def why_refused(name: str, *, own_image: bool) -> str | None:
-    """Say what speaks against a type that exists and cannot work; None for all others."""
+    """Return why an existing type cannot work, or None."""
     if neuron := _NEURON.fullmatch(name):
         chip = "Trainium" if neuron["kind"] == "trn" else "Inferentia"
         return f"has {chip} chips and no GPU: they need AWS's Neuron SDK, which the nodes do not have"
@@ -159,12 +158,12 @@ def why_refused(name: str, *, own_image: bool) -> str | None:
 
 
 def is_listed(instance: InstanceType, ami_family: str) -> bool:
-    """Whether AWS lists the type for the image; CPU types are on no list."""
+    """Return whether AWS lists the type for the AMI family; CPU types are on no list and always pass."""
     return not instance.gpus or instance.family in LISTED[ami_family]
 
 
 def nearest(name: str) -> str | None:
-    """Find the known type that a misspelt name most likely meant."""
+    """Return the known type nearest to a misspelt name, or None."""
     family = name.partition(".")[0]
     guesses = (f"{base}.{size}" for base in (family, "c7i", "m7i", "r7i", "t3") for size in _COMMON_CPU_SIZES)
     known = [*GPU_TYPES, *(guess for guess in guesses if _cpu_type(guess))]

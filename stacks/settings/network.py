@@ -1,4 +1,4 @@
-"""The settings of a cluster's network: its addresses and its availability zone."""
+"""Define the settings of a cluster's network: its addresses and its availability zone."""
 
 import ipaddress
 import re
@@ -19,7 +19,7 @@ TAKEN_BLOCKS: Final = {
 """Blocks that no cluster network may overlap (Amazon VPC User Guide, "IPv4 VPC CIDR blocks")."""
 _ZONE: Final = re.compile(r"[a-z]{2}(?:-[a-z0-9]{1,12}){1,6}-[0-9]{1,2}[a-z]")
 _RESERVED_ADDRESSES: Final = 5
-"""AWS keeps five addresses of each subnet."""
+"""Addresses that AWS keeps in each subnet."""
 
 
 @dataclass(frozen=True, kw_only=True)

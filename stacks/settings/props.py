@@ -34,7 +34,7 @@ class ClusterProps(
     """The settings of one cluster."""
 
     def __post_init__(self) -> None:
-        """Refuse what AWS would refuse, before anything is created."""
+        """Check every setting; see ``Settings.check``."""
         self.check()
 
     @classmethod

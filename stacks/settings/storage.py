@@ -1,4 +1,4 @@
-"""The setting that names the bucket for checkpoints."""
+"""Define the setting that names the bucket for checkpoints."""
 
 import re
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Parse and check one value of a setting.
 
-A refusal is one short line: what is wrong, what is allowed, what was given.
+An error message is one short line: what is wrong, what is allowed, what was given.
 """
 
 import dataclasses
@@ -42,13 +42,13 @@ def shown(value: object) -> str:
 
 
 def require(holds: object, name: str, value: object, allowed: str) -> None:
-    """Refuse a value unless the condition holds."""
+    """Raise SettingsError unless the condition holds."""
     if not holds:
         raise SettingsError(f"{name} must be {allowed}, got {shown(value)}")
 
 
 def ipv4_block(name: str, text: str) -> ipaddress.IPv4Network:
-    """Parse an IPv4 block, which AWS takes in one spelling only."""
+    """Parse an IPv4 block, which AWS accepts only in canonical form."""
     try:
         block = ipaddress.ip_network(text, strict=False)
     except ValueError:

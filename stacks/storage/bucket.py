@@ -1,4 +1,4 @@
-"""The bucket for checkpoints, job records and built frameworks, which outlives the cluster."""
+"""Define the bucket for checkpoints, job records and built frameworks, which outlives the cluster."""
 
 from typing import Final
 

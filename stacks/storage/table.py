@@ -1,4 +1,4 @@
-"""The table that holds a cluster's state while the cluster exists."""
+"""Define the table that holds the cluster's state, and is deleted with the cluster."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb

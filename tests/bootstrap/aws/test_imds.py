@@ -53,7 +53,7 @@ def test_identity_is_read_with_a_token(service: ThreadingHTTPServer, monkeypatch
 
 def test_fails_when_an_answer_is_missing(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(ANSWERS, "/latest/meta-data/local-ipv4")
-    with pytest.raises(MetadataError, match="knows no local-ipv4"):
+    with pytest.raises(MetadataError, match="has no local-ipv4"):
         read_identity(f"127.0.0.1:{service.server_port}")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.discovery import Instance
-from bootstrap.cluster.ec2_cache import ABSENT_LOOKS, EVERY
+from bootstrap.cluster.ec2_cache import ABSENT_ANSWERS, REFRESH_PASSES
 from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
@@ -148,7 +148,7 @@ def test_instance_that_ec2_does_not_name_is_gone_only_after_many_answers(
     cluster.drop_from_group(before[2])
     there = {before[3]: Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)}
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: there)
-    for _ in range(ABSENT_LOOKS - 1):
+    for _ in range(ABSENT_ANSWERS - 1):
         assert by_index(look(coordinator, table)) == before
     assert by_index(look(coordinator, table)) == {3: before[3]}
 
@@ -231,7 +231,7 @@ def test_ec2_is_asked_when_instances_change_and_now_and_then(
     calls.clear()
     for _ in range(6):
         look(coordinator, table)
-    assert calls["DescribeInstances"] == 6 / EVERY
+    assert calls["DescribeInstances"] == 6 / REFRESH_PASSES
     assert calls["DescribeAutoScalingGroups"] == 6
     assert calls["PutItem"] == calls["TransactWriteItems"] == 0
     calls.clear()

@@ -78,7 +78,7 @@ def test_group_does_not_count_on_instances_that_end_or_stand_by(cluster: Cluster
 
 def test_fails_when_one_of_the_groups_is_not_there_yet(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
-    with pytest.raises(GroupsError, match="there is no Auto Scaling group digits-worker yet"):
+    with pytest.raises(GroupsError, match="both Auto Scaling groups must exist, missing digits-worker"):
         describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
 
 
@@ -86,7 +86,7 @@ def test_groups_of_another_cluster_are_not_ours(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     assert len(describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)) == 2
-    with pytest.raises(GroupsError, match="there is no Auto Scaling group other-master and no other-worker yet"):
+    with pytest.raises(GroupsError, match="missing other-master and other-worker"):
         describe_groups(cluster.clients.autoscaling, cluster_name="other")
 
 

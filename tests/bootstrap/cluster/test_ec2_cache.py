@@ -6,7 +6,7 @@ import pytest
 
 from bootstrap.aws.clients import Clients
 from bootstrap.cluster.discovery import Instance
-from bootstrap.cluster.ec2_cache import ABSENT_LOOKS, EVERY, Ec2Cache
+from bootstrap.cluster.ec2_cache import ABSENT_ANSWERS, REFRESH_PASSES, Ec2Cache
 
 
 class Ec2:
@@ -41,23 +41,23 @@ BOTH = ("i-1", "i-2")
 
 
 def test_settled_cluster_is_asked_for_now_and_then(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
-    for _ in range(1 + 2 * EVERY):
-        assert ec2_cache.look(grouped=BOTH, members=BOTH) == ec2.instances
+    for _ in range(1 + 2 * REFRESH_PASSES):
+        assert ec2_cache.describe(grouped=BOTH, members=BOTH) == ec2.instances
     assert ec2.asked == [[*BOTH]] * 3
 
 
 def test_crash_that_no_group_knows_of_is_seen_within_so_many_looks(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
-    ec2_cache.look(grouped=BOTH, members=BOTH)
+    ec2_cache.describe(grouped=BOTH, members=BOTH)
     ec2.instances["i-2"] = sighted("i-2", "terminated")
-    states = [ec2_cache.look(grouped=BOTH, members=BOTH)["i-2"].state for _ in range(EVERY)]
-    assert states == ["running"] * (EVERY - 1) + ["terminated"]
+    states = [ec2_cache.describe(grouped=BOTH, members=BOTH)["i-2"].state for _ in range(REFRESH_PASSES)]
+    assert states == ["running"] * (REFRESH_PASSES - 1) + ["terminated"]
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])
 def test_new_instance_is_asked_for_at_once(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
-    ec2_cache.look(grouped=["i-1"], members=["i-1"])
+    ec2_cache.describe(grouped=["i-1"], members=["i-1"])
     ec2.instances["i-2"] = sighted("i-2", state)
-    assert ec2_cache.look(grouped=BOTH, members=["i-1"]) == ec2.instances
+    assert ec2_cache.describe(grouped=BOTH, members=["i-1"]) == ec2.instances
     assert ec2.asked == [["i-1"], [*BOTH]]
 
 
@@ -65,13 +65,13 @@ def test_new_instance_is_asked_for_at_once(ec2: Ec2, ec2_cache: Ec2Cache, state:
 def test_instance_that_is_not_well_is_asked_for_in_every_look(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
     ec2.instances["i-2"] = sighted("i-2", state)
     for _ in range(4):
-        ec2_cache.look(grouped=BOTH, members=BOTH)
+        ec2_cache.describe(grouped=BOTH, members=BOTH)
     assert len(ec2.asked) == 4
 
 
 def test_member_that_no_group_has_is_asked_for_in_every_look(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     for _ in range(4):
-        ec2_cache.look(grouped=["i-1"], members=BOTH)
+        ec2_cache.describe(grouped=["i-1"], members=BOTH)
     assert ec2.asked == [[*BOTH]] * 4
 
 
@@ -89,20 +89,20 @@ def test_stray_is_gone_when_it_has_ended_or_was_detached(
     ec2: Ec2, ec2_cache: Ec2Cache, instance: Instance, gone: bool
 ) -> None:
     ec2.instances["i-2"] = instance
-    ec2_cache.look(grouped=["i-1"], members=BOTH)
+    ec2_cache.describe(grouped=["i-1"], members=BOTH)
     assert ec2_cache.gone("i-2") == gone
 
 
 def test_stray_that_ec2_does_not_name_is_gone_only_after_many_answers_in_a_row(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     stray = ec2.instances.pop("i-2")
-    for _ in range(ABSENT_LOOKS - 1):
-        ec2_cache.look(grouped=["i-1"], members=BOTH)
+    for _ in range(ABSENT_ANSWERS - 1):
+        ec2_cache.describe(grouped=["i-1"], members=BOTH)
         assert not ec2_cache.gone("i-2")
     ec2.instances["i-2"] = stray
-    ec2_cache.look(grouped=["i-1"], members=BOTH)
+    ec2_cache.describe(grouped=["i-1"], members=BOTH)
     del ec2.instances["i-2"]
-    for _ in range(ABSENT_LOOKS - 1):
-        ec2_cache.look(grouped=["i-1"], members=BOTH)
+    for _ in range(ABSENT_ANSWERS - 1):
+        ec2_cache.describe(grouped=["i-1"], members=BOTH)
         assert not ec2_cache.gone("i-2")
-    ec2_cache.look(grouped=["i-1"], members=BOTH)
+    ec2_cache.describe(grouped=["i-1"], members=BOTH)
     assert ec2_cache.gone("i-2")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.atomic_file import Access
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE
 from bootstrap.errors import CommandError
-from bootstrap.files.atomic_file import Access
 from bootstrap.files.node_files import place
-from bootstrap.files.ssh_keys import cluster_key, forget_cluster_key
+from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key
 from tests.bootstrap.given import public_key
 from tests.bootstrap.simulated_cluster import RecordedActions
 from tests.bootstrap.written import written
@@ -103,9 +103,9 @@ def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
     made(tmp_path, RecordedActions())
     directory = place(tmp_path, CLUSTER_KEY_DIR)
     directory.with_name(".cluster-key.new").mkdir()
-    forget_cluster_key(tmp_path)
+    delete_cluster_key(tmp_path)
     assert list(directory.parent.iterdir()) == []
-    forget_cluster_key(tmp_path)
+    delete_cluster_key(tmp_path)
 
 
 @pytest.mark.usefixtures("owners")

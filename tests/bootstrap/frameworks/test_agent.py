@@ -35,7 +35,9 @@ def test_a_failing_build_fails_the_deploy_at_once(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node = cluster.node("master", settings=SETTINGS)
-    write_state(node.root, State(doing="failed", failure="no C++ compiler", detail="to compile Horovod takes c++"))
+    write_state(
+        node.root, State(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile, found none")
+    )
     node.agent.step()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} engines: no C++ compiler")]
 

@@ -90,8 +90,8 @@ def test_mxnet_alone_has_no_horovod(python: Callable[[str], Path], tmp_path: Pat
     [
         ("--require-hashes", "pip install failed", "exited 1: it went wrong"),
         ("import mxnet", "import mxnet failed", "exited 1: it went wrong"),
-        ("ensurepip", "no pip", "engines need the package python3-venv, or pip of"),
-        ("nothing", "no C++ compiler", "to compile Horovod takes c++, as with the package g++"),
+        ("ensurepip", "no pip", "engines need the package python3-venv or pip in"),
+        ("nothing", "no C++ compiler", "Horovod needs c++ to compile, found none: install g++"),
     ],
 )
 def test_fails_with_a_short_reason(
@@ -120,7 +120,7 @@ def test_fails_at_the_deadline(python: Callable[[str], Path], tmp_path: Path, mo
         raise subprocess.TimeoutExpired(command, options["timeout"])
 
     monkeypatch.setattr(subprocess, "run", never)
-    with pytest.raises(FrameworkError, match="no end in time") as failure:
+    with pytest.raises(FrameworkError, match=r"timed out after \d+ s") as failure:
         run(MXNET, tmp_path / "environment")
     assert failure.value.short == "build took too long"
 

@@ -1,4 +1,4 @@
-"""Files on a node: whole or not at all, and untouched when they are right already."""
+"""Write files atomically: a reader finds the old or the new content, and an unchanged file is not touched."""
 
 import os
 import stat
@@ -17,15 +17,15 @@ class Access:
 
     mode: int = 0o644
     uid: int | None = None
-    """Left out: as it is, or the agent's own for a new file."""
+    """None keeps the owner; a new file gets the agent's."""
     gid: int | None = None
 
 
 def replace_block(text: str, lines: str) -> str:
-    """Put our lines between the markers, at the place of the old block or else at the end.
+    """Put our lines between the markers, in place of the old block or else at the end.
 
-    Every other line stays byte for byte. A marker without its partner (somebody edited the
-    file) is dropped alone: what follows it may not be ours.
+    Every other line stays byte for byte. If a user's edit has left a marker without its partner, only the marker is
+    removed: the lines after it may not be ours.
     """
     block = f"{BLOCK_BEGIN}\n{lines}{BLOCK_END}\n" if lines else ""
     kept: list[str] = []
@@ -50,14 +50,14 @@ def replace_block(text: str, lines: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines with their ends; only a newline ends a line here, unlike in str.splitlines."""
+    """Split into lines with their ends. Only a newline ends a line, unlike in str.splitlines."""
     lines = [f"{line}\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
 
 
 def write_file(path: Path, text: str, access: Access | None = None) -> bool:
-    """Make the file hold the text; return whether anything had to change."""
+    """Make the file contain the text; return whether anything had to change."""
     access = access or Access()
     content = _encode(text)
     if _is_right(path, content, access):
@@ -68,7 +68,7 @@ def write_file(path: Path, text: str, access: Access | None = None) -> bool:
 
 
 def write_block(path: Path, lines: str) -> bool:
-    """Make the shared file hold our block; its mode, owner and foreign lines stay."""
+    """Make a shared file contain our block; its mode, its owner and all other lines stay."""
     path = Path(os.path.realpath(path))
     try:
         old = path.read_bytes().decode("utf-8", "surrogateescape")
@@ -80,10 +80,10 @@ def write_block(path: Path, lines: str) -> bool:
 
 
 def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Path) -> bool:
-    """Make the file hold the text and then act on it, even if we are killed in between.
+    """Make the file contain the text, then call ``act``, even if the agent is killed in between.
 
-    ``pending`` remembers that the action is owed. It belongs under /run: after a reboot the
-    file is read by whoever the action would have told.
+    The file ``pending`` exists until ``act`` is done. It belongs under /run: after a reboot, the program that ``act``
+    would notify has read the new file at its start.
     """
     if not _is_right(path, _encode(text), Access()):
         make_directory(pending.parent)
@@ -140,14 +140,14 @@ def _is_right(path: Path, content: bytes, access: Access) -> bool:
 
 
 def _owner(access: Access) -> tuple[int, int]:
-    """User and group as chown(2) takes them: -1 leaves an id as it is."""
+    """Return user and group for chown(2), where -1 keeps an ID."""
     return (-1 if access.uid is None else access.uid, -1 if access.gid is None else access.gid)
 
 
 def _temporary(path: Path) -> Path:
-    """One fixed name a file: a killed write leaves at most one, which the next write takes over.
+    """Return a fixed name for the file's new content: a killed write leaves at most one, which the next replaces.
 
-    The leading dot and the ending keep it out of every ``*.conf`` and ``*.sh`` directory.
+    With its leading dot and its suffix, directories that are read as ``*.conf`` or ``*.sh`` do not include it.
     """
     return path.with_name(f".{path.name}.deeplearning-new")
 

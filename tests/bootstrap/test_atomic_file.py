@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bootstrap.atomic_file import Access, point_link, replace_block, write_and_act, write_block, write_file
 from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
-from bootstrap.files.atomic_file import Access, point_link, replace_block, write_and_act, write_block, write_file
 from tests.bootstrap.written import written
 
 BLOCK = f"{BLOCK_BEGIN}\nours\n{BLOCK_END}\n"
