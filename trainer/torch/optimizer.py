@@ -68,6 +68,9 @@ class Precision:
         self._dtype = DTYPES[dtype]
         self._device_type = device.type
         self._scaler = torch.amp.GradScaler(device.type, init_scale=FIRST_SCALE) if dtype == "float16" else None
+        if self._scaler is not None:
+            # It makes its scale with the first loss, which a rank without samples does not have.
+            self._scaler.scale(torch.zeros((), device=device))
 
     def autocast(self) -> torch.autocast:
         """Return the context of the forward pass."""
