@@ -32,7 +32,7 @@ from trainer.torch.compute_mode import DTYPES, EXACT, ComputeMode
 from trainer.torch.deferred_results import DeferredResults
 from trainer.torch.device import seed_device
 from trainer.torch.device_loader import DeviceBatch, device_loader, split, to_device
-from trainer.torch.flat_params import bind_gradients, bind_parameters, fill, flatten, views
+from trainer.torch.flat_params import bind_gradients, bind_parameters, fill, flatten, order_by_decay, views
 from trainer.torch.optimizer import SGD, Precision
 from trainer.torch.side_stream import read
 from trainer.torch.snapshots import Snapshots
@@ -65,6 +65,7 @@ class TorchBackend:
         learning_rate: float,
         momentum: float,
         weight_decay: float,
+        decay_all: bool = False,
         sync_bn: bool = False,
         mode: ComputeMode = EXACT,
         autotune: Callable[[], ComputeMode] | None = None,
@@ -88,7 +89,10 @@ class TorchBackend:
         self._flops = flops
         adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._all_ranks_pass else None)
         self._statistics = flatten_statistics(self._model)
-        self._parameters = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        self._parameters, undecayed = order_by_decay(trained, decay_all=decay_all)
+        places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
+        self._network_order = [places[id(parameter)] for parameter in trained]
         weights = flatten([parameter.detach() for parameter in self._parameters])
         sizes = [weights.numel(), self._statistics.numel(), 1, 2]
         self._flat_sums = weights.new_zeros(sum(sizes))
@@ -96,7 +100,11 @@ class TorchBackend:
         self._flat_weights = nn.Parameter(weights)
         self._flat_weights.grad = self._sums.gradients
         self._optimizer = SGD(
-            self._flat_weights, learning_rate=learning_rate, momentum=momentum, weight_decay=weight_decay
+            self._flat_weights,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            undecayed=undecayed,
         )
         self._momenta = views(self._optimizer.momenta, self._parameters, channels_last=False)
         self._buckets = GradientBuckets(self._flat_sums, self._parameters, collective=self._collective, gc_type=gc_type)
@@ -221,7 +229,9 @@ class TorchBackend:
         buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
         take = self._snapshots.begin(values, changing=buffers)
         layout = self._mode.channels_last
-        return lambda: pack_state(take(), self._parameters, channels_last=layout, optimizer=optimizer)
+        return lambda: pack_state(
+            take(), self._parameters, network_order=self._network_order, channels_last=layout, optimizer=optimizer
+        )
 
     def wait_for_snapshot(self) -> None:
         """Return when the last snapshot has been taken, if there was one; its values may then change."""
@@ -233,7 +243,8 @@ class TorchBackend:
             self._agree_on_mode(self._autotune, state, source=source)
         if state is not None:
             load_weights(self._model, state)
-            fill(self._momenta, torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
+            momenta = [self._momenta[place] for place in self._network_order]
+            fill(momenta, torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
             if SCALE in state.optimizer:
                 self._precision.scale = torch.from_numpy(state.optimizer[SCALE].copy())
         frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]

@@ -16,16 +16,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-import numpy as np
-
 from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_defaults
 from trainer.checkpoint import CheckpointManager, CheckpointPolicy, flush_on_exit, open_store
 from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
-from trainer.data.batches import Augmentation, BatchLoader, epoch_batches, prefetch
+from trainer.data.batches import Augmentation, BatchLoader, epoch_batches
 from trainer.data.opening import open_data
 from trainer.data.samples import DataSet
-from trainer.data.sampling import Shard, step_seed
+from trainer.data.sampling import Shard, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data
 from trainer.distributed.launcher_env import check_launcher, is_server
@@ -39,10 +37,10 @@ from trainer.metrics.step_timer import describe_slowest, format_shares, mean
 from trainer.progress import Progress
 from trainer.signals import Signals, unblock_signals
 from trainer.timeouts import end_s
+from trainer.validation import count_valid
 
 log = logging.getLogger(__name__)
 
-VALIDATION_BATCH: Final = 256
 BEGINNING: Final = Progress()
 NO_WRITERS: Final = MetricWriters()
 NO_BAR: Final = ProgressBar()
@@ -187,7 +185,7 @@ def train(
             log.info("Epoch[%d] where its time went: %s", epoch, format_shares(result.phases))
             if result.slowest is not None:
                 log.warning("Epoch[%d] %s", epoch, result.slowest)
-            writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * len(data.train.labels))
+            writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * trainer.epoch_end())
         log.info("Epoch[%d] weights=%s", epoch, digest(backend.weights()))
         progress = Progress(started=begin.started, epoch=epoch + 1)
         if progress.epoch < config.num_epochs:
@@ -214,7 +212,7 @@ class Trainer:
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train on the rest of the epoch, step by step, and validate."""
         backend, config, epoch, begin = self.backend, self.config, progress.epoch, progress.samples
-        total = len(self.data.train.labels)
+        total = self.epoch_end(begin)
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         timer, started = backend.timer, self.clock()
@@ -233,6 +231,7 @@ class Trainer:
             seed=config.seed,
             epoch=epoch,
             begin=begin,
+            end=total,
         )
         with closing(batches):
             for step, samples, images, labels in batches:
@@ -265,7 +264,7 @@ class Trainer:
                 if pace := speedometer.add(samples=len(labels), correct=correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
                     metrics = {"train/loss": result.loss_sum / samples, **pace.metrics}
-                    self.writers.write(metrics, epoch=epoch, samples=epoch * total + progress.samples)
+                    self.writers.write(metrics, epoch=epoch, samples=epoch * self.epoch_end() + progress.samples)
 
                 # Save a checkpoint, or save it and stop: all ranks at the same step.
                 if result.flags != NO_FLAGS:
@@ -278,7 +277,8 @@ class Trainer:
 
         # Gather before validating: with dist_async all ranks finish their steps here and take equal weights.
         phases = all_gather(backend, timer.take(), shard=self.shard)
-        all_correct, valid = backend.all_reduce([own_correct, self.count_valid()])
+        valid = count_valid(backend, self.load, self.data.validation, shard=self.shard)
+        all_correct, valid = backend.all_reduce([own_correct, valid])
         peak = backend.peak_speed
         return EpochResult(
             samples=total - begin,
@@ -291,10 +291,7 @@ class Trainer:
             slowest=describe_slowest(phases),
         )
 
-    def count_valid(self) -> int:
-        """Return how many of this rank's validation images the network classifies correctly."""
-        validation = self.data.validation
-        own = self.shard.of(np.arange(len(validation.labels)))
-        parts = (own[start : start + VALIDATION_BATCH] for start in range(0, len(own), VALIDATION_BATCH))
-        with closing(prefetch(parts, lambda part: self.load(validation, part))) as batches:
-            return sum(self.backend.count_correct(images, labels) for images, labels in batches)
+    def epoch_end(self, begin: int = 0) -> int:
+        """Return how many samples of an epoch are trained on when it ends; it goes on at its sample ``begin``."""
+        drop = self.config.last_batch == "drop"
+        return epoch_end(len(self.data.train.labels), global_batch_size=self.global_batch_size, begin=begin, drop=drop)

@@ -5,6 +5,7 @@ import unittest
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from tests.trainer.programs.processes import run, running
 from trainer.backend import Weights
@@ -86,6 +87,41 @@ class TwoGpus(unittest.TestCase):
             ranks[1].process.kill()
             assert ranks[0].wait() != 0
             assert "Traceback" not in ranks[0].log.read_text()
+
+    def test_each_rank_uses_its_own_gpu_alone_where_it_sees_all(self) -> None:
+        # A thread that has not selected its rank's GPU makes a context on GPU 0, of half a GB.
+        program = (
+            "-c",
+            "import os; os.environ['LOCAL_RANK'] = os.environ['RANK']; "
+            "os.environ['LOCAL_WORLD_SIZE'] = os.environ['WORLD_SIZE']; "
+            "from trainer.train import main; code = main(); import torch; "
+            "used = [n for n in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(n)]; "
+            "print('contexts', used, flush=True); os._exit(code)",
+        )
+        place = Path(tempfile.mkdtemp(dir=self.directory))
+        ranks = run(*OPTIONS, "--batch-size", "64", directory=place, count=2, program=program, variables=VARIABLES)
+        for number, rank in enumerate(ranks):
+            assert f"contexts [{number}]" in rank.out.read_text(), rank.out.read_text()
+
+    @unittest.skipUnless(torch.cuda.device_count() >= 4, "two nodes of two ranks take four GPUs")
+    def test_gradients_are_compressed_between_nodes_alone(self) -> None:
+        two_nodes = (
+            "rank = int(os.environ['RANK']); "
+            "os.environ.update(LOCAL_RANK=str(rank % 2), LOCAL_WORLD_SIZE='2', NCCL_HOSTID=f'node{rank // 2}'); "
+            "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1' if rank < 2 else '2,3'"
+        )
+        for options, tolerance in ((("--gc-type", "fp16"), 1e-3), (("--gc-type", "bf16"), 5e-3)):
+            with self.subTest(str(options)):
+                # --batch-size is a node's, which has two ranks here.
+                found, one = (
+                    self.weights(*each, "--batch-size", size, count=count, program=program)
+                    for each, size, count, program in (
+                        (options, "32", 4, made(two_nodes)),
+                        ((), "64", 1, None),
+                    )
+                )
+                mine, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (found, one))
+                assert np.linalg.norm(mine - other) / np.linalg.norm(other) < tolerance
 
 
 def made(change: str = "pass") -> tuple[str, str]:

@@ -42,7 +42,9 @@ def test_a_step_is_that_of_plain_torch() -> None:
     backend = make_engine()
     torch.manual_seed(0)
     model = build("lenet", classes=10, image_shape=(1, 28, 28))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.0001)
+    weights, biases = ([each for each in model.parameters() if (each.dim() > 1) is many] for many in (True, False))
+    groups = [{"params": weights, "weight_decay": 0.0001}, {"params": biases, "weight_decay": 0.0}]
+    optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9)
     for start in (0, 8):
         images, labels = IMAGES[start : start + 8], LABELS[start : start + 8]
         backend.compute_gradients(images, labels)

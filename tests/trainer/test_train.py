@@ -20,7 +20,7 @@ def data() -> DataSet:
 
 def test_trains_on_every_sample_once_an_epoch_and_divides_by_the_global_batch(data: DataSet) -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
-    config = TrainConfig(num_epochs=1)
+    config = TrainConfig(last_batch="keep", num_epochs=1)
     times = iter([0.0, 0.0, 2.0])
     [result] = train(
         backend,
@@ -38,6 +38,27 @@ def test_trains_on_every_sample_once_an_epoch_and_divides_by_the_global_batch(da
     assert result.speed == pytest.approx(5)
 
 
+@pytest.mark.parametrize(
+    ("last_batch", "begin", "updates"), [("drop", 0, [4, 4]), ("keep", 0, [4, 4, 2]), ("drop", 8, []), ("drop", 5, [4])]
+)
+def test_the_last_batch_is_left_out_where_it_is_smaller(
+    data: DataSet, last_batch: str, begin: int, updates: list[int]
+) -> None:
+    backend = RecordingBackend(losses=[4.0] * len(updates))
+    progress = Progress(samples=begin, loss_sum=float(begin))
+    [result] = train(
+        backend,
+        data,
+        config=TrainConfig(num_epochs=1, last_batch=last_batch),
+        shard=Shard(),
+        global_batch_size=4,
+        policy=RecordingPolicy(),
+        begin=progress,
+    )
+    assert backend.updates == updates
+    assert result.loss == pytest.approx((begin + 4 * len(updates)) / (begin + sum(updates)))
+
+
 def test_utilisation_is_of_all_ranks_devices(data: DataSet) -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     backend.peak_speed = 10.0
@@ -45,7 +66,7 @@ def test_utilisation_is_of_all_ranks_devices(data: DataSet) -> None:
     [result] = train(
         backend,
         data,
-        config=TrainConfig(num_epochs=1),
+        config=TrainConfig(last_batch="keep", num_epochs=1),
         shard=Shard(index=0, count=2),
         global_batch_size=4,
         policy=RecordingPolicy(),
@@ -62,7 +83,7 @@ def test_every_rank_makes_equally_many_steps_also_without_samples(data: DataSet)
         train(
             backend,
             data,
-            config=TrainConfig(num_epochs=1),
+            config=TrainConfig(last_batch="keep", num_epochs=1),
             shard=Shard(index=index, count=3),
             global_batch_size=4,
             policy=RecordingPolicy(),
@@ -85,7 +106,7 @@ def test_a_checkpoint_is_kept_after_each_epoch_but_the_last_and_when_a_rank_asks
     train(
         RecordingBackend(losses=[4, 2, 1] * 3),
         data,
-        config=TrainConfig(num_epochs=3),
+        config=TrainConfig(last_batch="keep", num_epochs=3),
         shard=Shard(),
         global_batch_size=4,
         policy=policy,
@@ -99,7 +120,7 @@ def test_a_checkpoint_is_kept_after_each_epoch_but_the_last_and_when_a_rank_asks
 
 
 def test_what_was_stopped_goes_on_with_the_next_batch_and_counts_all_once(data: DataSet) -> None:
-    config = TrainConfig(num_epochs=2)
+    config = TrainConfig(last_batch="keep", num_epochs=2)
     first, policy = RecordingBackend(losses=[4] * 4), RecordingPolicy(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
     with pytest.raises(StoppedError):
         train(first, data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
@@ -121,7 +142,7 @@ def test_what_all_ranks_recognised_before_an_interruption_counts_on_one_of_them(
         [result] = train(
             RecordingBackend(losses=[0] * 2),
             data,
-            config=TrainConfig(num_epochs=1),
+            config=TrainConfig(last_batch="keep", num_epochs=1),
             shard=Shard(index=index, count=2),
             global_batch_size=4,
             policy=policy,
@@ -149,7 +170,7 @@ def test_on_another_number_of_ranks_each_sample_of_the_epoch_still_counts_once(
                 train(
                     backend,
                     data,
-                    config=TrainConfig(num_epochs=1),
+                    config=TrainConfig(last_batch="keep", num_epochs=1),
                     shard=Shard(index=index, count=count),
                     global_batch_size=2 * count,
                     policy=policy,
@@ -168,7 +189,7 @@ def test_on_another_number_of_ranks_each_sample_of_the_epoch_still_counts_once(
 
 
 def test_the_rate_follows_the_schedule_also_after_an_interruption(data: DataSet) -> None:
-    config = TrainConfig(num_epochs=3, lr=1.0, warmup_epochs=1, lr_step_epochs=(2,))
+    config = TrainConfig(last_batch="keep", num_epochs=3, lr=1.0, warmup_epochs=1, lr_step_epochs=(2,))
     whole, rest = RecordingBackend(losses=[1] * 9), RecordingBackend(losses=[1] * 2)
     train(whole, data, config=config, shard=Shard(), global_batch_size=4, policy=RecordingPolicy())
     assert whole.rates == pytest.approx([0.4, 0.8, 1, 0.1])

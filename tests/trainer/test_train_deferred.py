@@ -41,7 +41,7 @@ def test_late_results_are_counted_once_and_known_where_they_are_said(
         results = train(
             DeferredBackend(losses=[4, 2, 1] * 2),
             data,
-            config=TrainConfig(num_epochs=2, disp_batches=2),
+            config=TrainConfig(last_batch="keep", num_epochs=2, disp_batches=2),
             shard=Shard(),
             global_batch_size=4,
             policy=RecordingPolicy(),
@@ -53,7 +53,7 @@ def test_late_results_are_counted_once_and_known_where_they_are_said(
 
 
 def test_late_wishes_are_heard_a_step_later_with_all_that_a_checkpoint_counts(data: DataSet) -> None:
-    config, expected = TrainConfig(num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
+    config, expected = TrainConfig(last_batch="keep", num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
     for flags, end in (
         (StopSaveFlags(save=True), nullcontext()),
         (StopSaveFlags(stop=True), pytest.raises(StoppedError)),
@@ -73,14 +73,14 @@ def test_fails_when_a_late_loss_is_not_finite_at_its_own_batch_before_another_up
 ) -> None:
     backend, policy = DeferredBackend(losses=losses), RecordingPolicy()
     with pytest.raises(TrainerError, match=f"loss is nan at epoch 0 batch {batch}, try a lower --lr"):
-        train(backend, data, config=TrainConfig(), shard=Shard(), global_batch_size=4, policy=policy)
+        train(backend, data, config=TrainConfig(last_batch="keep"), shard=Shard(), global_batch_size=4, policy=policy)
     assert backend.updates == updates
     assert not policy.saved
 
 
 def test_wishes_are_heard_where_every_step_is_waited_for(data: DataSet) -> None:
     policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True, stop=True))
-    config = TrainConfig(num_epochs=1, disp_batches=1)
+    config = TrainConfig(last_batch="keep", num_epochs=1, disp_batches=1)
     backend = DeferredBackend(losses=[4, 4, 2])
     with pytest.raises(StoppedError):
         train(backend, data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
@@ -89,7 +89,7 @@ def test_wishes_are_heard_where_every_step_is_waited_for(data: DataSet) -> None:
 
 @pytest.mark.parametrize("flags", [StopSaveFlags(save=True), StopSaveFlags(stop=True)])
 def test_a_wish_of_one_step_is_heard_although_the_next_one_has_none(data: DataSet, flags: StopSaveFlags) -> None:
-    policy, config = RecordingPolicy(flags), TrainConfig(num_epochs=1)
+    policy, config = RecordingPolicy(flags), TrainConfig(last_batch="keep", num_epochs=1)
     with pytest.raises(StoppedError) if flags.stop else nullcontext():
         train(DeferredBackend(losses=[4, 2, 1]), data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
     assert policy.saved == [Progress(samples=8, loss_sum=6, correct=8)]

@@ -15,6 +15,7 @@ from trainer.checkpoint.resume import (
     SourceProgress,
     ignore_completed_trainings,
     ignore_other_trainings,
+    newer_settings,
     reason_to_refuse,
 )
 from trainer.checkpoint.shared_dir import checkpoint_directory, is_in_another_directory, is_shared_with_rank_0
@@ -149,6 +150,8 @@ class CheckpointManager:
             raise UsageError(backend.broadcast_object(reason, source=source))
         backend.restore(found.state if found else None, source=source)
         progress = chosen.progress
+        if found and (new := newer_settings(found.description, self._config)):
+            log.warning("the checkpoint is of a version without %s, which hold from here on", ", ".join(new))
         if self._shard.index == 0:
             log.info(
                 "going on at epoch %d sample %d, from the checkpoint of rank %d; --resume never begins anew",

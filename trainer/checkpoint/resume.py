@@ -78,10 +78,16 @@ def ignore_completed_trainings(reports: Sequence[RankReport]) -> list[RankReport
     ]
 
 
+def newer_settings(description: Description, config: TrainConfig) -> list[str]:
+    """Return the settings that a checkpoint of an earlier version lacks, as the user would write them."""
+    new = {name: value for name, value in config.identity.items() if name not in description.settings}
+    return [f"{option(name)} {shown(value)}" for name, value in new.items()]
+
+
 def reason_to_refuse(description: Description, config: TrainConfig) -> str | None:
     """Return why this training cannot resume from a checkpoint: it has other settings, or no epochs left."""
     for name, value in config.identity.items():
-        previous = description.settings.get(name)
+        previous = description.settings.get(name, value)
         if previous != value:
             return (
                 f"the interrupted training of {config.checkpoint_prefix} had {option(name)} {shown(previous)}, "

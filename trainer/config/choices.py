@@ -20,6 +20,7 @@ COMPILED: Final = ("0", "1", "graphs")
 """How much torch.compile does: nothing, a network's operations, their launches too (CUDA graphs)."""
 COMPILE: Final = (*COMPILED, "auto")
 FAST: Final = ("off", "auto")
+LAST_BATCHES: Final = ("drop", "keep")
 FOR_TORCH: Final = (
     *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
 )

@@ -77,6 +77,12 @@ def _build_parser() -> _Parser:
     _add_rate_options(parser)
     add("--mom", type=_number(float, "a number of at least 0 and below 1"), help=f"momentum (default {default.mom})")
     add("--wd", type=_number(float, "a number of at least 0"), help=f"weight decay (default {default.wd})")
+    add("--wd-all", type=_parse_switch, metavar="0|1", help="1: biases and BatchNorm's factors decay too (default 0)")
+    add(
+        "--last-batch",
+        metavar="drop|keep",
+        help=f"an epoch's last batch where it is smaller than the others (default {default.last_batch})",
+    )
     add("--engine", help=f"one of {', '.join(ENGINES)} (default {default.engine})")
     stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
     add(

@@ -8,6 +8,28 @@ example, --lr-factor and --lr-step-epochs.
 """
 
 from dataclasses import dataclass
+from typing import Final
+
+DEFAULT_RATE: Final = (0.05, 64)
+"""Learning rate, and the global batch size that it is for."""
+HIGHEST_DEFAULT: Final = 0.1
+"""Highest default rate without a warm-up: above it LeNet with momentum may diverge."""
+
+
+def first_rates(
+    lr: float | None, lr_batch_size: int | None, *, global_batch_size: int, stale_for: int | None, warms_up: bool
+) -> tuple[float, float]:
+    """Return the rates at the start and at the end of the warm-up; ``lr`` None stands for the default.
+
+    ``stale_for`` is a machine's batch size where machines update apart from each other.
+    """
+    rate, batch = (lr, lr_batch_size) if lr is not None else DEFAULT_RATE
+    peak = rate * global_batch_size / batch if batch else rate
+    if lr is None and stale_for is not None:
+        peak = min(rate * stale_for / DEFAULT_RATE[1], HIGHEST_DEFAULT) * stale_for / global_batch_size
+    elif lr is None and not warms_up:
+        peak = min(peak, HIGHEST_DEFAULT)
+    return min(rate, peak) if batch else 0.0, peak
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from trainer.config.choices import (
     FOR_TORCH,
     GC_TYPES,
     KV_STORES_OF,
+    LAST_BATCHES,
     RESUME,
     check_choice,
     check_kv_store,
@@ -20,20 +21,16 @@ from trainer.config.choices import (
 )
 from trainer.config.data_sets import DATA_SETS, check_channels
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
-from trainer.config.schedule import Schedule
+from trainer.config.schedule import Schedule, first_rates
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 
 NOT_DISTRIBUTED: Final = ("local", "device")
-DEFAULT_RATE: Final = (0.05, 64)
-"""Learning rate, and the global batch size that it is for."""
-HIGHEST_DEFAULT: Final = 0.1
-"""Highest default rate without a warm-up: above it LeNet with momentum may diverge."""
 IDENTITY: Final = (
-    *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "seed", "sync_bn"),
+    *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "wd_all", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
     *("data_type", "gradient_accumulation", "gc_type"),
-    *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs"),
+    *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs", "last_batch"),
 )
 
 
@@ -65,6 +62,11 @@ class TrainConfig:
     """Momentum. Left out: 0.9."""
     wd: float = 0.0001
     """Weight decay. Left out: 0.0001."""
+    wd_all: bool = False
+    """Whether biases and BatchNorm's factors decay too. Left out: they do not, as in MXNet's Module."""
+    last_batch: str = "drop"
+    """What becomes of an epoch's last batch where it is smaller, one of LAST_BATCHES. Left out: drop; the next epoch
+    has another order."""
     kv_store: str | None = None
     """How ranks communicate. Left out: device, as in MXNet, so that each process trains alone; horovod with Horovod."""
     sync_bn: bool = False
@@ -123,6 +125,7 @@ class TrainConfig:
         check_choice("engine", self.engine, ENGINES)
         check_kv_store(self.store, engine=self.engine)
         self._check_speed()
+        check_choice("last_batch", self.last_batch, LAST_BATCHES)
         check_choice("resume", self.resume, RESUME)
         self._check_profile()
         for name in ("batch_size_per_machine", "num_epochs", "disp_batches", "gradient_accumulation"):
@@ -278,16 +281,16 @@ class TrainConfig:
 
     def schedule(self, *, global_batch_size: int) -> Schedule:
         """Return the learning rate over the training."""
-        lr, batch = (self.lr, self.lr_batch_size) if self.lr is not None else DEFAULT_RATE
-        peak = lr * global_batch_size / batch if batch else lr
-        if self.lr is None and self.store == "dist_async":
+        start, peak = first_rates(
+            self.lr,
+            self.lr_batch_size,
+            global_batch_size=global_batch_size,
             # Divide by the machine count: asynchronous updates are that stale.
-            machine = self.batch_size_per_machine
-            peak = min(lr * machine / DEFAULT_RATE[1], HIGHEST_DEFAULT) * machine / global_batch_size
-        elif self.lr is None and not self.warmup_epochs:
-            peak = min(peak, HIGHEST_DEFAULT)
+            stale_for=self.batch_size_per_machine if self.store == "dist_async" else None,
+            warms_up=self.warmup_epochs > 0,
+        )
         return Schedule(
-            start=min(lr, peak) if batch else 0.0,
+            start=start,
             peak=peak,
             warmup_epochs=self.warmup_epochs,
             factor=self.lr_factor,

@@ -79,11 +79,12 @@ def epoch_batches(
     seed: int,
     epoch: int,
     begin: int = 0,
+    end: int | None = None,
 ) -> Generator[Batch, None, None]:
-    """Yield this rank's batches of an epoch, from its sample ``begin`` on; close it when leaving early."""
+    """Yield this rank's batches of an epoch from its sample ``begin`` to ``end``; close it when leaving early."""
     total = len(samples.labels)
     draws = augmentation.draw(epoch=epoch, samples=total)
-    batches = global_batches(total, global_batch_size=global_batch_size, seed=seed, epoch=epoch, begin=begin)
+    batches = global_batches(total, global_batch_size=global_batch_size, seed=seed, epoch=epoch, begin=begin, end=end)
 
     def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
         number, batch = numbered

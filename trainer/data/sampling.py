@@ -26,10 +26,21 @@ class Shard:
         return samples[total * self.index // self.count : total * (self.index + 1) // self.count]
 
 
-def global_batches(samples: int, *, global_batch_size: int, seed: int, epoch: int, begin: int = 0) -> Iterator[Indices]:
-    """Yield the batches of an epoch from its sample ``begin`` on, every sample once; the last may be smaller."""
-    order = np.random.default_rng([seed, epoch]).permutation(samples)
-    for start in range(begin, samples, global_batch_size):
+def epoch_end(samples: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:
+    """Return how many samples are trained on when an epoch ends that goes on at its sample ``begin``.
+
+    With ``drop`` the last batch is left out where it is smaller than the others, unless it is the only one.
+    """
+    whole = begin + (samples - begin) // global_batch_size * global_batch_size
+    return whole if drop and whole else samples
+
+
+def global_batches(
+    samples: int, *, global_batch_size: int, seed: int, epoch: int, begin: int = 0, end: int | None = None
+) -> Iterator[Indices]:
+    """Yield the batches of an epoch from its sample ``begin`` to its sample ``end``; the last may be smaller."""
+    order = np.random.default_rng([seed, epoch]).permutation(samples)[:end]
+    for start in range(begin, len(order), global_batch_size):
         yield order[start : start + global_batch_size]
 
 

@@ -65,4 +65,5 @@ def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shar
         learning_rate=learning_rate,
         momentum=config.mom,
         weight_decay=config.wd,
+        decay_all=config.wd_all,
     )

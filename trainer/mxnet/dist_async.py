@@ -49,6 +49,7 @@ def create(
         learning_rate=learning_rate,
         momentum=config.mom,
         weight_decay=config.wd,
+        decay_all=config.wd_all,
     )
 
 
@@ -118,6 +119,7 @@ class AsyncBackend(GluonBackend):
         learning_rate: float,
         momentum: float,
         weight_decay: float,
+        decay_all: bool,
     ) -> None:
         super().__init__(
             network,
@@ -125,6 +127,7 @@ class AsyncBackend(GluonBackend):
             learning_rate=learning_rate,
             momentum=momentum,
             weight_decay=weight_decay,
+            decay_all=decay_all,
         )
         self._servers = collective
         self._world_size = world.world_size
@@ -152,10 +155,10 @@ class AsyncBackend(GluonBackend):
             self._servers.send_first_weights(self._trained_weights())
             self._has_begun = True
         gradients, weights = self._gradients(), self._trained_weights()
-        for gradient, weight in zip(gradients, weights, strict=True):
+        for gradient, weight, wd in zip(gradients, weights, self._decays, strict=True):
             gradient *= self._rate_share / samples
             # Each rank's push is an update of its own; all together decay the weights once.
-            gradient += self._rate_share * self._settings["wd"] / self._world_size * weight
+            gradient += self._rate_share * wd / self._world_size * weight
         self._servers.exchange(gradients, weights)
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:

@@ -61,6 +61,7 @@ class GluonBackend:
         learning_rate: float,
         momentum: float,
         weight_decay: float,
+        decay_all: bool,
     ) -> None:
         self.timer = StepTimer()
         self.peak_speed = None
@@ -68,9 +69,11 @@ class GluonBackend:
         self._network.hybridize(static_alloc=True)
         self._loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
         self._collective = collective
-        self._settings = {"lr": learning_rate, "momentum": momentum, "wd": weight_decay}
+        self._settings = {"lr": learning_rate, "momentum": momentum}
         self._parameters = named_parameters(network)
         self._trained = [each for each in self._parameters.values() if each.grad_req != "null"]
+        # Vectors do not decay: BatchNorm's factors and all biases.
+        self._decays = [weight_decay if decay_all or len(each.shape) > 1 else 0.0 for each in self._trained]
         self._momenta = [nd.zeros_like(each.data()) for each in self._trained]
         self._statistics = [each for each in self._parameters.values() if each.grad_req == "null"]
         """Running means and variances of BatchNorm."""
@@ -117,9 +120,9 @@ class GluonBackend:
 
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
-        for parameter, momentum in zip(self._trained, self._momenta, strict=True):
+        for parameter, momentum, wd in zip(self._trained, self._momenta, self._decays, strict=True):
             weight, gradient = parameter.data(), parameter.grad()
-            nd.sgd_mom_update(weight, gradient, momentum, out=weight, rescale_grad=1 / samples, **self._settings)
+            nd.sgd_mom_update(weight, gradient, momentum, out=weight, rescale_grad=1 / samples, wd=wd, **self._settings)
         for statistic, statistic_sum in zip(self._statistics, self._statistics_sums, strict=True):
             statistic.data()[:] = statistic_sum / samples
 

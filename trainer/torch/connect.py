@@ -41,6 +41,7 @@ def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: fl
         learning_rate=learning_rate,
         momentum=config.mom,
         weight_decay=config.wd,
+        decay_all=config.wd_all,
         sync_bn=config.sync_bn,
         accumulation=config.gradient_accumulation,
         is_deferred=device.type == "cuda",

@@ -17,6 +17,7 @@ from trainer.data import Images, Labels
 from trainer.data.batches import PADDING, Draws
 from trainer.data.samples import DataSet, InMemory, Samples
 from trainer.data.sampling import Indices
+from trainer.torch.side_stream import select_device
 
 RESIDENT_SHARE: Final = 0.25
 """Largest share of the memory that is free before the first step for the data set; activations need the rest."""
@@ -70,6 +71,7 @@ class DeviceLoader:
 
     def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[DeviceBatch, Labels]:
         """Return these samples on the device, ready for the network, and their labels."""
+        select_device(self._device)
         labels = samples.labels[indices]
         with self._on_side_stream() as stream:
             pixels = self._pixels(samples, indices)

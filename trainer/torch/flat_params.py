@@ -6,6 +6,18 @@ import torch
 from torch import nn
 
 
+def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tuple[list[nn.Parameter], int]:
+    """Return the parameters, those without weight decay first, and how many values these have.
+
+    Vectors have none: BatchNorm's factors and all biases (Goyal et al. 2017, section 5.1). They come first, since
+    the buckets of gradients are sent from the end, where all of one must be ready.
+    """
+    undecayed = [] if decay_all else [parameter for parameter in parameters if parameter.dim() <= 1]
+    apart = {id(parameter) for parameter in undecayed}
+    decayed = [parameter for parameter in parameters if id(parameter) not in apart]
+    return [*undecayed, *decayed], sum(parameter.numel() for parameter in undecayed)
+
+
 def views(flat: torch.Tensor, parameters: Sequence[nn.Parameter], *, channels_last: bool) -> list[torch.Tensor]:
     """Return views of the flat tensor, shaped as the parameters one after the other.
 

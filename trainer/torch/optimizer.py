@@ -30,7 +30,10 @@ class SGD:
     grad_scale: torch.Tensor
     found_inf: torch.Tensor
 
-    def __init__(self, weights: nn.Parameter, *, learning_rate: float, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self, weights: nn.Parameter, *, learning_rate: float, momentum: float, weight_decay: float, undecayed: int = 0
+    ) -> None:
+        """``undecayed``: how many values at the beginning of the weights have no weight decay."""
         self.learning_rate = learning_rate
         self.momenta = torch.zeros_like(weights, requires_grad=False)
         """The momentum buffer, in the order of the weights."""
@@ -38,27 +41,33 @@ class SGD:
         """Where torch.amp.GradScaler looks for gradients."""
         self._weights = weights
         self._momentum = momentum
-        self._weight_decay = weight_decay
+        self._parts = (
+            (slice(0, undecayed), 0.0),
+            (slice(undecayed, weights.numel()), weight_decay),
+        )
 
     @torch.no_grad()
     def step(self) -> None:
         """Update the weights by their gradient, unless ``found_inf``, shape (), is 1 on the device."""
         assert self._weights.grad is not None
-        sgd(
-            [self._weights],
-            [self._weights.grad],
-            # Zeros at first: torch would make a buffer of its own for None.
-            [self.momenta] if self._momentum else [None],
-            fused=True,
-            grad_scale=getattr(self, "grad_scale", None),
-            found_inf=getattr(self, "found_inf", None),
-            weight_decay=self._weight_decay,
-            momentum=self._momentum,
-            lr=self.learning_rate,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
+        for part, weight_decay in self._parts:
+            if part.start == part.stop:
+                continue
+            sgd(
+                [self._weights[part]],
+                [self._weights.grad[part]],
+                # Zeros at first: torch would make a buffer of its own for None.
+                [self.momenta[part]] if self._momentum else [None],
+                fused=True,
+                grad_scale=getattr(self, "grad_scale", None),
+                found_inf=getattr(self, "found_inf", None),
+                weight_decay=weight_decay,
+                momentum=self._momentum,
+                lr=self.learning_rate,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
 
 
 class Precision:
@@ -68,6 +77,9 @@ class Precision:
         self._dtype = DTYPES[dtype]
         self._device_type = device.type
         self._scaler = torch.amp.GradScaler(device.type, init_scale=FIRST_SCALE) if dtype == "float16" else None
+        if self._scaler is not None:
+            # It makes its scale with the first loss, which a rank without samples does not have.
+            self._scaler.scale(torch.zeros((), device=device))
 
     def autocast(self) -> torch.autocast:
         """Return the context of the forward pass."""

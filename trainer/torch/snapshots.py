@@ -11,7 +11,7 @@ from typing import Final
 import torch
 
 from trainer.errors import TrainerError
-from trainer.torch.side_stream import SideStream, record_event, to_host, wait_for
+from trainer.torch.side_stream import SideStream, record_event, select_device, to_host, wait_for
 
 COPY_S: Final = 60.0
 """Longest wait for a copy in memory."""
@@ -39,6 +39,7 @@ class Snapshots:
 
         def take() -> Tensors:
             try:
+                select_device(self._device)
                 with self._side_stream.after(present):
                     copies = {name: to_host(value.detach()) for name, value in now.items()}
                     copied = record_event(self._device)

@@ -22,14 +22,17 @@ def pack_state(
     copies: Mapping[str, torch.Tensor],
     parameters: Sequence[nn.Parameter],
     *,
+    network_order: Sequence[int],
     channels_last: bool,
     optimizer: Mapping[str, np.ndarray],
 ) -> State:
-    """Return the state in these copies on the host; ``optimizer`` holds the rest of the optimizer's state."""
-    momentum = copies[MOMENTUM_COPY]
-    if channels_last:
-        # Reorder on the host: a GPU's memory may be full.
-        momentum = flatten(views(momentum, parameters, channels_last=True))
+    """Return the state in these copies on the host; ``optimizer`` holds the rest of the optimizer's state.
+
+    ``network_order`` are the places among ``parameters`` of the network's own, one after the other.
+    """
+    # Reorder on the host: a GPU's memory may be full.
+    parts = views(copies[MOMENTUM_COPY], parameters, channels_last=channels_last)
+    momentum = flatten([parts[place] for place in network_order])
     weights = {name: value.contiguous().numpy() for name, value in copies.items() if name != MOMENTUM_COPY}
     return State(weights=weights, optimizer={MOMENTUM: momentum.numpy(), **optimizer})
 

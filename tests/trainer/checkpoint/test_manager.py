@@ -6,6 +6,7 @@ import pytest
 from tests.trainer.checkpoint.fake_store import CONFIG, STATE, FakeStore, TwoRankBackend, from_rank_1, make_manager
 from trainer.backend import Backend, StopSaveFlags
 from trainer.checkpoint.completion_marker import CompletionMarker
+from trainer.checkpoint.format import Checkpoint
 from trainer.checkpoint.manager import SINGLE_PROCESS
 from trainer.checkpoint.resume import RankReport, SourceProgress
 from trainer.config.settings import TrainConfig
@@ -44,6 +45,16 @@ def test_ones_own_place_is_taken_when_the_other_has_only_an_earlier_training() -
     )
     assert begin(FakeStore(own), others) == own
     assert others.restored == [(STATE, 0)]
+
+
+def test_a_checkpoint_of_a_version_without_a_setting_goes_on_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    own = Progress(started=5, epoch=1)
+    store = FakeStore(own)
+    description = store.saved[0].description
+    settings = {name: value for name, value in description.settings.items() if name not in ("last_batch", "wd_all")}
+    store.saved = [Checkpoint(description=replace(description, settings=settings), state=STATE)]
+    assert begin(store, TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress()))) == own
+    assert "a version without --wd-all 0, --last-batch drop, which hold from here on" in caplog.text
 
 
 def test_without_any_the_training_begins_at_rank_0s_time() -> None:

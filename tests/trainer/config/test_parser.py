@@ -237,9 +237,18 @@ def test_a_training_keeps_to_its_data_type_whether_given_or_picked() -> None:
 KEPT_TO: Mapping[str, object] = (
     {"network": "resnet20", "engine": "horovod", "batch_size_per_machine": 32, "gradient_accumulation": 2}
     | {"lr": 0.1, "lr_batch_size": 32, "warmup_epochs": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,)}
-    | {"mom": 0.5, "wd": 0.0, "seed": 1, "sync_bn": True, "dtype": "bfloat16", "fast": "auto", "gc_type": "fp16"}
+    | {
+        "mom": 0.5,
+        "wd": 0.0,
+        "wd_all": True,
+        "seed": 1,
+        "sync_bn": True,
+        "dtype": "bfloat16",
+        "fast": "auto",
+        "gc_type": "fp16",
+    }
     | {"dataset": "mnist", "image_shape": (3, 32, 32), "num_classes": 11, "num_examples": 9}
-    | {"random_crop": True, "random_mirror": True}
+    | {"random_crop": True, "random_mirror": True, "last_batch": "keep"}
 )
 """Settings that make it another training when they change."""
 FREE: Mapping[str, object] = (

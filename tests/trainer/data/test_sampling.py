@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trainer.data.sampling import Shard, global_batches, step_seed
+from trainer.data.sampling import Shard, epoch_end, global_batches, step_seed
 
 
 def test_every_sample_comes_once_an_epoch_in_another_order_each_time() -> None:
@@ -18,6 +18,16 @@ def test_the_seed_decides_the_order() -> None:
 
 def test_the_last_batch_is_what_remains() -> None:
     assert [len(batch) for batch in global_batches(100, global_batch_size=32, seed=0, epoch=0)] == [32, 32, 32, 4]
+
+
+@pytest.mark.parametrize(
+    ("begin", "batch", "drop", "end"),
+    [(0, 32, True, 96), (0, 32, False, 100), (0, 128, True, 100), (0, 50, True, 100), (64, 48, True, 64)],
+)
+def test_an_epoch_ends_with_its_last_whole_batch_or_with_its_last_sample(
+    begin: int, batch: int, drop: bool, end: int
+) -> None:
+    assert epoch_end(100, global_batch_size=batch, begin=begin, drop=drop) == end
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

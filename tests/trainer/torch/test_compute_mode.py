@@ -55,10 +55,12 @@ def make(**options: Any) -> TorchBackend:
     )
 
 
-def steps(backend: TorchBackend, count: int = 3, images: Images = IMAGES, labels: Labels = LABELS) -> Weights:
+def steps(
+    backend: TorchBackend, count: int = 3, images: Images = IMAGES, labels: Labels = LABELS, samples: int = 0
+) -> Weights:
     for _ in range(count):
         backend.compute_gradients(images, labels)
-        backend.update(samples=len(labels))
+        backend.update(samples=samples or len(labels))
     return backend.weights()
 
 
@@ -151,6 +153,16 @@ def test_a_step_that_overflows_float16_is_left_out_and_the_scale_halved() -> Non
     assert digest(found.weights) == before
     assert np.array_equal(found.optimizer["momentum"], state.optimizer["momentum"])
     assert digest(steps(backend, 20)) != before
+
+
+def test_float16_goes_on_where_a_rank_has_no_samples_first_and_after_a_resume() -> None:
+    backend, resumed = make(mode=HALF), make(mode=HALF)
+    steps(backend, 1, IMAGES[:0], LABELS[:0], samples=8)
+    assert backend.state().optimizer[SCALE].tolist() == [FIRST_SCALE, 1]
+    steps(backend, 2)
+    resumed.restore(backend.state(), source=0)
+    steps(resumed, 1, IMAGES[:0], LABELS[:0], samples=8)
+    assert resumed.state().optimizer[SCALE].tolist() == [FIRST_SCALE, 4]
 
 
 @pytest.mark.parametrize("mode", [EXACT, HALF])

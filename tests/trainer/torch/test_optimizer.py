@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.trainer.programs import no_compiler_trainer
 from tests.trainer.programs.processes import run
+from trainer.data.sampling import Shard
+from trainer.step import TorchBackend
 from trainer.torch.optimizer import SGD
 
 STEPS = 6
@@ -34,6 +38,35 @@ def test_steps_have_the_bits_of_torchs_own(momentum: float, weight_decay: float,
             assert torch.allclose(mine, other, rtol=1e-6, atol=1e-6), step
     if momentum and fused:
         assert torch.equal(ours.momenta, torchs.state[other]["momentum_buffer"])
+
+
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_biases_and_batch_norms_factors_decay_on_request_alone(decay_all: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, kernel_size=3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
+    ours = TorchBackend(
+        model,
+        device=torch.device("cpu"),
+        shard=Shard(),
+        learning_rate=0.5,
+        momentum=0.9,
+        weight_decay=0.5,
+        decay_all=decay_all,
+    )
+    before = ours.weights()
+    # Without samples the gradients are 0.
+    ours.compute_gradients(np.zeros((0, 1, 4, 4), np.float32), np.zeros(0, np.int64))
+    ours.update(samples=1)
+    for name, value in ours.weights().items():
+        decays = name.endswith(("weight", "bias")) and (decay_all or name in ("0.weight", "3.weight"))
+        assert np.allclose(value, before[name] * (0.75 if decays else 1)), name
+    # The momentum lies in the network's order, as in checkpoints of versions that let all decay.
+    momentum = torch.from_numpy(np.asarray(ours.state().optimizer["momentum"]))
+    own = [parameter.numel() for parameter in model.parameters()]
+    names = [name for name, _ in model.named_parameters()]
+    for name, part in zip(names, torch.split(momentum, own), strict=True):
+        decays = decay_all or name in ("0.weight", "3.weight")
+        assert np.allclose(part.numpy(), 0.5 * before[name].ravel() * decays), name
 
 
 def test_no_rank_loads_the_compiler(tmp_path: Path) -> None:

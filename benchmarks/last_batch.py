@@ -1,0 +1,89 @@
+"""Measure which default of --last-batch trains better: does an epoch's small last batch help or harm?
+
+ResNet-20 learns 512 of the digits and a few more, in batches of 128: the last batch of an epoch is that tail, or it is
+dropped (the next epoch has another order, so that no digit is left out for good). Each training is made with two seeds,
+and both ways make the same number of epochs. The figures are the validation accuracies, dropped over kept:
+
+``last_batch_RATE`` is their mean over tails of 1, 16 and 64 samples at the learning rates 0.1 and 0.8, and
+``last_batch_worst`` the least of all. At least 1 means that dropping is the better default.
+
+Run by ``make bench B=last_batch`` or ``python -m benchmarks.last_batch``; it takes some minutes of one core.
+"""
+
+import logging
+from dataclasses import replace
+from statistics import fmean
+
+import torch
+
+from trainer.checkpoint.manager import CheckpointManager
+from trainer.config.settings import TrainConfig
+from trainer.data.digits import load_digits
+from trainer.data.samples import DataSet, InMemory
+from trainer.data.sampling import Shard
+from trainer.distributed.world import World
+from trainer.torch.connect import create
+from trainer.train import train
+
+SHAPE = (1, 8, 8)
+BATCH, WHOLE = 128, 4
+TAILS = (1, 16, 64)
+RATES = (0.1, 0.8)
+SEEDS = (0, 1)
+EPOCHS = 16
+
+
+def cut(data: DataSet, samples: int) -> DataSet:
+    """Return the data set with this many training samples."""
+    assert isinstance(data.train, InMemory)
+    return replace(data, train=InMemory(pixels=data.train.pixels[:samples], labels=data.train.labels[:samples]))
+
+
+def learn(data: DataSet, *, last_batch: str, rate: float, seed: int) -> tuple[float, float]:
+    """Return the loss and the validation accuracy of the last epoch."""
+    config = TrainConfig(
+        network="resnet20",
+        image_shape=SHAPE,
+        batch_size_per_machine=BATCH,
+        num_epochs=EPOCHS,
+        lr=rate,
+        seed=seed,
+        last_batch=last_batch,
+    )
+    [*_, last] = train(
+        create(config, world=World(), shard=Shard(), learning_rate=rate),
+        data,
+        config=config,
+        shard=Shard(),
+        global_batch_size=BATCH,
+        policy=CheckpointManager(config, shard=Shard(), store=None),
+    )
+    return last.loss, last.validation_accuracy
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.WARNING)
+    torch.set_num_threads(1)
+    digits = load_digits(SHAPE)
+    figures, every = [], []
+    for rate in RATES:
+        ratios = []
+        for tail in TAILS:
+            data = cut(digits, WHOLE * BATCH + tail)
+            found = {
+                way: [learn(data, last_batch=way, rate=rate, seed=seed) for seed in SEEDS] for way in ("keep", "drop")
+            }
+            for way, results in found.items():
+                losses, accuracies = (
+                    ", ".join(f"{value:.3f}" for value in values) for values in zip(*results, strict=True)
+                )
+                print(f"rate {rate} tail {tail} {way}: loss {losses} accuracy {accuracies}", flush=True)
+            kept, dropped = (fmean(accuracy for _, accuracy in found[way]) for way in ("keep", "drop"))
+            ratios.append(dropped / kept)
+        every += ratios
+        figures.append(f"last_batch_{rate:g} {fmean(ratios):.2f} ratio".replace(".", "_", 1))
+    print("\n".join([*figures, f"last_batch_worst {min(every):.2f} ratio"]))
+
+
+if __name__ == "__main__":
+    main()
