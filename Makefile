@@ -7,7 +7,7 @@
 # make test       run all checks required before a merge, except test-engines: lint, types, unit and end-to-end tests
 # make test-engines   test MXNet, Horovod and Open MPI on real nodes (the first time takes 4 minutes longer)
 # make test-gpu   test the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not in make test
-# make soak       long runs: random faults (SEED) on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); 10,000 settings
+# make soak       long runs: random faults (SEED) on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); races (RACES=50); 10,000 settings
 # make lint       run a part of make test; also: unit, e2e
 # make clean      remove everything that was set up; refused while a local AWS is running
 # make bench      run the side-by-side benchmarks (B=name for one of them)
@@ -25,6 +25,7 @@ FAULTS ?= 65
 ROUNDS ?= 50
 SEED ?= 1
 KILLS ?= 20
+RACES ?= 50
 PYTHON ?= $(firstword $(wildcard /opt/pytorch/bin/python) python3)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
 # Inside a marked run TMPDIR is the directory that tests/machine.py checks afterwards.
@@ -118,6 +119,7 @@ soak: root
 	@$(ENTER) python -m local run -- python -m local.chaos.cluster --faults $(FAULTS) --seed $(SEED)
 	@$(ENTER) python -m local run -- python -m local.chaos.job --rounds $(ROUNDS) --seed $(SEED)
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py
+	@$(ENTER) RACES=$(RACES) python -m pytest tests/bootstrap/cluster/test_race.py
 	@$(ENTER) KILLS=$(KILLS) python -m pytest tests/trainer/checkpoint/test_kills.py
 
 bench:

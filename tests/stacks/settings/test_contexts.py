@@ -1,6 +1,6 @@
 """Whatever is given as settings: a cluster, or one line that says what is wrong.
 
-``make soak`` throws 10,000 contexts at them, ``make test`` a fifth of that.
+``make soak`` throws 10,000 contexts at them, ``make test`` 600.
 """
 
 import json
@@ -21,7 +21,7 @@ from stacks.stack import ClusterStack
 from tests.stacks.settings.contexts import Context, garbage, nearly_valid, run, valid
 from tests.stacks.test_validators import IGNORED
 
-CONTEXTS = int(os.environ.get("CONTEXTS", "2000"))
+CONTEXTS = int(os.environ.get("CONTEXTS", "600"))
 SYNTHESIZED = CONTEXTS // 50
 LINTED = CONTEXTS // 250
 STACKS_AN_APP = 50
