@@ -30,7 +30,7 @@ def mxnet(network: str) -> Contestant:
         return {**everybody, "DMLC_ROLE": "worker"}
 
     def beside(node: Node) -> list[Mapping[str, str]]:
-        roles = ["server"] if node.slot else ["scheduler", "server"]
+        roles = ["server"] if node.rank else ["scheduler", "server"]
         return [{**everybody, "DMLC_ROLE": role} for role in roles]
 
     command = [str(environment() / "bin/python"), "-m", "benchmarks._bare_mxnet", network]
