@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks._pair import INTERFACE, NODES, PORT, Contestant, Node
 from benchmarks._work import WORK
 from bootstrap.frameworks.recipe import MXNET
-from local.run.cache import cached_tree, recipe_hash
+from local.cache import cached_tree, recipe_hash
 
 REQUIREMENTS = Path(__file__).parents[1] / "bootstrap" / "frameworks" / f"{MXNET}.txt"
 """The same packages as on a cluster's nodes."""

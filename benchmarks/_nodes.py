@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bootstrap.contract import CLUSTER_KEY_FILE, KNOWN_HOSTS_FILE, SSH_CLIENT_CONFIG, worker_host
-from local.run.cache import cache_dir
+from local.cache import cache_dir
 from tests.launcher.sshd import make_key, sshd_nodes
 
 INSIDE = "DEEPLEARNING_BENCHMARK_NAMESPACES"

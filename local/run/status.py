@@ -8,13 +8,13 @@ from typing import Any
 
 import boto3
 
+from local.dataplane.errors import read_errors
+from local.dataplane.launch_failures import reported
 from local.faults.node_indexes import aliases, members_by_cluster
 from local.faults.nodes import NodeHandle, node_of
 from local.faults.targets import GONE
-from local.network.dataplane_errors import read_errors
-from local.network.launch_failures import reported
 from local.node.container import is_frozen
-from local.run.inotify_limit import inotify_shortage
+from local.node.inotify_limit import inotify_shortage
 
 COLUMNS = ("INSTANCE", "NAME", "ALIAS", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
 SHOWN_AFTER_END = timedelta(minutes=5)
