@@ -71,12 +71,12 @@ def observer(user: User) -> Observer:
     return Observer.here(CLUSTER, environment=user.environment)
 
 
-def replacement(user: User, before: Observation, slot: int) -> Observation:
-    """Return what all nodes agree on once another instance is in the slot. Raises TimeoutError."""
+def replacement(user: User, before: Observation, node_index: int) -> Observation:
+    """Return what all nodes agree on once another instance has the node index. Raises TimeoutError."""
     deadline = time.monotonic() + WHOLE_S
-    while Faults.here().slots(CLUSTER).get(slot) in (None, before.slots[slot]):
+    while Faults.here().instances(CLUSTER).get(node_index) in (None, before.instances[node_index]):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {WHOLE_S:.0f} s for another instance in slot {slot}")
+            raise TimeoutError(f"waited {WHOLE_S:.0f} s for another instance with index {node_index}")
         time.sleep(0.2)
     return observer(user).await_agreement(WHOLE_S, previous=before)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks._pair import INTERFACE, NODES, PORT, Contestant, Node
 from benchmarks._work import WORK
 from bootstrap.frameworks.recipe import MXNET
-from local.run.cache import cached_tree, recipe_hash
+from local.cache import cached_tree, recipe_hash
 
 REQUIREMENTS = Path(__file__).parents[1] / "bootstrap" / "frameworks" / f"{MXNET}.txt"
 """The same packages as on a cluster's nodes."""
@@ -30,7 +30,7 @@ def mxnet(network: str) -> Contestant:
         return {**everybody, "DMLC_ROLE": "worker"}
 
     def beside(node: Node) -> list[Mapping[str, str]]:
-        roles = ["server"] if node.slot else ["scheduler", "server"]
+        roles = ["server"] if node.rank else ["scheduler", "server"]
         return [{**everybody, "DMLC_ROLE": role} for role in roles]
 
     command = [str(environment() / "bin/python"), "-m", "benchmarks._bare_mxnet", network]

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bootstrap.contract import CLUSTER_KEY_FILE, KNOWN_HOSTS_FILE, SSH_CLIENT_CONFIG, worker_host
-from local.run.cache import cache_dir
+from local.cache import cache_dir
 from tests.launcher.sshd import make_key, sshd_nodes
 
 INSIDE = "DEEPLEARNING_BENCHMARK_NAMESPACES"
@@ -48,8 +48,8 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
         directory = Path(temporary)
         _private_etc(directory)
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True, timeout=30)
-        addresses = [f"127.0.1.{slot}" for slot in range(1, count + 1)]
-        names = [worker_host(slot) for slot in range(1, count + 1)]
+        addresses = [f"127.0.1.{node_index}" for node_index in range(1, count + 1)]
+        names = [worker_host(node_index) for node_index in range(1, count + 1)]
         key = Path(CLUSTER_KEY_FILE)
         key.parent.mkdir(parents=True, exist_ok=True)
         key.unlink(missing_ok=True)

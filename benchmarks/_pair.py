@@ -33,15 +33,15 @@ SPEED = re.compile(r"Speed: ([\d.]+) samples/sec")
 class Node:
     """Describe a network namespace and the core that its worker runs on."""
 
-    slot: int
+    rank: int
 
     @property
     def address(self) -> str:
-        return f"10.9.0.{self.slot + 1}"
+        return f"10.9.0.{self.rank + 1}"
 
     @property
     def core(self) -> int:
-        return sorted(os.sched_getaffinity(0))[self.slot]
+        return sorted(os.sched_getaffinity(0))[self.rank]
 
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs these words on the node."""
@@ -49,10 +49,10 @@ class Node:
 
     @property
     def name(self) -> str:
-        return f"node{self.slot}"
+        return f"node{self.rank}"
 
 
-NODES = (Node(slot=0), Node(slot=1))
+NODES = (Node(rank=0), Node(rank=1))
 Environment = Callable[[Node], Mapping[str, str]]
 
 
@@ -69,7 +69,7 @@ def nothing(node: Node) -> Sequence[Mapping[str, str]]:
 def ranks(node: Node) -> Mapping[str, str]:
     """Return the variables that torchrun sets for two ranks."""
     return {
-        "RANK": str(node.slot),
+        "RANK": str(node.rank),
         "WORLD_SIZE": str(len(NODES)),
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",

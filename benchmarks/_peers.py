@@ -9,7 +9,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from local.run.cache import cached_tree
+from local.cache import cached_tree
 
 CLUSTERSHELL = "ClusterShell==1.10.1"
 PDSH_PACKAGES = ("pdsh", "libgenders0")

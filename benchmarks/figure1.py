@@ -73,7 +73,7 @@ def measure(mbit: int) -> dict[str, Any]:
     with user_with_cluster("engines=horovod", nodes=max(WORKERS)) as user:
         user.write_ssh_config()
         faults = Faults.here()
-        nodes = [faults.node(name) for name in faults.slots(CLUSTER).values()]
+        nodes = [faults.node(name) for name in faults.instances(CLUSTER).values()]
         network = Path(_wide.__file__)
         for node in nodes:
             node.path(f"{HOME}/{network.name}").write_bytes(network.read_bytes())

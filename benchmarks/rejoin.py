@@ -26,17 +26,19 @@ from local.run.user import User
 NODES = 3
 ROUNDS = 3
 KINDS = {"worker": 2, "master": 1}
-"""Slots whose nodes are killed, by kind."""
+"""Node indexes whose nodes are killed, by kind."""
 
 
 def measure() -> None:
     with user_with_cluster(nodes=NODES) as user:
         before = observer(user).await_agreement(WHOLE_S)
-        first_boot = {kind: user_data_took(Faults.here().node(before.slots[slot])) for kind, slot in KINDS.items()}
+        first_boot = {
+            kind: user_data_took(Faults.here().node(before.instances[node_index])) for kind, node_index in KINDS.items()
+        }
         figures: dict[str, list[float]] = {kind: [] for kind in KINDS}
         for _ in range(ROUNDS):
-            for kind, slot in KINDS.items():
-                seconds, before = rejoin(user, before, slot)
+            for kind, node_index in KINDS.items():
+                seconds, before = rejoin(user, before, node_index)
                 figures[kind].append(seconds - first_boot[kind])
     for kind, found in figures.items():
         rounds = ", ".join(f"{seconds:.1f}" for seconds in found)
@@ -44,13 +46,13 @@ def measure() -> None:
         print(f"rejoin_{kind} {statistics.median(found):.1f} s")
 
 
-def rejoin(user: User, before: Observation, slot: int) -> tuple[float, Observation]:
-    """Kill the node of a slot; return the seconds until every node's hosts file has its replacement."""
+def rejoin(user: User, before: Observation, node_index: int) -> tuple[float, Observation]:
+    """Kill the node with an index; return the seconds until every node's hosts file has its replacement."""
     faults = Faults.here()
-    faults.kill(before.slots[slot])
-    after = replacement(user, before, slot)
-    written = [faults.node(each).path(HOSTS_FILE).stat().st_mtime for each in after.slots.values()]
-    return max(written) - user_data_began(faults.node(after.slots[slot])), after
+    faults.kill(before.instances[node_index])
+    after = replacement(user, before, node_index)
+    written = [faults.node(each).path(HOSTS_FILE).stat().st_mtime for each in after.instances.values()]
+    return max(written) - user_data_began(faults.node(after.instances[node_index])), after
 
 
 if __name__ == "__main__":

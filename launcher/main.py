@@ -14,7 +14,7 @@ from pathlib import Path
 from launcher.cli.options import parse_options
 from launcher.errors import LaunchError
 from launcher.job.exit_hints import VERBS
-from launcher.job.spec import Job
+from launcher.spec import Job
 from launcher.transport.pool.pool import open_pool
 
 STANDARD_FDS = (0, 1, 2)
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         cwd = working_directory()
         return detach(job, arguments, cwd=cwd) if job.detach else run_here(job, cwd=cwd)
     except LaunchError as error:
-        from launcher.job.session import refuse
+        from launcher.session import refuse
 
         return refuse(error)
 
@@ -49,7 +49,7 @@ def detach(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
     """Start a detached job."""
     import_asyncio()
     from launcher.detached.detach import detach as start
-    from launcher.job.session import tell
+    from launcher.session import tell
 
     all_is_imported()
     tell(job.notes)
@@ -60,7 +60,7 @@ def run_here(job: Job, *, cwd: str) -> int:
     """Run a job for this terminal."""
     pool = open_pool(job.hosts, seconds=job.keep_s)
     import_asyncio()
-    from launcher.job.session import run
+    from launcher.session import run
 
     all_is_imported()
     return run(job, cwd=cwd, pool=pool)

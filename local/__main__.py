@@ -25,11 +25,12 @@ from typing import NoReturn
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
 from local.faults import Faults, command_line
+from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
+from local.node.inotify_limit import inotify_shortage
 from local.run import by_hand
-from local.run.inotify_limit import inotify_shortage
 from local.run.runs import RUN_DIR_VARIABLE, all_runs, end_run, pick_run, run_inside
-from local.run.sandbox import run_cgroup, run_directory, run_in_sandbox
+from local.run.sandbox import run_directory, run_in_sandbox
 from local.run.status import print_status
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")

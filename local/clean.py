@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from local.cache import cache_dir, locked
 from local.errors import LocalError
-from local.run.cache import cache_dir, locked
 from local.run.runs import RUN_DIR_VARIABLE, live_names
 
 REPOSITORY = Path(__file__).parents[1]

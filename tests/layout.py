@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,6 @@ MOST_LINES: Final = 300
 LEAST_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
     "cli/preflight": (14, "one check a file"),
-    "launcher/runner": (15, "it starts with every job and imports late, so that each concern is a file"),
 }
 """Packages that may have more modules: how many, and the reason."""
 SHORT_FILES: Final[Mapping[str, str]] = {
@@ -35,12 +33,6 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "stacks/storage/log_group.py": "one construct a file",
 }
 """Files that may be shorter, with the reason."""
-KNOWN_CIRCLES: Final = (
-    {"launcher.cli", "launcher.job", "launcher.history"},
-    {"trainer.torch", "trainer.distributed"},
-    {"local.faults", "local.run"},
-)
-"""Circles between packages that are still to be untied; their modules form none."""
 ENTRY_POINTS: Final = ("__init__.py", "__main__.py")
 
 
@@ -116,11 +108,23 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _cycle(graph: Mapping[str, set[str]]) -> Iterator[str]:
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        if set(error.args[1]) not in KNOWN_CIRCLES:
-            yield f"import circle: {' -> '.join(reversed(error.args[1]))}"
+    """Yield a line for each set of nodes that all lead to each other."""
+    reached = {name: _reachable(graph, name) for name in graph}
+    circles = {frozenset(other for other in found if name in reached[other]) for name, found in reached.items()}
+    yield from (
+        f"import circle: {' -> '.join(sorted(circle))}" for circle in circles
+    )
+
+
+def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    left = [*graph[start]]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += graph[name]
+    return found
 
 
 def _dotted(path: Path) -> str:

@@ -22,9 +22,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from local.run.cache import cache_dir
+from local.cache import cache_dir
+from local.node.cgroups import cgroup_root
 from local.run.runs import MARK_VARIABLE, runs_dir
-from local.run.sandbox import cgroup_root
 from tests.launcher.sshd import make_privilege_separation_directory
 
 REPOSITORY = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local.run.sandbox import cgroup_root
+from local.node.cgroups import cgroup_root
 from tests import machine
 
 COMPARE = "import sys; from tests import machine; machine.SETTLE_S = float(sys.argv.pop(1)); sys.exit(machine.main())"

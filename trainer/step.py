@@ -27,6 +27,7 @@ from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.reduce.ring import Ring
 from trainer.metrics.flops import find_peak_speed
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
+from trainer.side_stream import read
 from trainer.torch.autotune import MODE, decode, encode, mode_of
 from trainer.torch.compute_mode import DTYPES, EXACT, ComputeMode
 from trainer.torch.deferred_results import DeferredResults
@@ -34,7 +35,6 @@ from trainer.torch.device import seed_device
 from trainer.torch.device_loader import DeviceBatch, device_loader, split, to_device
 from trainer.torch.flat_params import bind_gradients, bind_parameters, fill, flatten, order_by_decay, views
 from trainer.torch.optimizer import SGD, Precision
-from trainer.torch.side_stream import read
 from trainer.torch.snapshots import Snapshots
 from trainer.torch.state_dict import MOMENTUM, MOMENTUM_COPY, SCALE, load_weights, pack_state
 from trainer.torch.step_errors import report_failed_step

@@ -9,10 +9,8 @@ from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VA
 from launcher.cli.torchrun_options import COUNTED, Nodes, nodes_asked, ranks_counted
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI
-from launcher.hosts.hostfile import MOST_SLOTS, Host, HostSource
+from launcher.hosts.hostfile import LOCAL_HOST, MOST_SLOTS, Host, HostSource
 from launcher.validate import whole_number
-
-LOCAL_HOST = "localhost"
 
 
 def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> HostSource:

@@ -23,7 +23,7 @@ from launcher.cli.torchrun_options import (
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import FORMS
-from launcher.job.spec import GRACE_S, Job, Restarts
+from launcher.spec import GRACE_S, Job, Restarts
 from launcher.validate import whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")

@@ -10,9 +10,9 @@ from launcher.detached.detach import runtime_directory
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
 from launcher.history.journal import Journal, jobs_directory
-from launcher.job.session import carry_out
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
+from launcher.session import carry_out
 from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"

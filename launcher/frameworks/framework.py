@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from launcher.job.spec import Job, ProcessSpec
+from launcher.spec import Job, ProcessSpec
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 """How often a job was restarted: torchrun's name, set for every framework whose ranks the launcher starts."""

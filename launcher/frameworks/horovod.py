@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
-from launcher.job.spec import Job, ProcessSpec
+from launcher.spec import Job, ProcessSpec
 
 
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:

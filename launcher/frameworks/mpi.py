@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from launcher.errors import UsageError
 from launcher.frameworks.framework import Framework, JobTopology
 from launcher.frameworks.orted.names import MEET_S, PROGRAM, agent_command, place_of, program
-from launcher.job.spec import Job, ProcessSpec
+from launcher.spec import Job, ProcessSpec
 from launcher.transport.ssh import client_command
 
 OPTIONS = ("-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib")

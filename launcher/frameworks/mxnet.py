@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from launcher.errors import UsageError
 from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
-from launcher.job.spec import Job, ProcessSpec
+from launcher.spec import Job, ProcessSpec
 
 INTERFACE = "DMLC_INTERFACE"
 ADDRESS = "DMLC_NODE_HOST"

@@ -16,8 +16,8 @@ from launcher.history.lock import BEAT_S, beat, boot_id, end_beats, hold
 from launcher.history.record_upload import Upload, start_upload, upload
 from launcher.history.records import JobRecord, Revision, State, now, without_values, write_record
 from launcher.job.node import Failure
-from launcher.job.spec import JOBS_DIR, Job
 from launcher.runner.logs import KEPT_JOBS, clear_away
+from launcher.spec import JOBS_DIR, Job
 
 UPLOAD_AFTER_S = 10.0
 """A job that runs this long is copied to the bucket while it runs, a shorter one at its end."""

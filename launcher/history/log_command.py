@@ -8,17 +8,16 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.cli.host_options import LOCAL_HOST
 from launcher.errors import LaunchError, UsageError
 from launcher.history import store
 from launcher.history.records import JobRecord
-from launcher.hosts.hostfile import Host
+from launcher.hosts.hostfile import LOCAL_HOST, Host
 from launcher.job.connect import is_this_machine
 from launcher.paths import JOB_LOG
 from launcher.transport.ssh import client_command
 from launcher.validate import whole_number
 
-READER = Path(__file__).parents[1] / "output" / "reader"
+READER = Path(__file__).parent / "reader"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.atomic_file import write_atomically
-from launcher.job.spec import GRACE_S
+from launcher.spec import GRACE_S
 
 RECORD_FILE = "job.json"
 RECORD_VERSION = 1

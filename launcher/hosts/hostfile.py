@@ -13,6 +13,7 @@ from launcher.errors import UsageError
 from launcher.validate import whole_number
 
 FORMS = "HOST, HOST:PORT or HOST slots=N"
+LOCAL_HOST = "localhost"
 MOST_SLOTS = 256
 """Most ranks on a machine: no machine has as many GPUs, and a typing slip must not start thousands."""
 HIGHEST_PORT = 65535

@@ -24,8 +24,8 @@ from launcher.job.gpus import check_gpus, gpus_of
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Failure, Node, settle
 from launcher.job.preemption import watch_for_preemption
-from launcher.job.spec import Job, NodeSpec
 from launcher.output.prefixes import Sink, Streams
+from launcher.spec import Job, NodeSpec
 from launcher.transport.connection import Connection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import AFTER_GRACE_S, FrameType

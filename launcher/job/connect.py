@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG, WORKER_HOST_PREFIX
-from launcher.cli.host_options import LOCAL_HOST
 from launcher.errors import LaunchError, UnreachableError
 from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_here
-from launcher.hosts.hostfile import Host, each_once
+from launcher.hosts.hostfile import LOCAL_HOST, Host, each_once
 from launcher.job.login_environment import session_environment
 from launcher.transport.connection import Connection
 from launcher.transport.pool.pool import ConnectionPool

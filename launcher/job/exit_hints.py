@@ -10,7 +10,7 @@ VERBS = ("close", "list", "logs", "status", "stop")
 OF_A_SHELL = frozenset(";&|<>$`()\n")
 """If a line contains one of these, another command than the first may have failed."""
 KILLED = 128 + signal.SIGKILL
-"""Exit code of a killed process (launcher.runner.processes). launch's own KILL comes after a job's end is decided."""
+"""Exit code of a killed process. The launcher's own KILL comes only after a job's end is decided."""
 LIKENESS = 0.7
 """By difflib's measure `lst` and `stat` resemble a subcommand, `ls` does not."""
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from launcher.errors import LaunchError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import first_and_others
-from launcher.job.spec import Job
+from launcher.spec import Job
 from launcher.transport.connection import Connection
 
 PYTHONS = ("python", "python3")

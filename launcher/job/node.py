@@ -7,8 +7,8 @@ from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.exit_hints import advice
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.spec import JOBS_DIR, NodeSpec
 from launcher.output.prefixes import ProcessOutput, Streams
+from launcher.spec import JOBS_DIR, NodeSpec
 from launcher.transport.connection import Connection
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND, Frame, FrameType
 

@@ -16,8 +16,8 @@ from launcher.job.attempt import Attempt, Observer, run_attempt
 from launcher.job.connect import READY_DEADLINE_S, close_connections, connect, reach
 from launcher.job.framework_check import nodes_lacking_framework
 from launcher.job.node import Failure
-from launcher.job.spec import Job
 from launcher.output.prefixes import Streams
+from launcher.spec import Job
 from launcher.transport.connection import Connection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType

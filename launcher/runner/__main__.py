@@ -1,6 +1,6 @@
 """Run the runner: ``python3 /opt/deeplearning/current/launcher/runner/__main__.py``. Only the launcher starts it.
 
-It reports that it is ready, reads one line of JSON (launcher.job.spec.NodeSpec) from its standard input, runs the
+It reports that it is ready, reads one line of JSON (launcher.spec.NodeSpec) from its standard input, runs the
 ranks, and writes frames. When its standard input closes, the ranks end. After a job that asks for it, the runner
 waits for another job.
 """
@@ -19,7 +19,7 @@ def start() -> int:
     gc.disable()
     from launcher.runner.idle import login_fingerprint, say_idle
     from launcher.runner.main import main
-    from launcher.runner.reaper import run_under_reaper
+    from launcher.runner.process.reaper import run_under_reaper
 
     at_login = login_fingerprint()
     # The child need not copy what it never changes.

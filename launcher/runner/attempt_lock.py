@@ -9,12 +9,12 @@ import select
 import time
 
 from launcher.paths import JOBS_DIR
+from launcher.runner.fast_imports import TYPE_CHECKING
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import AFTER_GRACE_S
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launcher.job.spec import NodeSpec
+    from launcher.spec import NodeSpec
 
 POLL_S = 0.1
 

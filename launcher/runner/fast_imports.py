@@ -9,6 +9,7 @@ import _json
 import os
 
 TYPE_CHECKING = False
+"""The runner's own: importing typing for it would cost each start about 9 ms (see docs/decisions/013)."""
 if TYPE_CHECKING:
     import signal as signal
     from typing import Any

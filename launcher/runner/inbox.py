@@ -2,14 +2,13 @@
 
 from _collections_abc import Iterator  # importing collections is slow
 
-from launcher.runner.fast_imports import parse_json
+from launcher.runner.fast_imports import TYPE_CHECKING, parse_json
 from launcher.transport.protocol import DATA, HEARTBEAT, REQUEST
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from launcher.job.spec import NodeSpec
+    from launcher.spec import NodeSpec
     from launcher.sync.messages import Request
 
 

@@ -9,10 +9,10 @@ import os
 import time
 
 from launcher.paths import JOBS_DIR, LOCK_FILE, log_name
+from launcher.runner.fast_imports import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launcher.job.spec import ProcessSpec
+    from launcher.spec import ProcessSpec
 
 KEPT_JOBS = 20
 LONGEST_LOG = 16 << 20

@@ -8,22 +8,21 @@ from _collections_abc import Mapping  # importing collections is slow
 
 from launcher.errors import LaunchError
 from launcher.runner.attempt_lock import acquire_attempt_lock
-from launcher.runner.environment import check_interfaces, process_environment, working_directory
-from launcher.runner.fast_imports import quoted
+from launcher.runner.fast_imports import TYPE_CHECKING, quoted
 from launcher.runner.idle import LoginFingerprint, await_call, login_fingerprint
 from launcher.runner.inbox import Inbox
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.port import claim_port
-from launcher.runner.processes import adopt_orphans, rename
-from launcher.runner.reaper import AGAIN
+from launcher.runner.process.environment import check_interfaces, process_environment, working_directory
+from launcher.runner.process.processes import adopt_orphans, rename
+from launcher.runner.process.reaper import AGAIN
+from launcher.runner.process.supervisor import Supervisor
 from launcher.runner.route import interface_to
 from launcher.runner.runner_channel import RunnerChannel
-from launcher.runner.supervisor import Supervisor
 from launcher.transport.protocol import PREAMBLE, FrameType
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launcher.job.spec import NodeSpec
+    from launcher.spec import NodeSpec
 
 BUSY_NAME = "launch-runner"
 """Process name during a job; its reaper keeps the name that it had while waiting."""

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
-from launcher.job.gpus import GpusInUse
-from launcher.job.spec import NodeSpec
+from launcher.spec import NodeSpec
+from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.process import Process
 from launcher.transport.protocol import (
     GREETING,

@@ -31,7 +31,7 @@ from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
-from local.network.changes import ChangeWriter, may_change
+from local.dataplane.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"
 """The version whose private names this package wraps."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from local.chaos.observer import Observer
-from local.chaos.plan import KINDS, make_plan, slot
+from local.chaos.plan import KINDS, make_plan, node_target
 from local.chaos.plan_runner import run_plan
 from local.faults.harness import Faults
 from local.run.user import deploy_arguments, new_user
@@ -29,15 +29,15 @@ def run_chaos(
     """Run a plan on a whole cluster and wait until it is whole again. Raises TimeoutError with the differences."""
     faults, observer = Faults.here(), Observer.here(cluster, environment=environment)
     before = observer.await_agreement(RECOVERY_TIMEOUT_S)
-    targets = [slot(number) for number in sorted(before.slots)]
+    targets = [node_target(number) for number in sorted(before.instances)]
     plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)
     _say(f"{plan}\n")
     try:
-        run_plan(plan, faults, slots=lambda: faults.slots(cluster), say=_say)
+        run_plan(plan, faults, instances=lambda: faults.instances(cluster), say=_say)
     finally:
         faults.heal()
     after = observer.await_agreement(RECOVERY_TIMEOUT_S, previous=before)
-    _say(f"whole again: generation {after.generation}, {after.slots}")
+    _say(f"whole again: generation {after.generation}, {after.instances}")
 
 
 def _say(text: str) -> None:

@@ -41,7 +41,7 @@ def run_rounds(cluster: str, *, user: User, seed: int, rounds: int, say: Callabl
     faults, observer = Faults.here(), Observer.here(cluster, environment=user.environment)
     errors: list[str] = []
     reused = 0
-    for fault in draw_faults(seed, rounds=rounds, slots=range(1, NODES + 1)):
+    for fault in draw_faults(seed, rounds=rounds, node_indexes=range(1, NODES + 1)):
         observer.await_agreement(RECOVERY_TIMEOUT_S)
         say(str(fault))
         fault_run = FaultRun(fault, cluster=cluster, user=user, faults=faults, observer=observer, say=say)
@@ -81,7 +81,7 @@ class FaultRun:
         jobs = self._start_jobs(idle)
         waiting = len(idle_connections())
         self._say(f"  {self.reused} of {len(idle)} idle connections reused, {waiting} hit while idle")
-        node = self._faults.node(self._faults.slots(self._cluster)[self._fault.slot])
+        node = self._faults.node(self._faults.instances(self._cluster)[self._fault.node_index])
         fault_at = time.monotonic()
         with ThreadPoolExecutor(len(jobs)) as pool:
             orphans = [pool.submit(self._orphaned_ranks, job, fault_at=fault_at) for job in jobs]
@@ -142,8 +142,8 @@ class FaultRun:
         name, kind = node.instance_id, self._fault.kind
         if kind == "kill":
             self._faults.kill(name)
-            slot = self._fault.slot
-            self._await(lambda: self._faults.slots(self._cluster).get(slot, name) != name, "a replacement")
+            node_index = self._fault.node_index
+            self._await(lambda: self._faults.instances(self._cluster).get(node_index, name) != name, "a replacement")
         elif kind == "reboot":
             before = node.init()
             self._faults.reboot(name)

@@ -62,24 +62,24 @@ class JobFault:
     """Describe one fault and the jobs that it hits."""
 
     kind: JobFaultKind
-    slot: int
+    node_index: int
     rounds: tuple[Round, ...]
 
     @property
     def ends_launchers(self) -> bool:
         """Return whether the launchers and the user's sessions end with their node."""
-        return self.slot == 1 and self.kind in ("kill", "reboot")
+        return self.node_index == 1 and self.kind in ("kill", "reboot")
 
     def __str__(self) -> str:
         jobs = ", ".join(f"{each.phase} at {each.fraction:.2f} ({each.policy})" for each in self.rounds)
-        return f"{self.kind} {alias_of_index(self.slot)}; {jobs}"
+        return f"{self.kind} {alias_of_index(self.node_index)}; {jobs}"
 
 
-def draw_faults(seed: int, *, rounds: int, slots: Sequence[int]) -> tuple[JobFault, ...]:
+def draw_faults(seed: int, *, rounds: int, node_indexes: Sequence[int]) -> tuple[JobFault, ...]:
     """Draw rounds, three per fault: every kind and every node in turn, in random order."""
     rng = random.Random(seed)  # noqa: S311  (repeatable on purpose)
     faults: list[JobFault] = []
-    kinds, targets = _in_turn(rng, KINDS), _in_turn(rng, slots)
+    kinds, targets = _in_turn(rng, KINDS), _in_turn(rng, node_indexes)
     while left := rounds - sum(len(fault.rounds) for fault in faults):
         policies = rng.sample(POLICIES, len(POLICIES))
         phases = rng.sample(PHASES, len(PHASES)) if left < len(PHASES) else list(PHASES)
@@ -87,7 +87,7 @@ def draw_faults(seed: int, *, rounds: int, slots: Sequence[int]) -> tuple[JobFau
             Round(phase=phase, fraction=round(rng.random(), 2), policy=policy)
             for phase, policy in zip(phases, policies, strict=True)
         ]
-        faults.append(JobFault(kind=next(kinds), slot=next(targets), rounds=tuple(jobs[:left])))
+        faults.append(JobFault(kind=next(kinds), node_index=next(targets), rounds=tuple(jobs[:left])))
     return tuple(faults)
 
 
@@ -123,7 +123,7 @@ def judge(outcome: JobOutcome, job_round: Round, *, fault: JobFault, recovered_s
     joined = any(at < 0 and " joins " in line for at, line in outcome.lines)
     if job_round.phase != "connecting" and not joined:
         return ["its ranks did not run when the fault came"]
-    no_session = job_round.phase == "connecting" and fault.slot == 1 and outcome.code in (SESSION_LOST, None)
+    no_session = job_round.phase == "connecting" and fault.node_index == 1 and outcome.code in (SESSION_LOST, None)
     if fault.ends_launchers and (joined or no_session):
         return _judge_orphan(outcome, job_round, fault=fault)
     if no_session and outcome.ended_s is not None:
@@ -170,7 +170,7 @@ def _judge_success(
     if restarts and job_round.policy == "end":
         errors.append("it started again, and should have ended")
     # The launcher itself may have been frozen or cut off.
-    limit_s = REACTION_TIMEOUT_S + (recovered_s if job_round.policy == "all" or fault.slot == 1 else 0.0)
+    limit_s = REACTION_TIMEOUT_S + (recovered_s if job_round.policy == "all" or fault.node_index == 1 else 0.0)
     if restarts and min(restarts) > limit_s:
         errors.append(f"it started again {min(restarts):.0f} s after the fault")
     return errors
@@ -181,13 +181,13 @@ def _judge_failure(
 ) -> list[str]:
     assert outcome.ended_s is not None
     # A launcher that is cut off from all others for longer than it should wait has no node to restart on.
-    alone = fault.slot == 1 and any(TOO_FEW_NODES in line for _, line in outcome.lines)
+    alone = fault.node_index == 1 and any(TOO_FEW_NODES in line for _, line in outcome.lines)
     if job_round.policy != "end" and not alone:
         return [f"it ended with {code}, and should have started again"]
     errors = [] if code in (NODE_LOST, LOST) else [f"it ended with {code}, neither {NODE_LOST} nor {LOST}"]
     if outcome.ended_s < 0:
         return [*errors, "it ended before the fault"]
-    limit_s = REACTION_TIMEOUT_S + (recovered_s if fault.slot == 1 else 0.0)
+    limit_s = REACTION_TIMEOUT_S + (recovered_s if fault.node_index == 1 else 0.0)
     return errors if outcome.ended_s <= limit_s else [*errors, f"it ended {outcome.ended_s:.0f} s after the fault"]
 
 

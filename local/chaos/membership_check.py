@@ -25,7 +25,7 @@ class Instance:
 class NodeView:
     """Hold what one node knows of the membership."""
 
-    slot: int
+    node_index: int
     generation: int
     members: tuple[tuple[int, str], ...]
     """Pairs of a node index and its instance."""
@@ -39,7 +39,8 @@ class NodeView:
     """Value that processes see in their environment."""
 
     @property
-    def slots(self) -> dict[int, str]:
+    def instances(self) -> dict[int, str]:
+        """Return instance ids by node index."""
         return dict(self.members)
 
 
@@ -48,7 +49,8 @@ class Observation:
     """Hold the membership that all nodes agreed on."""
 
     generation: int
-    slots: Mapping[int, str]
+    instances: Mapping[int, str]
+    """Instance ids by node index."""
 
 
 def block(text: str) -> list[str]:
@@ -82,8 +84,8 @@ def variables_of(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in block(text) if "=" in line)
 
 
-def names_of(slot: int) -> list[str]:
-    return [MASTER_HOST, worker_host(slot)] if slot == 1 else [worker_host(slot)]
+def names_of(node_index: int) -> list[str]:
+    return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
 
 
 def differences(
@@ -111,7 +113,7 @@ def differences(
 
 
 def _listed(members: Iterable[tuple[int, str]]) -> str:
-    return " ".join(f"{slot}={instance}" for slot, instance in sorted(members))
+    return " ".join(f"{node_index}={instance}" for node_index, instance in sorted(members))
 
 
 def _disagreements(values: Mapping[str, str], what: str) -> list[str]:
@@ -123,25 +125,34 @@ def _disagreements(values: Mapping[str, str], what: str) -> list[str]:
 
 def _node_errors(name: str, view: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
     """Yield one node's errors about itself or others."""
-    yield from (f"has several in slot {slot}" for slot in _duplicates(slot for slot, _ in view.members))
     yield from (
-        f"has {instance} in several slots" for instance in _duplicates(instance for _, instance in view.members)
+        f"has several with index {node_index}"
+        for node_index in _duplicates(node_index for node_index, _ in view.members)
+    )
+    yield from (
+        f"has {instance} with several indexes" for instance in _duplicates(instance for _, instance in view.members)
     )
     yield from (
         f"lacks {instance}" for instance in sorted(expected.keys() - {instance for _, instance in view.members})
     )
-    yield from (f"still has {instance} in slot {slot}" for slot, instance in view.members if instance not in expected)
-    if view.slots.get(view.slot) != name:
-        yield f"says that its slot is {view.slot}, where it has {view.slots.get(view.slot, 'nobody')}"
-    members = {slot: expected[instance] for slot, instance in view.slots.items() if instance in expected}
-    for slot, member in members.items():
-        if (slot == 1) != (member.node_type == MASTER):
-            yield f"has {member.instance_id}, a {member.node_type}, in slot {slot}"
-    right_hosts = {alias: member.address for slot, member in members.items() for alias in names_of(slot)}
+    yield from (
+        f"still has {instance} with index {node_index}"
+        for node_index, instance in view.members
+        if instance not in expected
+    )
+    if view.instances.get(view.node_index) != name:
+        yield f"says that its index is {view.node_index}, where it has {view.instances.get(view.node_index, 'nobody')}"
+    members = {
+        node_index: expected[instance] for node_index, instance in view.instances.items() if instance in expected
+    }
+    for node_index, member in members.items():
+        if (node_index == 1) != (member.node_type == MASTER):
+            yield f"has {member.instance_id}, a {member.node_type}, with index {node_index}"
+    right_hosts = {alias: member.address for node_index, member in members.items() for alias in names_of(node_index)}
     yield from _mismatches("the hosts file", view.hosts, right_hosts)
-    keys = {alias: m.host_key for slot, m in members.items() for alias in (*names_of(slot), m.address)}
+    keys = {alias: m.host_key for node_index, m in members.items() for alias in (*names_of(node_index), m.address)}
     yield from _mismatches("the known hosts", view.known_hosts, keys)
-    right_workers = tuple(worker_host(slot) for slot in sorted(view.slots))
+    right_workers = tuple(worker_host(node_index) for node_index in sorted(view.instances))
     if view.workers != right_workers:
         yield f"the workers file has {' '.join(view.workers) or 'nothing'}, must have {' '.join(right_workers)}"
     if view.workers_count != str(len(expected)):
@@ -160,9 +171,9 @@ def _mismatches(what: str, found: Mapping[str, str], right: Mapping[str, str]) -
 
 def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
     """Yield survivors that changed their index, and a generation that went back."""
-    held = {instance: slot for slot, instance in now.slots.items()}
-    for slot, instance in previous.slots.items():
-        if instance in expected and instance in held and held[instance] != slot:
-            yield f"{instance} was in slot {slot} and is now in {held[instance]}"
+    held = {instance: node_index for node_index, instance in now.instances.items()}
+    for node_index, instance in previous.instances.items():
+        if instance in expected and instance in held and held[instance] != node_index:
+            yield f"{instance} had index {node_index} and now has {held[instance]}"
     if now.generation < previous.generation:
         yield f"generation went back from {previous.generation} to {now.generation}"

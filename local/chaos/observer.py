@@ -94,14 +94,14 @@ class Observer:
     def observe(self) -> Observation:
         """Return the membership as the nodes know it, once they agree. Raises LocalError."""
         states = {
-            (s.generation, tuple(sorted(s.slots.items())))
+            (s.generation, tuple(sorted(s.instances.items())))
             for s in self.snapshot().views.values()
             if isinstance(s, NodeView)
         }
         if len(states) != 1:
             raise LocalError(f"the nodes of {self._cluster} know {len(states)} memberships")
-        ((generation, slots),) = states
-        return Observation(generation=generation, slots=dict(slots))
+        ((generation, instances),) = states
+        return Observation(generation=generation, instances=dict(instances))
 
     def snapshot(self) -> Snapshot:
         """Read what AWS and the nodes say."""
@@ -127,14 +127,19 @@ class Observer:
     def login_failures(self, snapshot: Snapshot) -> list[str]:
         """Return a line for each pair of nodes in which one cannot log in to the other."""
         readable = {name: view for name, view in snapshot.views.items() if isinstance(view, NodeView)}
-        pairs = [(source, view, slot) for source, view in readable.items() for slot in view.slots if view.slot != slot]
+        pairs = [
+            (source, view, node_index)
+            for source, view in readable.items()
+            for node_index in view.instances
+            if view.node_index != node_index
+        ]
         with ThreadPoolExecutor(LOGINS_AT_ONCE) as pool:
             answers = pool.map(lambda pair: self._try_login(*pair), pairs)
             return [answer for answer in answers if answer]
 
-    def _try_login(self, source: str, view: NodeView, slot: int) -> str | None:
+    def _try_login(self, source: str, view: NodeView, node_index: int) -> str | None:
         """Log in from a node to another with the host key checked; return why that failed, or None."""
-        alias = worker_host(slot)
+        alias = worker_host(node_index)
         try:
             command = self._ssh(node_of(self._run_dir, source), alias, view.hosts[alias])
         except LocalError as error:
@@ -154,7 +159,7 @@ class Observer:
         if done.returncode != 0:
             why = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             return f"{source}: cannot log in to {alias}: {why[-1]}"
-        right = view.slots[slot]
+        right = view.instances[node_index]
         return None if done.stdout.strip() == right else f"{source}: {alias} is {done.stdout.strip()}, must be {right}"
 
     def _ssh(self, node: NodeHandle, alias: str, address: str) -> Sequence[str]:
@@ -188,7 +193,7 @@ def read_node(node: NodeHandle) -> NodeView | str:
     except (OSError, LocalError) as error:
         return f"has not all files: {error}"
     return NodeView(
-        slot=int(state["node_index"]),
+        node_index=int(state["node_index"]),
         generation=int(state["generation"]),
         members=tuple((int(member["node_index"]), str(member["instance_id"])) for member in state["members"]),
         hosts=hosts_of(hosts),

@@ -1,6 +1,6 @@
 """Draw a sequence of faults from a seed: the same seed gives the same plan, on any machine. Pure.
 
-    plan = make_plan(7, count=20, over_s=300, targets=[slot(n) for n in range(1, 5)])
+    plan = make_plan(7, count=20, over_s=300, targets=[node_target(n) for n in range(1, 5)])
     print(plan)
 
 ``local.chaos.plan_runner`` executes it.
@@ -39,30 +39,30 @@ API_KINDS: Final[frozenset[FaultKind]] = frozenset({"throttle", "api-errors", "a
 class PlannedTarget:
     """Name a fault's target: the node with an index at that time or, without an index, one of the nodes of a type."""
 
-    slot: int | None = None
+    node_index: int | None = None
     node_type: NodeType | None = None
     pick: int = 0
     """Which node of that type: its position in index order, modulo their number."""
 
     def __post_init__(self) -> None:
-        if (self.slot is None) == (self.node_type is None):
-            raise ValueError("a target is a slot or a type of node")
+        if (self.node_index is None) == (self.node_type is None):
+            raise ValueError("a target is a node index or a type of node")
 
-    def pick_from(self, slots: Mapping[int, str]) -> int | None:
+    def pick_from(self, instances: Mapping[int, str]) -> int | None:
         """Return the index of the targeted node among existing ones; None if there is none."""
-        if self.slot is not None:
-            return self.slot if self.slot in slots else None
-        held = [slot for slot in sorted(slots) if (slot == 1) == (self.node_type == MASTER)]
+        if self.node_index is not None:
+            return self.node_index if self.node_index in instances else None
+        held = [node_index for node_index in sorted(instances) if (node_index == 1) == (self.node_type == MASTER)]
         return held[self.pick % len(held)] if held else None
 
     def __str__(self) -> str:
-        if self.slot is not None:
-            return MASTER_HOST if self.slot == 1 else worker_host(self.slot)
+        if self.node_index is not None:
+            return MASTER_HOST if self.node_index == 1 else worker_host(self.node_index)
         return MASTER_HOST if self.node_type == MASTER else f"any worker (no. {self.pick})"
 
 
-def slot(number: int) -> PlannedTarget:
-    return PlannedTarget(slot=number)
+def node_target(node_index: int) -> PlannedTarget:
+    return PlannedTarget(node_index=node_index)
 
 
 ANY_WORKER: Final = PlannedTarget(node_type=WORKER)
@@ -158,7 +158,7 @@ def _draw(
 
 
 def _with_random_pick(rng: random.Random, target: PlannedTarget) -> PlannedTarget:
-    return target if target.slot is not None else replace(target, pick=rng.randrange(1000))
+    return target if target.node_index is not None else replace(target, pick=rng.randrange(1000))
 
 
 def _after_same_kind(fault: PlannedFault, others: Sequence[PlannedFault]) -> PlannedFault:
@@ -170,8 +170,8 @@ def _after_same_kind(fault: PlannedFault, others: Sequence[PlannedFault]) -> Pla
 
 
 def _conflicting(fault: PlannedFault, others: Sequence[PlannedFault]) -> Iterator[PlannedFault]:
-    by_type = any(target.slot is None for target in fault.targets)
+    by_type = any(target.node_index is None for target in fault.targets)
     for other in others:
         shares = not fault.targets or by_type or not {*fault.targets}.isdisjoint(other.targets)
-        if other.kind == fault.kind and (shares or any(target.slot is None for target in other.targets)):
+        if other.kind == fault.kind and (shares or any(target.node_index is None for target in other.targets)):
             yield other

@@ -22,12 +22,12 @@ def run_plan(
     plan: Plan,
     faults: Faults,
     *,
-    slots: Callable[[], Mapping[int, str]],
+    instances: Callable[[], Mapping[int, str]],
     say: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Begin and end each fault at its time; return after the last end. ``slots`` returns instances by node index."""
+    """Begin and end each fault at its time; return after the last end. ``instances`` returns them by node index."""
     started = clock()
     events: list[tuple[float, int, str, tuple[str, ...]]] = [
         (fault.at_s, number, "begins", ()) for number, fault in enumerate(plan.faults)
@@ -39,7 +39,7 @@ def run_plan(
         fault = plan.faults[number]
         try:
             if what == "begins":
-                names = targeted_instances(fault, slots())
+                names = targeted_instances(fault, instances())
                 _begin(faults, fault, names, seed=plan.seed + number)
                 if fault.duration_s and fault.kind != "spot-notice":
                     heapq.heappush(events, (fault.ends_s, number, "ends", names))
@@ -50,14 +50,14 @@ def run_plan(
         say(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(names)} {what}")
 
 
-def targeted_instances(fault: PlannedFault, slots: Mapping[int, str]) -> tuple[str, ...]:
+def targeted_instances(fault: PlannedFault, instances: Mapping[int, str]) -> tuple[str, ...]:
     """Return the instances that the fault's targets mean now, each at most once. Raises LocalError."""
-    left, names = dict(slots), []
+    left, names = dict(instances), []
     for target in fault.targets:
-        slot = target.pick_from(left)
-        if slot is None:
+        node_index = target.pick_from(left)
+        if node_index is None:
             raise LocalError(f"nobody is {target}")
-        names.append(left.pop(slot))
+        names.append(left.pop(node_index))
     return tuple(names)
 
 

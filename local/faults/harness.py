@@ -42,7 +42,7 @@ class Faults:
         """Describe the running instance that a name means."""
         return find_target(self._run_dir, name)
 
-    def slots(self, cluster: str) -> dict[int, str]:
+    def instances(self, cluster: str) -> dict[int, str]:
         """Return a cluster's instances by node index, as its nodes report them; empty before any has joined."""
         return members_by_cluster(self._run_dir).get(cluster, {})
 

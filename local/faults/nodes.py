@@ -14,8 +14,8 @@ from typing import Any
 from bootstrap.contract import NODE_STATE
 from local.errors import LocalError
 from local.network.vpc_network import link_name
+from local.node.cgroups import run_cgroup
 from local.node.container import init_process
-from local.run.sandbox import run_cgroup
 
 COMMAND_TIMEOUT_S = 30.0
 

@@ -1,1 +1,1 @@
-"""Give instances a network: VPCs, firewall, addresses, and the data plane that keeps nodes running."""
+"""Give nodes interfaces, addresses and routes in their VPCs."""

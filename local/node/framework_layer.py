@@ -16,8 +16,8 @@ from typing import Final
 from bootstrap.contract import HOROVOD_WHEEL
 from bootstrap.frameworks.build import add_mends
 from bootstrap.frameworks.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_SOURCE, SYSTEM_PYTHON
+from local.cache import cache_dir, cached_tree, recipe_hash
 from local.errors import LocalError
-from local.run.cache import cache_dir, cached_tree, recipe_hash
 
 MIRROR: Final = "srv/wheels"
 PIP: Final = "pip==25.3"

@@ -7,9 +7,9 @@ import os
 import subprocess
 from pathlib import Path
 
+from local.cache import cache_dir, cached_tree, recipe_hash
 from local.network.addresses import ENDPOINT
 from local.node.framework_layer import framework_layer
-from local.run.cache import cache_dir, cached_tree, recipe_hash
 
 RECIPE = Path(__file__).parents[1] / "image"
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from local.network.launch_failures import reported
+from local.dataplane.launch_failures import reported
 
 INTERVAL_S = 1.0
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from local.cache import cache_dir
 from local.errors import LocalError, UsageError
-from local.run.cache import cache_dir
 from local.run.processes import process_of
 
 RUN_DIR_VARIABLE = "LOCAL_AWS_DIR"

@@ -13,12 +13,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from local.run.cache import locked
+from local.cache import locked
+from local.node.cgroups import remove_cgroup, run_cgroup
 from local.run.processes import process_of, record_process
 from local.run.runs import new_name, runs_dir
 
@@ -31,37 +31,13 @@ UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "-
 FIRST_PROCESS = ("bash", "-c", '"$@"; exit $?', "sandbox")
 
 
-def cgroup_root() -> Path:
-    """Return where the cgroup v2 hierarchy is mounted: hybrid machines keep it beside the v1 ones."""
-    unified = Path("/sys/fs/cgroup/unified")
-    return unified if unified.is_dir() else Path("/sys/fs/cgroup")
-
-
-def run_cgroup(run_dir: Path) -> Path:
-    """Return the cgroup that holds the nodes of a run."""
-    return cgroup_root() / f"deeplearning-cdk-{run_dir.name}"
-
-
 def _die_with_parent(signum: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
 
 
-def _remove_cgroup(cgroup: Path) -> None:
-    if not cgroup.is_dir():
-        return
-    with contextlib.suppress(OSError):  # Another process's sweep has just removed it.
-        (cgroup / "cgroup.kill").write_text("1")
-    deadline = time.monotonic() + REAP_TIMEOUT_S
-    while cgroup.is_dir() and time.monotonic() < deadline:
-        for directory, _, _ in os.walk(cgroup, topdown=False):
-            with contextlib.suppress(OSError):  # It is busy until its last process is gone.
-                Path(directory).rmdir()
-        time.sleep(0.02)
-
-
 def remove_run(run_dir: Path) -> None:
     """Remove what the kernel leaves of a run that has ended."""
-    _remove_cgroup(run_cgroup(run_dir))
+    remove_cgroup(run_cgroup(run_dir))
     shutil.rmtree(run_dir, ignore_errors=True)
 
 

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local.aws import api_faults
-from local.network import changes, vpc_network
+from local.cache import cache_dir, locked
+from local.dataplane import changes
+from local.network import vpc_network
 from local.network.addresses import API_PORT, USER_ENDPOINT
 from local.node.container import save_start_logs
-from local.run.cache import cache_dir, locked
 from local.run.monitor import Monitor
 from local.run.runs import announce, without_user_variables
 
@@ -124,8 +125,8 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")
-    data = _start("local.network.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
-    programs = {"local.aws": control, "local.network.dataplane": data}
+    data = _start("local.dataplane.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
+    programs = {"local.aws": control, "local.dataplane.dataplane": data}
     end_watching = Monitor(run_dir, programs=programs, say=lambda line: print(line, file=sys.stderr)).start()
     announce(run_dir, checkout=REPOSITORY, variables=variables)
     try:

@@ -8,15 +8,15 @@ from typing import Any
 
 import boto3
 
+from local.dataplane.errors import read_errors
+from local.dataplane.launch_failures import reported
 from local.faults.node_indexes import aliases, members_by_cluster
 from local.faults.nodes import NodeHandle, node_of
 from local.faults.targets import GONE
-from local.network.dataplane_errors import read_errors
-from local.network.launch_failures import reported
 from local.node.container import is_frozen
-from local.run.inotify_limit import inotify_shortage
+from local.node.inotify_limit import inotify_shortage
 
-COLUMNS = ("INSTANCE", "NAME", "SLOT", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
+COLUMNS = ("INSTANCE", "NAME", "ALIAS", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
 SHOWN_AFTER_END = timedelta(minutes=5)
 FAILURES_SHOWN = 3
 _ENDED = "User initiated (%Y-%m-%d %H:%M:%S %Z)"
@@ -53,13 +53,13 @@ def is_shown(instance: Mapping[str, Any], now: datetime) -> bool:
     return now - ended < SHOWN_AFTER_END
 
 
-def row(instance: Mapping[str, Any], *, node: NodeHandle, slot: str, now: datetime) -> tuple[str, ...]:
+def row(instance: Mapping[str, Any], *, node: NodeHandle, alias: str, now: datetime) -> tuple[str, ...]:
     state, gone = instance["State"]["Name"], instance["State"]["Name"] in GONE
     tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
     return (
         instance["InstanceId"],
         tags.get("Name", "-"),
-        slot,
+        alias,
         state,
         "-" if gone else node_state(node),
         instance.get("PrivateIpAddress") or "-",
@@ -92,9 +92,9 @@ def status_text(run_dir: Path, now: datetime) -> str:
     """Describe the local AWS that this process is in."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
     instances = [i for r in reservations for i in r["Instances"] if is_shown(i, now)]
-    slots = aliases(members_by_cluster(run_dir))
+    alias_of = aliases(members_by_cluster(run_dir))
     rows = [
-        row(i, node=node_of(run_dir, i["InstanceId"]), slot=slots.get(i["InstanceId"], "-"), now=now)
+        row(i, node=node_of(run_dir, i["InstanceId"]), alias=alias_of.get(i["InstanceId"], "-"), now=now)
         for i in sorted(instances, key=lambda i: i["LaunchTime"])
     ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)

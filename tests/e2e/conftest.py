@@ -71,7 +71,7 @@ def node_disk(instance_id: str) -> Path:
 
 
 def aliases() -> list[str]:
-    return [f"deeplearning-worker{slot}" for slot in range(1, NODES + 1)]
+    return [f"deeplearning-worker{node_index}" for node_index in range(1, NODES + 1)]
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ for host in $(cat $DEEPLEARNING_WORKERS_PATH); do
 done
 """
 
-Slots = Mapping[str, str]
+InstancesByAlias = Mapping[str, str]
 """Instance id by host name, in index order."""
 
 
@@ -75,20 +75,20 @@ def look(cluster: Cluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
     return NodeIdentity(instance_id=instance_id, boot_id=boot_id, agent_started=agent_started, release=release), lists
 
 
-def identities(cluster: Cluster, slots: Slots) -> dict[str, NodeIdentity]:
-    return {alias: look(cluster, alias)[0] for alias in slots}
+def identities(cluster: Cluster, instances: InstancesByAlias) -> dict[str, NodeIdentity]:
+    return {alias: look(cluster, alias)[0] for alias in instances}
 
 
-def expected_view(slots: Slots) -> ClusterView:
+def expected_view(instances: InstancesByAlias) -> ClusterView:
     """Return what every node of a cluster with these members should show."""
-    reservations = client("ec2").describe_instances(InstanceIds=[*slots.values()])["Reservations"]
+    reservations = client("ec2").describe_instances(InstanceIds=[*instances.values()])["Reservations"]
     addresses = {i["InstanceId"]: i.get("PrivateIpAddress", "") for r in reservations for i in r["Instances"]}
     ended = [instance_id for instance_id, address in addresses.items() if not address]
     assert not ended, f"{', '.join(ended)} should be running, and have been ended"
-    names = {MASTER: next(iter(slots.values())), **slots}
+    names = {MASTER: next(iter(instances.values())), **instances}
     return ClusterView(
-        workers=[*slots],
-        counts=[str(len(slots))] * 2,
+        workers=[*instances],
+        counts=[str(len(instances))] * 2,
         addresses={name: addresses[instance_id] for name, instance_id in names.items()},
         host_keys={name: _host_key(instance_id) for name, instance_id in names.items()},
     )
@@ -100,11 +100,11 @@ def _host_key(instance_id: str) -> str:
     return " ".join(file.read_text().split()[:2]) if file.exists() else ""
 
 
-def await_agreement(cluster: Cluster, slots: Slots) -> None:
+def await_agreement(cluster: Cluster, instances: InstancesByAlias) -> None:
     """Wait until every node shows these members; the user's ssh configuration is updated on the way."""
     deadline = time.monotonic() + AGREE_TIMEOUT_S
-    for alias in (MASTER, *slots):
-        while (seen := look(cluster, alias)[1]) != (right := expected_view(slots)):
+    for alias in (MASTER, *instances):
+        while (seen := look(cluster, alias)[1]) != (right := expected_view(instances)):
             assert time.monotonic() < deadline, (
                 f"waited {AGREE_TIMEOUT_S:.0f} s for {alias}, which shows\n{seen}\nnot\n{right}"
             )

@@ -12,7 +12,7 @@ from tests.engines.training import SHORT, TWO_SERVERS, Training, train
 
 NODES = 3
 MASTER = "deeplearning-master"
-WORKERS = tuple(f"deeplearning-worker{slot}" for slot in range(1, NODES + 1))
+WORKERS = tuple(f"deeplearning-worker{node_index}" for node_index in range(1, NODES + 1))
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHARED_CONNECTION = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
 

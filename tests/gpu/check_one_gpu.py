@@ -20,11 +20,11 @@ from trainer.data.synthetic import make_synthetic
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
+from trainer.side_stream import record_event
 from trainer.step import TorchBackend
 from trainer.torch.compute_mode import EXACT, ComputeMode
 from trainer.torch.connect import create
 from trainer.torch.device_loader import DeviceLoader
-from trainer.torch.side_stream import record_event
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 SHAPE = (3, 32, 32)

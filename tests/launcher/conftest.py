@@ -170,7 +170,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file, constant in (
         ("transport/protocol", "HEARTBEAT_INTERVAL_S"),
         ("transport/protocol", "HEARTBEAT_TIMEOUT_S"),
-        ("job/spec", "GRACE_S"),
+        ("spec", "GRACE_S"),
     ):
         change_constant(copy / f"{file}.py", constant, lambda seconds: seconds / 10)
     return copy

@@ -2,7 +2,7 @@
 
 from launcher.history.records import JobRecord, State
 from launcher.hosts.hostfile import Host
-from launcher.job.spec import Job
+from launcher.spec import Job
 
 RECORD = JobRecord(
     id="20261122-000000-aaaaaa",

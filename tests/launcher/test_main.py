@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from launcher import main
+from launcher import session as running
 from launcher.history.journal import Journal, jobs_directory
 from launcher.history.records import State, read_record
-from launcher.job import session as running
 from launcher.output.output_stream import OutputStream
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
@@ -46,7 +46,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from launcher.main import open_pool, parse_options
 parse_options(["--launcher", "local", "x"], environ={})
-print(sorted({"asyncio", "shutil", "ssl", "launcher.job.session"} & set(sys.modules)))
+print(sorted({"asyncio", "shutil", "ssl", "launcher.session"} & set(sys.modules)))
 """
     command = [sys.executable, "-I", "-S", "-c", program, str(LAUNCHER.parents[1])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local.run.cache import cache_dir
+from local.cache import cache_dir
 from tests import machine
 from tests.local.fake_cloud import cloud, unknown
 

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local.dataplane import dataplane
+from local.dataplane.launch_failures import LaunchAttempts
 from local.errors import LocalError
-from local.network import dataplane, vpc_network
-from local.network.launch_failures import LaunchAttempts
+from local.network import vpc_network
 from local.node import metadata
 from local.node.inventory import Instance, Inventory
-from tests.local.network.test_firewall import instance
+from tests.local.dataplane.test_firewall import instance
 
 ONE = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
 TWO = instance(5, groups=("sg-1",), public=None, internet=None)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from trainer.backend import BatchResult, StopSaveFlags
-from trainer.torch.side_stream import record_event, to_host, wait_for
+from trainer.side_stream import record_event, to_host, wait_for
 
 
 class StepFigures(NamedTuple):

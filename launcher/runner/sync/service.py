@@ -9,11 +9,11 @@ import select
 import threading
 from contextlib import suppress
 
-from launcher.job.spec import NodeSpec
 from launcher.runner.inbox import Inbox
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.runner.sync.byte_queue import ByteQueue
 from launcher.runner.sync.server import SyncServer
+from launcher.spec import NodeSpec
 from launcher.sync.messages import Answer, Request, pack_answer
 from launcher.transport.protocol import FrameType
 

@@ -15,7 +15,7 @@ from moto.ec2.models.instances import InstanceBackend
 
 from local.aws.autoscaling import suspended_processes
 from local.aws.moto_patching import wrap
-from local.network.launch_failures import reason_of
+from local.dataplane.launch_failures import reason_of
 
 _MAX_ACTIVITIES = 1000
 """Only the newest activities are kept: a cluster may replace nodes for days."""

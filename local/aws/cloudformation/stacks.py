@@ -257,5 +257,5 @@ def _stack_resources(_original: Any, stack: Stack) -> list[Any]:
 
 def _stack_parameters(_original: Any, stack: Stack) -> dict[str, Any]:
     """Return the parameters as given: moto stores resolved values, so an SSM parameter loses its name."""
-    slots = stack.template_dict.get("Parameters", {})
-    return {name: slot["Default"] for name, slot in slots.items() if "Default" in slot} | stack.parameters
+    declared = stack.template_dict.get("Parameters", {})
+    return {name: one["Default"] for name, one in declared.items() if "Default" in one} | stack.parameters

@@ -46,10 +46,10 @@ def test_logging_in_and_interrupting_a_command_there(cluster: Cluster, terminal:
 def test_the_status_shows_what_ec2_says_of_each_instance(cluster: Cluster) -> None:
     lines = cluster.user.output("local-aws", "status").splitlines()[1:]
     shown = {words[0]: words[1:] for words in map(str.split, lines)}
-    slots = {cluster.on(f"deeplearning-{slot}", "hostname"): slot for slot in ("master", "worker2", "worker3")}
+    aliases = {cluster.on(f"deeplearning-{alias}", "hostname"): alias for alias in ("master", "worker2", "worker3")}
     for instance in cluster.instances:
-        slot = slots["ip-" + instance["PrivateIpAddress"].replace(".", "-")]
+        alias = aliases["ip-" + instance["PrivateIpAddress"].replace(".", "-")]
         name = next(tag["Value"] for tag in instance["Tags"] if tag["Key"] == "Name")
         public = instance.get("PublicIpAddress", "-")
-        expected = [name, slot, "running", "ready", instance["PrivateIpAddress"], public]
+        expected = [name, alias, "running", "ready", instance["PrivateIpAddress"], public]
         assert shown[instance["InstanceId"]][:6] == expected

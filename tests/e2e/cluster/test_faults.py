@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.contract import AGENT_SERVICE, LOG_FILE
 from local.chaos.observer import Observer
-from local.chaos.plan import FaultKind, make_plan, slot
+from local.chaos.plan import FaultKind, make_plan, node_target
 from local.chaos.plan_runner import run_plan
 from local.faults import Faults
 from local.network.addresses import API_ADDRESS, API_PORT
@@ -58,9 +58,9 @@ def test_a_name_leads_to_the_node_that_answers_under_it(cluster: Cluster, faults
 
 def test_the_observer_finds_the_cluster_whole(cluster: Cluster, observer: Observer) -> None:
     observation = observer.await_agreement(DEADLINE_S)
-    assert observation.slots[1] == cluster.master["InstanceId"]
-    assert set(observation.slots.values()) == set(cluster.addresses)
-    assert sorted(observation.slots) == list(range(1, len(cluster.instances) + 1))
+    assert observation.instances[1] == cluster.master["InstanceId"]
+    assert set(observation.instances.values()) == set(cluster.addresses)
+    assert sorted(observation.instances) == list(range(1, len(cluster.instances) + 1))
     assert observer.differences(previous=observation) == []
 
 
@@ -159,9 +159,9 @@ HARMLESS: tuple[FaultKind, ...] = ("freeze", "partition-pair", "metadata-outage"
 
 def test_a_plan_is_played_and_the_cluster_is_whole_again(faults: Faults, observer: Observer) -> None:
     before, said = observer.await_agreement(DEADLINE_S), list[str]()
-    targets = [slot(number) for number in before.slots]
+    targets = [node_target(number) for number in before.instances]
     plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, durations_s=(1, 3))
-    run_plan(plan, faults, slots=lambda: faults.slots(STACK), say=said.append)
+    run_plan(plan, faults, instances=lambda: faults.instances(STACK), say=said.append)
     assert sum(line.endswith("begins") for line in said) == len(plan.faults)
     observer.await_agreement(DEADLINE_S, previous=before)
 

@@ -21,8 +21,8 @@ from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, 
 from tests.e2e.node_views import (
     AGREE_TIMEOUT_S,
     MASTER,
+    InstancesByAlias,
     NodeIdentity,
-    Slots,
     await_agreement,
     identities,
     logins_from,
@@ -61,7 +61,7 @@ NEWER = (
 class State:
     """Hold the cluster between two deploys."""
 
-    slots: Slots
+    instances: InstancesByAlias
     identities: dict[str, NodeIdentity]
     versions: list[int]
     """Versions of the launch templates that the two groups use."""
@@ -89,10 +89,10 @@ def records() -> dict[str, dict[str, Any]]:
     return {item["id"].rpartition(":")[2]: item for item in table.scan()["Items"]}
 
 
-def state(cluster: Cluster, slots: Slots) -> State:
+def state(cluster: Cluster, instances: InstancesByAlias) -> State:
     return State(
-        slots=slots,
-        identities=identities(cluster, slots),
+        instances=instances,
+        identities=identities(cluster, instances),
         versions=[int(group["LaunchTemplate"]["Version"]) for group in groups()],
         members=members(),
         records=records(),
@@ -104,10 +104,10 @@ def event_ids() -> set[str]:
     return {event["EventId"] for event in events}
 
 
-def with_newcomer(slots: Slots) -> Slots:
+def with_newcomer(instances: InstancesByAlias) -> InstancesByAlias:
     """Return the members after the one new instance has taken the next index."""
-    (newcomer,) = members().keys() - {*slots.values()}
-    return {**slots, f"deeplearning-worker{len(slots) + 1}": newcomer}
+    (newcomer,) = members().keys() - {*instances.values()}
+    return {**instances, f"deeplearning-worker{len(instances) + 1}": newcomer}
 
 
 def await_only(instance_ids: Set[str]) -> None:
@@ -138,22 +138,22 @@ def start(cluster: Cluster) -> Iterator[State]:
     install(cluster, before.identities[aliases()[0]].release)
     if template() != deployed:  # The last test's fixture restores it, if that test runs.
         deploy(cluster)
-    await_agreement(cluster, before.slots)
+    await_agreement(cluster, before.instances)
 
 
 @pytest.fixture(scope="module")
 def remodelled(cluster: Cluster, start: State) -> State:
     """Change tags, instance type and image in one deploy, because each takes many seconds."""
     deploy(cluster, TAGS | MODEL)
-    return state(cluster, start.slots)
+    return state(cluster, start.instances)
 
 
 @pytest.fixture(scope="module")
 def grown(cluster: Cluster, remodelled: State) -> State:
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES)})
-    slots = with_newcomer(remodelled.slots)
-    await_agreement(cluster, slots)
-    return state(cluster, slots)
+    instances = with_newcomer(remodelled.instances)
+    await_agreement(cluster, instances)
+    return state(cluster, instances)
 
 
 @pytest.fixture(scope="module")
@@ -161,29 +161,29 @@ def mixed(cluster: Cluster, grown: State, tmp_path_factory: pytest.TempPathFacto
     """Add one worker from a newer release than the others."""
     checkout = copy_checkout(tmp_path_factory.mktemp("newer"), *NEWER)
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=checkout)
-    slots = with_newcomer(grown.slots)
-    await_agreement(cluster, slots)
-    return state(cluster, slots)
+    instances = with_newcomer(grown.instances)
+    await_agreement(cluster, instances)
+    return state(cluster, instances)
 
 
 @pytest.fixture(scope="module")
 def led_by_newer(cluster: Cluster, mixed: State) -> State:
     """Install the newer release on the master too, as if the master had been replaced."""
-    *_, newest = mixed.slots
+    *_, newest = mixed.instances
     release = mixed.identities[newest].release
     cluster.user.ssh(MASTER, f"rsync -a {newest}:{release} /tmp/ && sudo cp -r /tmp/{Path(release).name} {release}")
     install(cluster, release)
-    return state(cluster, mixed.slots)
+    return state(cluster, mixed.instances)
 
 
 @pytest.fixture(scope="module")
 def shrunk(cluster: Cluster, led_by_newer: State, start: State) -> State:
     """Restore the first settings and code."""
-    assert led_by_newer.slots.keys() > start.slots.keys()
+    assert led_by_newer.instances.keys() > start.instances.keys()
     deploy(cluster)
-    await_agreement(cluster, start.slots)
+    await_agreement(cluster, start.instances)
     await_only(start.members.keys())
-    return state(cluster, start.slots)
+    return state(cluster, start.instances)
 
 
 @pytest.mark.parametrize(("setting", "value"), [("vpc_cidr", "10.9.0.0/16"), ("availability_zone", "us-east-1b")])
@@ -196,7 +196,7 @@ def test_fails_when_the_change_would_replace_the_network(
     reason = f"{setting} of a running cluster cannot change, got {value}: it would replace the network and every node; "
     assert any(reason in line and line.endswith("or cdk destroy first") for line in output.splitlines()), output
     assert event_ids() == events
-    assert state(cluster, start.slots) == start
+    assert state(cluster, start.instances) == start
 
 
 def test_changed_tags_type_and_image_touch_no_node(start: State, remodelled: State) -> None:
@@ -216,7 +216,7 @@ def test_changed_tags_reach_the_network_and_the_groups(cluster: Cluster) -> None
 def test_one_more_worker_joins_and_the_others_stay(cluster: Cluster, remodelled: State, grown: State) -> None:
     assert remodelled.identities.items() < grown.identities.items()
     assert remodelled.members.items() < grown.members.items()
-    expected = [f"{instance_id} {len(grown.slots)}" for instance_id in grown.slots.values()]
+    expected = [f"{instance_id} {len(grown.instances)}" for instance_id in grown.instances.values()]
     assert logins_from(cluster, MASTER) == expected
 
 
@@ -230,25 +230,25 @@ def test_the_next_node_has_the_changed_type_image_and_tags(remodelled: State, gr
 def test_changed_code_is_the_next_nodes_alone(cluster: Cluster, grown: State, mixed: State) -> None:
     assert grown.identities.items() < mixed.identities.items()
     assert grown.members.items() < mixed.members.items()
-    *_, newest = mixed.slots
+    *_, newest = mixed.instances
     releases = {alias: identity.release for alias, identity in mixed.identities.items()}
     assert [alias for alias in releases if releases[alias] != releases[FIRST]] == [newest]
     assert f"{SIGN} of a worker" in cluster.on(newest, AGENT_LOG)
 
 
 def test_older_coordinator_takes_in_a_newer_agent(mixed: State) -> None:
-    *_, newest = mixed.slots
+    *_, newest = mixed.instances
     signed = [key for key, record in mixed.records.items() if record.get("made_by") == SIGN]
-    assert signed == [mixed.slots[newest]]
+    assert signed == [mixed.instances[newest]]
 
 
 def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, mixed: State) -> None:
     printed = cluster.user.ssh(MASTER, "launch 'echo $DEEPLEARNING_INSTANCE_ID'")
-    assert sorted(line.split()[-1] for line in printed.splitlines()) == sorted(mixed.slots.values())
+    assert sorted(line.split()[-1] for line in printed.splitlines()) == sorted(mixed.instances.values())
 
 
 def test_fewer_workers_end_the_newest_and_leave_the_others(start: State, led_by_newer: State, shrunk: State) -> None:
-    assert {alias: led_by_newer.identities[alias] for alias in start.slots} == shrunk.identities
+    assert {alias: led_by_newer.identities[alias] for alias in start.instances} == shrunk.identities
     assert shrunk.members == start.members
     gone = [*led_by_newer.members.keys() - start.members.keys()]
     reservations = boto3.client("ec2").describe_instances(InstanceIds=gone)["Reservations"]
@@ -260,7 +260,7 @@ def test_older_agents_follow_a_newer_coordinator(start: State, shrunk: State) ->
     assert membership["made_by"] == SIGN
     rows = json.loads(membership["members"])
     assert [row["made_by"] for row in rows] == [SIGN] * NODES
-    workers = [alias for alias in start.slots if alias != FIRST]
+    workers = [alias for alias in start.instances if alias != FIRST]
     assert {shrunk.identities[alias].release for alias in workers} == {
         start.identities[alias].release for alias in workers
     }
@@ -273,4 +273,4 @@ def test_older_coordinator_takes_over_from_a_newer_one(cluster: Cluster, start: 
         assert time.monotonic() < deadline, f"waited {TAKE_OVER_S} s for the older agent, which logged\n{log}"
         time.sleep(0.5)
     assert "WARNING" not in log
-    assert records() == shrunk.records | {start.slots[FIRST]: start.records[start.slots[FIRST]]}
+    assert records() == shrunk.records | {start.instances[FIRST]: start.records[start.instances[FIRST]]}

@@ -140,7 +140,7 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Clu
     before = observer.await_agreement(HEAL_TIMEOUT_S)
     right, right_files = ask(cluster), files(cluster)
     assert all(done.returncode == 0 for done in right.values()), right
-    assert right["ssh"].stdout.strip() == before.slots[2]
+    assert right["ssh"].stdout.strip() == before.instances[2]
 
     refused: set[str] = set()
     with ExitStack() as stack:
@@ -148,20 +148,20 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Clu
         attackers = [
             stack.enter_context(attacker(cluster, alias, go, str(ATTACK_S), marker, "malformed")) for alias in ALIASES
         ]
-        start(attackers, [Faults.here().node(before.slots[slot]).path(go) for slot in (1, 2)])
+        start(attackers, [Faults.here().node(before.instances[node_index]).path(go) for node_index in (1, 2)])
         deadline, killed = time.monotonic() + ATTACK_S, False
         while time.monotonic() < deadline:
             refused |= check(ask(cluster), right)
             assert files(cluster) == right_files
             if not killed:
-                Faults.here().kill_agent(before.slots[1])
+                Faults.here().kill_agent(before.instances[1])
                 killed = True
         for kinds in finish(attackers, seconds=ATTACK_S):
             assert kinds >= 10
     assert refused, "no forged record was ever seen"
 
     after = observer.await_agreement(HEAL_TIMEOUT_S)
-    assert after.slots == before.slots
+    assert after.instances == before.instances
     assert check(ask(cluster), right) == set()
     assert files(cluster) == right_files
     assert not Path(marker).exists()
@@ -197,7 +197,7 @@ def test_well_formed_lies_reach_no_other_nodes_record_and_are_taken_back(cluster
         go = f"{marker}-go"
         words = (go, str(WELL_FORMED_ATTACK_S), marker, "well-formed")
         attackers = [stack.enter_context(attacker(cluster, alias, *words)) for alias in ALIASES]
-        start(attackers, [Faults.here().node(before.slots[slot]).path(go) for slot in (1, 2)])
+        start(attackers, [Faults.here().node(before.instances[node_index]).path(go) for node_index in (1, 2)])
         deadline = time.monotonic() + WELL_FORMED_ATTACK_S
         while time.monotonic() < deadline:
             believed |= files(cluster) != right_files
@@ -212,6 +212,6 @@ def test_well_formed_lies_reach_no_other_nodes_record_and_are_taken_back(cluster
 
     await_true(lambda: not wrong_records(cluster), "the nodes' own records", timeout_s=OWN_RECORD_TIMEOUT_S, every_s=1)
     after = observer.await_agreement(HEAL_TIMEOUT_S)
-    assert after.slots == before.slots
+    assert after.instances == before.instances
     assert files(cluster) == right_files
     assert check(ask(cluster), right) == set()

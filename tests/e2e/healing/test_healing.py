@@ -38,14 +38,15 @@ def await_true(condition: Callable[[], object], what: str, limit_s: float = HEAL
         time.sleep(0.25)
 
 
-def await_replacement(observer: Observer, before: Observation, slot: int) -> Observation:
+def await_replacement(observer: Observer, before: Observation, node_index: int) -> Observation:
     """Wait until another instance has the index and all agree; check that the others have not moved."""
     await_true(
-        lambda: Faults.here().slots(STACK).get(slot) not in (None, before.slots[slot]), f"another in slot {slot}"
+        lambda: Faults.here().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
+        f"another with index {node_index}",
     )
     after = observer.await_agreement(HEAL_TIMEOUT_S, previous=before)
-    assert after.slots.keys() == before.slots.keys()
-    assert {s for s in before.slots if before.slots[s] != after.slots[s]} == {slot}
+    assert after.instances.keys() == before.instances.keys()
+    assert {s for s in before.instances if before.instances[s] != after.instances[s]} == {node_index}
     assert after.generation > before.generation
     return after
 
@@ -67,7 +68,9 @@ def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subproce
     )
 
 
-def test_a_crashed_worker_is_replaced_in_its_slot(cluster: Cluster, observer: Observer, before: Observation) -> None:
+def test_a_crashed_worker_is_replaced_under_its_index(
+    cluster: Cluster, observer: Observer, before: Observation
+) -> None:
     Faults.here().kill("worker2")
     await_replacement(observer, before, 2)
     # The ssh configuration still is the one written after the deploy.
@@ -77,32 +80,32 @@ def test_a_crashed_worker_is_replaced_in_its_slot(cluster: Cluster, observer: Ob
 def test_a_crashed_master_is_replaced_behind_the_same_address(
     cluster: Cluster, observer: Observer, before: Observation
 ) -> None:
-    address, key = public_address(before.slots[1]), authorized_key(before.slots[2])
+    address, key = public_address(before.instances[1]), authorized_key(before.instances[2])
     Faults.here().kill("master")
     after = await_replacement(observer, before, 1)
-    assert public_address(after.slots[1]) == address
+    assert public_address(after.instances[1]) == address
     # The host key raises no alarm, and the new master's own key opens the workers without an agent.
     hop = "ssh -o BatchMode=yes deeplearning-worker3 hostname"
     done = log_in(cluster, "deeplearning-master", hop, "-a")
     assert (done.returncode, done.stderr) == (0, "")
-    assert authorized_key(before.slots[2]) not in ("", key)
+    assert authorized_key(before.instances[2]) not in ("", key)
 
 
 def authorized_key(instance_id: str) -> str:
     return (node_disk(instance_id) / AUTHORIZED_KEYS).read_text()
 
 
-@pytest.mark.parametrize("slot", [3, 1])
+@pytest.mark.parametrize("node_index", [3, 1])
 def test_a_node_that_has_notice_leaves_the_lists_before_it_ends(
-    observer: Observer, before: Observation, slot: int
+    observer: Observer, before: Observation, node_index: int
 ) -> None:
     """A node with a rebalance recommendation asks for its replacement, and its group waits for it to leave."""
-    preempted_host, witness = before.slots[slot], before.slots[2]
+    preempted_host, witness = before.instances[node_index], before.instances[2]
     boto3.client("ec2")  # The control plane must have answered once before the clock starts.
     Faults.here().rebalance_recommendation(preempted_host)
-    await_true(lambda: f"deeplearning-worker{slot}\n" not in workers_file(witness), "the leaver to be in no list")
+    await_true(lambda: f"deeplearning-worker{node_index}\n" not in workers_file(witness), "the leaver to be in no list")
     assert state(preempted_host) == "running"
-    await_replacement(observer, before, slot)
+    await_replacement(observer, before, node_index)
     assert state(preempted_host) == "terminated"
 
 
@@ -146,19 +149,19 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=1)
     with saving_job(cluster) as job:
         autoscaling.terminate_instance_in_auto_scaling_group(
-            InstanceId=before.slots[2], ShouldDecrementDesiredCapacity=True
+            InstanceId=before.instances[2], ShouldDecrementDesiredCapacity=True
         )
         stdout, stderr = job.communicate(timeout=HEAL_TIMEOUT_S)
     assert sorted(stdout.splitlines()) == [f"{alias} [0] saved" for alias in aliases()]
     # Before that line bash reports which of its children TERM has ended too.
     assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
-    expected = {1: before.slots[1], 2: before.slots[3]}
-    await_true(lambda: Faults.here().slots(STACK) == expected, "the survivor in the free slot")
-    assert observer.await_agreement(HEAL_TIMEOUT_S).slots == expected
+    expected = {1: before.instances[1], 2: before.instances[3]}
+    await_true(lambda: Faults.here().instances(STACK) == expected, "the survivor with the free index")
+    assert observer.await_agreement(HEAL_TIMEOUT_S).instances == expected
     count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
     assert count == "DEEPLEARNING_WORKERS_COUNT=2"
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
-    await_true(lambda: len(Faults.here().slots(STACK)) == 3, "the cluster to be whole again")
+    await_true(lambda: len(Faults.here().instances(STACK)) == 3, "the cluster to be whole again")
     observer.await_agreement(HEAL_TIMEOUT_S)
 
 
@@ -173,4 +176,4 @@ def test_logs_of_nodes_that_are_gone_stay(before: Observation) -> None:
     """The logs of replaced nodes' agents are in the log group, a stream each."""
     group = stack_outputs()["ClusterLogGroup"]
     streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
-    assert {stream["logStreamName"] for stream in streams} > set(before.slots.values())
+    assert {stream["logStreamName"] for stream in streams} > set(before.instances.values())

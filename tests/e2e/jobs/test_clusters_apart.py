@@ -45,8 +45,8 @@ def test_each_knows_its_own_nodes_at_the_same_addresses(cluster: Cluster, other:
     here, there = addresses(list(cluster.instances)), addresses(other)
     assert len(here.keys() & there.keys()) >= 1, "nothing is tested where no address is used twice"
     assert len(here) == len(there) == NODES
-    assert set(Faults.here().slots(STACK).values()) == set(here.values())
-    assert set(Faults.here().slots(OTHER).values()) == set(there.values())
+    assert set(Faults.here().instances(STACK).values()) == set(here.values())
+    assert set(Faults.here().instances(OTHER).values()) == set(there.values())
 
 
 def accepting(instance_id: str, targets: Sequence[Address]) -> int:

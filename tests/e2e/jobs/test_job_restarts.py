@@ -78,7 +78,7 @@ def test_a_spot_notice_reaches_every_rank_and_the_training_goes_on_without_the_n
 
 def test_a_job_may_be_silent_for_a_minute(cluster: Cluster, silent: str) -> None:
     said = cluster.on("deeplearning-master", f"timeout 90 launch logs -f {silent}")
-    assert sorted(said.splitlines()) == [f"deeplearning-worker{slot} [0] spoke" for slot in (1, 2)]
+    assert sorted(said.splitlines()) == [f"deeplearning-worker{node_index} [0] spoke" for node_index in (1, 2)]
     record = json.loads(cluster.on("deeplearning-master", f"launch status --json {silent}"))
     assert (record["state"], record["exit_code"]) == ("SUCCEEDED", 0)
 

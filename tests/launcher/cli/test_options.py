@@ -6,7 +6,7 @@ from bootstrap.contract import KEEP_VARIABLE
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
-from launcher.job.spec import Job, Restarts
+from launcher.spec import Job, Restarts
 from launcher.sync.request import Fetch, SyncRequest
 
 GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from launcher.job.spec import JOBS_DIR, Job
+from launcher.spec import JOBS_DIR, Job
 from tests.launcher.cli.test_options import GPUS, PATH, parse, slots
 from tests.launcher.conftest import Cluster
 

@@ -9,7 +9,7 @@ from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, JobTopology, horovod, mpi, mxnet, torch
 from launcher.frameworks.torch import rank_variables
 from launcher.hosts.hostfile import Host
-from launcher.job.spec import Job, ProcessSpec
+from launcher.spec import Job, ProcessSpec
 
 ADDRESSES = ("10.0.0.4", "10.0.0.5", "10.0.0.6")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.job.spec import JOBS_DIR, ProcessSpec
 from launcher.runner import logs
 from launcher.runner.logs import KEPT_JOBS, JobLogs
+from launcher.spec import JOBS_DIR, ProcessSpec
 from tests.launcher.conftest import ADDRESSES, Cluster
 
 FIRST, SECOND, _ = ADDRESSES

@@ -11,7 +11,7 @@ from launcher.hosts.hostfile import Host
 from launcher.job.attempt import unless_crashed
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Failure, Node
-from launcher.job.spec import NodeSpec, ProcessSpec
+from launcher.spec import NodeSpec, ProcessSpec
 from launcher.transport.connection import Connection
 from launcher.transport.protocol import Frame, FrameType
 

@@ -13,7 +13,7 @@ from launcher.history.journal import Journal
 from launcher.job import restarts
 from launcher.job.attempt import Attempt
 from launcher.job.node import Failure
-from launcher.job.spec import Job, Restarts
+from launcher.spec import Job, Restarts
 from tests.launcher.conftest import ADDRESSES, Cluster, read_lines, said
 from tests.launcher.job_records import JOB
 

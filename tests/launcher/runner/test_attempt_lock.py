@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.job.spec import NodeSpec
 from launcher.paths import JOBS_DIR
 from launcher.runner import attempt_lock as turn
 from launcher.runner.attempt_lock import acquire_attempt_lock
 from launcher.runner.runner_channel import RunnerChannel
+from launcher.spec import NodeSpec
 
 SPEC = NodeSpec(job_id="j", host="n", processes=(), environment={}, peer="127.0.0.1", cwd="/", grace_s=0)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.job.spec import NodeSpec, ProcessSpec
-from launcher.runner.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.inbox import parse_spec
 from launcher.runner.port import claim_port
+from launcher.runner.process.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.route import interface_to
+from launcher.spec import NodeSpec, ProcessSpec
 
 RANK = ProcessSpec(name="rank 1", label="1", command=("python", "x"), environment={"RANK": "1"})
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -50,7 +50,7 @@ def test_a_runner_imports_nothing_that_takes_long(tmp_path: Path) -> None:
     )
     said = ended.stderr.decode()
     imported = {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
-    assert "launcher.runner.supervisor" in imported
+    assert "launcher.runner.process.supervisor" in imported
     others = {name for name in imported if name.partition(".")[0] not in {"launcher", *PYTHONS_OWN}}
     assert {name for name in others if name in sys.stdlib_module_names and name[0] != "_"} <= IN_C
 

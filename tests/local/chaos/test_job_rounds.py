@@ -9,25 +9,25 @@ RESTARTS = "launch: restart 1 of 3 on 2 of 3 nodes: w1, w3"
 
 
 def test_a_seed_gives_the_same_rounds() -> None:
-    assert draw_faults(7, rounds=10, slots=[1, 2, 3]) == draw_faults(7, rounds=10, slots=[1, 2, 3])
-    assert draw_faults(7, rounds=10, slots=[1, 2, 3]) != draw_faults(8, rounds=10, slots=[1, 2, 3])
+    assert draw_faults(7, rounds=10, node_indexes=[1, 2, 3]) == draw_faults(7, rounds=10, node_indexes=[1, 2, 3])
+    assert draw_faults(7, rounds=10, node_indexes=[1, 2, 3]) != draw_faults(8, rounds=10, node_indexes=[1, 2, 3])
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_fifty_rounds_are_of_every_kind_and_at_every_moment_and_on_every_node(seed: int) -> None:
-    faults = draw_faults(seed, rounds=50, slots=[1, 2, 3])
+    faults = draw_faults(seed, rounds=50, node_indexes=[1, 2, 3])
     phases = Counter(job_round.phase for fault in faults for job_round in fault.rounds)
     assert sum(phases.values()) == 50
     assert all(phases[phase] >= 10 for phase in PHASES)
     assert Counter(fault.kind for fault in faults).keys() == set(KINDS)
-    assert Counter(fault.slot for fault in faults).keys() == {1, 2, 3}
+    assert Counter(fault.node_index for fault in faults).keys() == {1, 2, 3}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_ten_rounds_have_every_kind_of_fault_and_every_node(seed: int) -> None:
-    faults = draw_faults(seed, rounds=10, slots=[1, 2, 3])
+    faults = draw_faults(seed, rounds=10, node_indexes=[1, 2, 3])
     assert {fault.kind for fault in faults} == set(KINDS)
-    assert {fault.slot for fault in faults} == {1, 2, 3}
+    assert {fault.node_index for fault in faults} == {1, 2, 3}
     assert sum(job_round.phase == "rendezvous" for fault in faults for job_round in fault.rounds) >= 3
 
 
@@ -61,10 +61,10 @@ def make_outcome(
 
 
 def verdict(
-    outcome: JobOutcome, policy: str, *, slot: int = 2, kind: str = "freeze", phase: str = "stepping"
+    outcome: JobOutcome, policy: str, *, node_index: int = 2, kind: str = "freeze", phase: str = "stepping"
 ) -> list[str]:
     job_round = Round(phase=phase, fraction=0.5, policy=policy)  # type: ignore[arg-type]  # strings of parametrize
-    fault = JobFault(kind=kind, slot=slot, rounds=(job_round,))  # type: ignore[arg-type]  # strings of parametrize
+    fault = JobFault(kind=kind, node_index=node_index, rounds=(job_round,))  # type: ignore[arg-type]  # strings of parametrize
     return judge(outcome, job_round, fault=fault, recovered_s=35.0)
 
 
@@ -119,20 +119,22 @@ def test_of_a_job_whose_launcher_was_struck_only_what_it_can_know_is_asked() -> 
     too_few = make_outcome(
         ["launch: w2: lost: silent for 20 s; not restarted on 1 of at least 2 nodes; w2: no answer"], code=1
     )
-    assert verdict(too_few, "fewer", slot=1, kind="partition") == []
-    assert verdict(too_few, "fewer", slot=2, kind="partition") != []
-    assert verdict(make_outcome(code=1), "fewer", slot=1, kind="freeze") != []
-    assert verdict(make_outcome(code=None, ended_s=None), "end", slot=1, kind="freeze") == ["it never ended"]
+    assert verdict(too_few, "fewer", node_index=1, kind="partition") == []
+    assert verdict(too_few, "fewer", node_index=2, kind="partition") != []
+    assert verdict(make_outcome(code=1), "fewer", node_index=1, kind="freeze") != []
+    assert verdict(make_outcome(code=None, ended_s=None), "end", node_index=1, kind="freeze") == ["it never ended"]
     unaffected = make_outcome([f"w{rank} [0] done" for rank in range(3)])
-    assert verdict(unaffected, "end", slot=1, kind="freeze") == ["it went on as if nothing had happened to its ranks"]
+    assert verdict(unaffected, "end", node_index=1, kind="freeze") == [
+        "it went on as if nothing had happened to its ranks"
+    ]
 
 
 def test_a_lost_session_excuses_no_job_that_had_begun() -> None:
     lost = make_outcome(code=255, state="FAILED", recorded_code=1)
-    assert verdict(lost, "fewer", slot=1, kind="partition") != []
-    assert verdict(lost, "fewer", slot=1, kind="partition", phase="connecting") == []
+    assert verdict(lost, "fewer", node_index=1, kind="partition") != []
+    assert verdict(lost, "fewer", node_index=1, kind="partition", phase="connecting") == []
     # A detached job needs no session: its record is complete.
-    assert verdict(lost, "end", slot=1, kind="partition", phase="rendezvous") == []
+    assert verdict(lost, "end", node_index=1, kind="partition", phase="rendezvous") == []
     assert verdict(make_outcome(code=0, state="FAILED", recorded_code=137), "end", phase="rendezvous") != []
 
 
@@ -151,15 +153,15 @@ def test_a_lost_session_excuses_no_job_that_had_begun() -> None:
 ])  # fmt: skip
 def test_a_job_whose_launchers_node_restarts_has_failed(phase: str, state: str | None, is_right: bool) -> None:
     gone = make_outcome(code=255, state=state, recorded_code=None)
-    assert (verdict(gone, "all", slot=1, kind="reboot", phase=phase) == []) is is_right
+    assert (verdict(gone, "all", node_index=1, kind="reboot", phase=phase) == []) is is_right
 
 
 def test_a_session_that_finds_the_node_when_it_is_back_has_a_job_like_any_other() -> None:
     whole = make_outcome(ranks(3, done=3), before=[])
-    assert verdict(whole, "all", slot=1, kind="reboot", phase="connecting") == []
+    assert verdict(whole, "all", node_index=1, kind="reboot", phase="connecting") == []
     half = make_outcome(ranks(3, done=2), before=[])
-    assert verdict(half, "all", slot=1, kind="reboot", phase="connecting") != []
+    assert verdict(half, "all", node_index=1, kind="reboot", phase="connecting") != []
 
 
 def test_of_a_launcher_that_is_gone_with_its_node_nobody_can_tell() -> None:
-    assert verdict(make_outcome(code=None, ended_s=None, state=None), "end", slot=1, kind="kill") == []
+    assert verdict(make_outcome(code=None, ended_s=None, state=None), "end", node_index=1, kind="kill") == []

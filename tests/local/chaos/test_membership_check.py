@@ -19,7 +19,7 @@ MASTER = Instance(instance_id="i-1", address="10.0.0.1", node_type="master", hos
 WORKER = Instance(instance_id="i-2", address="10.0.1.2", node_type="worker", host_key="key of i-2")
 INSTANCES = (MASTER, WORKER)
 RIGHT = NodeView(
-    slot=1,
+    node_index=1,
     generation=4,
     members=((1, "i-1"), (2, "i-2")),
     hosts={
@@ -37,11 +37,11 @@ RIGHT = NodeView(
     },
     workers_count="2",
 )
-VIEWS: Mapping[str, NodeView | str] = {"i-1": RIGHT, "i-2": replace(RIGHT, slot=2)}
+VIEWS: Mapping[str, NodeView | str] = {"i-1": RIGHT, "i-2": replace(RIGHT, node_index=2)}
 
 
 def test_nothing_differs() -> None:
-    previous = Observation(generation=3, slots={1: "i-1", 2: "i-7"})
+    previous = Observation(generation=3, instances={1: "i-1", 2: "i-7"})
     assert differences(desired=2, instances=INSTANCES, views=VIEWS, previous=previous) == []
 
 
@@ -49,12 +49,12 @@ def test_nothing_differs() -> None:
     ("change", "line"),
     [
         ({"members": ((1, "i-1"),)}, "i-2: lacks i-2"),
-        ({"members": ((1, "i-1"), (2, "i-2"), (3, "i-9"))}, "i-2: still has i-9 in slot 3"),
-        ({"members": ((1, "i-1"), (2, "i-2"), (2, "i-1"))}, "i-2: has several in slot 2"),
-        ({"members": ((1, "i-1"), (2, "i-2"), (3, "i-2"))}, "i-2: has i-2 in several slots"),
-        ({"members": ((2, "i-1"), (1, "i-2"))}, "i-2: has i-2, a worker, in slot 1"),
+        ({"members": ((1, "i-1"), (2, "i-2"), (3, "i-9"))}, "i-2: still has i-9 with index 3"),
+        ({"members": ((1, "i-1"), (2, "i-2"), (2, "i-1"))}, "i-2: has several with index 2"),
+        ({"members": ((1, "i-1"), (2, "i-2"), (3, "i-2"))}, "i-2: has i-2 with several indexes"),
+        ({"members": ((2, "i-1"), (1, "i-2"))}, "i-2: has i-2, a worker, with index 1"),
         ({"members": ((1, "i-1"), (3, "i-2"))}, "membership differs: i-1 has 1=i-1 2=i-2, i-2 has 1=i-1 3=i-2"),
-        ({"slot": 1}, "i-2: says that its slot is 1, where it has i-1"),
+        ({"node_index": 1}, "i-2: says that its index is 1, where it has i-1"),
         ({"generation": 5}, "generation differs: i-1 has 4, i-2 has 5"),
         (
             {"hosts": {**RIGHT.hosts, "deeplearning-worker2": "10.0.1.9"}},
@@ -77,7 +77,7 @@ def test_nothing_differs() -> None:
     ],
 )
 def test_fails_when_one_node_has_something_wrong(change: dict[str, Any], line: str) -> None:
-    views = {**VIEWS, "i-2": replace(RIGHT, **({"slot": 2} | change))}
+    views = {**VIEWS, "i-2": replace(RIGHT, **({"node_index": 2} | change))}
     assert line in differences(desired=2, instances=INSTANCES, views=views)
 
 
@@ -90,9 +90,9 @@ def test_fails_when_a_node_says_nothing_or_is_missing() -> None:
 
 
 def test_fails_when_a_survivor_moved_or_the_generation_went_back() -> None:
-    previous = Observation(generation=9, slots={2: "i-1", 3: "i-8"})
+    previous = Observation(generation=9, instances={2: "i-1", 3: "i-8"})
     assert differences(desired=2, instances=INSTANCES, views=VIEWS, previous=previous) == [
-        "i-1 was in slot 2 and is now in 1",
+        "i-1 had index 2 and now has 1",
         "generation went back from 9 to 4",
     ]
 

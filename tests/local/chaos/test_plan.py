@@ -2,9 +2,9 @@ from collections import Counter
 
 import pytest
 
-from local.chaos.plan import ANY_WORKER, KINDS, Plan, PlannedFault, PlannedTarget, make_plan, slot
+from local.chaos.plan import ANY_WORKER, KINDS, Plan, PlannedFault, PlannedTarget, make_plan, node_target
 
-TARGETS = [slot(number) for number in range(1, 5)]
+TARGETS = [node_target(number) for number in range(1, 5)]
 
 
 def plan_of(seed: int, *, count: int = 40, targets: list[PlannedTarget] | None = None) -> Plan:
@@ -33,12 +33,12 @@ def test_faults_overlap_and_come_in_order(seed: int) -> None:
     assert [fault.at_s for fault in plan.faults] == sorted(fault.at_s for fault in plan.faults)
 
 
-@pytest.mark.parametrize("targets", [TARGETS, [ANY_WORKER, slot(1)]], ids=["slots", "types"])
+@pytest.mark.parametrize("targets", [TARGETS, [ANY_WORKER, node_target(1)]], ids=["indexes", "types"])
 @pytest.mark.parametrize("seed", range(20))
 def test_no_two_of_a_kind_strike_one_node_at_once(seed: int, targets: list[PlannedTarget]) -> None:
     for first, second in plan_of(seed, targets=targets).overlapping():
         if first.kind == second.kind:
-            struck = [{target.slot for target in fault.targets} for fault in (first, second)]
+            struck = [{target.node_index for target in fault.targets} for fault in (first, second)]
             assert struck[0].isdisjoint(struck[1])
             assert None not in struck[0] | struck[1]
 
@@ -48,21 +48,24 @@ def test_a_pair_is_two_nodes_and_the_api_none() -> None:
     assert (numbers["partition-pair"], numbers["api-outage"], numbers["kill"]) == (2, 0, 1)
 
 
-def test_a_target_is_a_slot_or_one_of_a_type() -> None:
+def test_a_target_is_a_node_index_or_one_of_a_type() -> None:
     held = {1: "i-1", 3: "i-3", 4: "i-4"}
-    assert [slot(number).pick_from(held) for number in (1, 2, 3)] == [1, None, 3]
+    assert [node_target(number).pick_from(held) for number in (1, 2, 3)] == [1, None, 3]
     assert [PlannedTarget(node_type="worker", pick=pick).pick_from(held) for pick in range(3)] == [3, 4, 3]
     assert PlannedTarget(node_type="master").pick_from(held) == 1
     assert PlannedTarget(node_type="worker").pick_from({1: "i-1"}) is None
-    with pytest.raises(ValueError, match="a slot or a type of node"):
+    with pytest.raises(ValueError, match="a node index or a type of node"):
         PlannedTarget()
 
 
 def test_a_plan_reads_as_a_log() -> None:
     faults = (
-        PlannedFault(kind="freeze", at_s=3.0, duration_s=12.5, targets=(slot(1),)),
+        PlannedFault(kind="freeze", at_s=3.0, duration_s=12.5, targets=(node_target(1),)),
         PlannedFault(
-            kind="partition-pair", at_s=10.0, duration_s=5.0, targets=(slot(2), PlannedTarget(node_type="worker"))
+            kind="partition-pair",
+            at_s=10.0,
+            duration_s=5.0,
+            targets=(node_target(2), PlannedTarget(node_type="worker")),
         ),
         PlannedFault(kind="throttle", at_s=100.0, duration_s=5.0),
     )
@@ -78,4 +81,4 @@ def test_fails_when_there_is_no_room_for_each_kind() -> None:
     with pytest.raises(ValueError, match=f"count must be at least {2 * len(KINDS)} for {len(KINDS)} kinds, got 4"):
         plan_of(1, count=4)
     with pytest.raises(ValueError, match="partition-pair needs two targets"):
-        plan_of(1, targets=[slot(1)])
+        plan_of(1, targets=[node_target(1)])

@@ -2,12 +2,12 @@ from typing import Any, cast
 
 import pytest
 
-from local.chaos.plan import KINDS, Plan, PlannedFault, PlannedTarget, make_plan, slot
+from local.chaos.plan import KINDS, Plan, PlannedFault, PlannedTarget, make_plan, node_target
 from local.chaos.plan_runner import run_plan
 from local.errors import LocalError
 from local.faults import Faults
 
-SLOTS = {1: "i-1", 2: "i-2", 3: "i-3"}
+INSTANCES = {1: "i-1", 2: "i-2", 3: "i-3"}
 
 
 class Recorder:
@@ -29,14 +29,14 @@ class Recorder:
 
         return note
 
-    def run_plan(self, plan: Plan, slots: dict[int, str] | None = None) -> None:
+    def run_plan(self, plan: Plan, instances: dict[int, str] | None = None) -> None:
         def sleep(seconds: float) -> None:
             self.now += seconds
 
         run_plan(
             plan,
             cast("Faults", self),
-            slots=lambda: SLOTS if slots is None else slots,
+            instances=lambda: INSTANCES if instances is None else instances,
             say=self.log.append,
             clock=lambda: self.now,
             sleep=sleep,
@@ -53,8 +53,8 @@ def plan_of(*faults: PlannedFault) -> Plan:
 
 
 def test_faults_begin_and_end_in_time_on_the_same_node(recorder: Recorder) -> None:
-    freeze = PlannedFault(kind="freeze", at_s=1.0, duration_s=10.0, targets=(slot(2),))
-    pair = PlannedFault(kind="partition-pair", at_s=4.0, duration_s=2.0, targets=(slot(1), slot(2)))
+    freeze = PlannedFault(kind="freeze", at_s=1.0, duration_s=10.0, targets=(node_target(2),))
+    pair = PlannedFault(kind="partition-pair", at_s=4.0, duration_s=2.0, targets=(node_target(1), node_target(2)))
     throttle = PlannedFault(kind="throttle", at_s=20.0, duration_s=1.0)
     recorder.run_plan(plan_of(freeze, pair, throttle))
     assert recorder.calls == [
@@ -69,14 +69,14 @@ def test_faults_begin_and_end_in_time_on_the_same_node(recorder: Recorder) -> No
 
 
 def test_a_spot_notice_leaves_its_length_and_ends_by_itself(recorder: Recorder) -> None:
-    recorder.run_plan(plan_of(PlannedFault(kind="spot-notice", at_s=0.0, duration_s=9.0, targets=(slot(2),))))
+    recorder.run_plan(plan_of(PlannedFault(kind="spot-notice", at_s=0.0, duration_s=9.0, targets=(node_target(2),))))
     assert recorder.calls == [(0.0, "spot_notice", ("i-2", ("seconds", 9.0)))]
 
 
 def test_a_fault_that_finds_nobody_is_passed_over(recorder: Recorder) -> None:
-    gone = PlannedFault(kind="freeze", at_s=0.0, duration_s=9.0, targets=(slot(7),))
-    down = PlannedFault(kind="freeze", at_s=1.0, duration_s=9.0, targets=(slot(3),))
-    kill = PlannedFault(kind="kill", at_s=2.0, targets=(slot(1),))
+    gone = PlannedFault(kind="freeze", at_s=0.0, duration_s=9.0, targets=(node_target(7),))
+    down = PlannedFault(kind="freeze", at_s=1.0, duration_s=9.0, targets=(node_target(3),))
+    kill = PlannedFault(kind="kill", at_s=2.0, targets=(node_target(1),))
     recorder.run_plan(plan_of(gone, down, kill))
     assert recorder.calls == [(2.0, "kill", ("i-1",))]
     assert recorder.log == [
@@ -94,7 +94,7 @@ def test_two_of_a_type_are_two_nodes(recorder: Recorder) -> None:
 
 
 def test_every_kind_of_a_plan_is_played_and_what_lasts_is_ended(recorder: Recorder) -> None:
-    plan = make_plan(1, count=3 * len(KINDS), over_s=100, targets=[slot(1), slot(2)], at_least=3)
+    plan = make_plan(1, count=3 * len(KINDS), over_s=100, targets=[node_target(1), node_target(2)], at_least=3)
     recorder.run_plan(plan)
     ended = sum(1 for fault in plan.faults if fault.duration_s and fault.kind != "spot-notice")
     assert len(recorder.calls) == len(plan.faults) + ended

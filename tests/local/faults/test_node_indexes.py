@@ -20,7 +20,7 @@ def test_fails_when_a_name_means_nothing(name: str) -> None:
         index_of_alias(name)
 
 
-def test_an_instance_id_means_itself_and_a_name_who_holds_its_slot() -> None:
+def test_an_instance_id_means_itself_and_a_name_the_instance_with_its_index() -> None:
     assert resolve("i-0f", {}) == "i-0f"
     assert resolve("worker2", CLUSTERS) == "i-2"
 
@@ -37,5 +37,5 @@ def test_the_best_informed_node_is_believed() -> None:
     assert newest([]) is None
 
 
-def test_who_holds_a_slot_is_called_after_it() -> None:
+def test_an_instance_is_called_after_its_node_index() -> None:
     assert aliases(CLUSTERS) == {"i-1": "master", "i-2": "worker2", "i-5": "master"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local.network.launch_failures import report
+from local.dataplane.launch_failures import report
 from local.run import status
 from local.run.monitor import Monitor
 
@@ -28,14 +28,14 @@ def test_instance_that_does_not_boot_is_named_once_with_the_reason(tmp_path: Pat
 
 def test_fails_aloud_when_a_program_of_the_local_aws_ends(tmp_path: Path, said: list[str]) -> None:
     (tmp_path / "log").mkdir()
-    (tmp_path / "log/local.network.dataplane.log").write_text("Traceback:\nKeyError: 'x'\n")
+    (tmp_path / "log/local.dataplane.dataplane.log").write_text("Traceback:\nKeyError: 'x'\n")
     with subprocess.Popen([sys.executable, "-c", "input(); exit(3)"], stdin=subprocess.PIPE) as program:
-        monitor = Monitor(tmp_path, programs={"local.network.dataplane": program}, say=said.append)
+        monitor = Monitor(tmp_path, programs={"local.dataplane.dataplane": program}, say=said.append)
         monitor.check()
         assert said == []
         program.communicate(b"\n")
         monitor.check()
         monitor.check()
     assert said == [
-        "error: the local AWS's local.network.dataplane has ended (3), no node starts or ends any more: KeyError: 'x'"
+        "error: the local AWS's local.dataplane.dataplane has ended (3), no node starts or ends any more: KeyError: 'x'"
     ]

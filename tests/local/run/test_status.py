@@ -46,8 +46,8 @@ def test_a_node_that_hangs_is_frozen(tmp_path: Path) -> None:
 
 
 def test_a_table(tmp_path: Path) -> None:
-    assert table([row(instance("running"), node=node(tmp_path), slot="worker2", now=NOW)]) == (
-        "INSTANCE  NAME    SLOT     STATE    NODE     ADDRESS   PUBLIC ADDRESS  UP\n"
+    assert table([row(instance("running"), node=node(tmp_path), alias="worker2", now=NOW)]) == (
+        "INSTANCE  NAME    ALIAS    STATE    NODE     ADDRESS   PUBLIC ADDRESS  UP\n"
         "i-1       master  worker2  running  waiting  10.0.0.4  -               1 min 15 s\n"
     )
     assert table([]) == "no instances\n"

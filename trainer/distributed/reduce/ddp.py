@@ -15,7 +15,7 @@ from trainer.distributed.reduce.compressed import TYPES, all_reduce_compressed
 from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, SPARE, STEP_TIMEOUT, report_lost_ranks
 from trainer.distributed.reduce.ring import Ring
-from trainer.torch.side_stream import record_event, wait_for
+from trainer.side_stream import record_event, wait_for
 
 
 class Collective:

@@ -18,7 +18,7 @@ from torch import nn
 
 from trainer.distributed.reduce.ddp import Collective
 from trainer.errors import TrainerError
-from trainer.torch.side_stream import SideStream, record_event
+from trainer.side_stream import SideStream, record_event
 
 BUCKET_BYTES: Final = 25 * 2**20
 """The default bucket_cap_mb of DistributedDataParallel."""

@@ -18,7 +18,7 @@ from torch.distributed import ProcessGroup
 
 from trainer.distributed.reduce.rendezvous import report_lost_ranks
 from trainer.distributed.world import World
-from trainer.torch.side_stream import read
+from trainer.side_stream import read
 
 log = logging.getLogger(__name__)
 

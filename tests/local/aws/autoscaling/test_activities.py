@@ -6,7 +6,7 @@ import pytest
 
 from cli.aws.scaling import read_activities
 from cli.reports.status import reasons
-from local.network.launch_failures import report
+from local.dataplane.launch_failures import report
 from tests.local.aws.harness import Aws, Group, Stacks, start_server
 from tests.local.aws.templates import cluster, group, launch_template
 

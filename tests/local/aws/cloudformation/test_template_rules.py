@@ -74,9 +74,9 @@ def test_update_without_the_previous_value_takes_the_new_default(stacks: Stacks)
 def test_rules_see_what_ssm_parameters_hold(stacks: Stacks) -> None:
     def asserting(image: str) -> dict[str, Any]:
         rule = {"Assert": {"Fn::Contains": [[image], {"Ref": "Image"}]}, "AssertDescription": "wrong image"}
-        slot = {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": parameter_name(FAMILIES[0])}
+        parameter = {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": parameter_name(FAMILIES[0])}
         return {
-            "Parameters": {"Image": slot},
+            "Parameters": {"Image": parameter},
             "Rules": {"Image": {"Assertions": [rule]}},
             "Resources": {"Log": resource("Logs::LogGroup", LogGroupName="log")},
         }

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local.run.cache import UNUSED_S, cached_tree, locked, recipe_hash
+from local.cache import UNUSED_S, cached_tree, locked, recipe_hash
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local.network.launch_failures import BOOT_TIMEOUT_S, RETRY_S, START_TIMEOUT_S, reported
+from local.dataplane.launch_failures import BOOT_TIMEOUT_S, RETRY_S, START_TIMEOUT_S, reported
 from local.run import status
 from tests.local.fake_cloud import ONE, TWO, FakeCloud
 

@@ -8,9 +8,9 @@ from launcher.errors import LaunchError
 from launcher.history.journal import Journal
 from launcher.job.node import Failure
 from launcher.job.restarts import new_job_id, run_job
-from launcher.job.spec import Job
 from launcher.output.output_stream import OutputStream
 from launcher.output.prefixes import Sink, Streams
+from launcher.spec import Job
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 

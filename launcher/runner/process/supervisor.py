@@ -9,10 +9,10 @@ import select
 import time
 from _collections_abc import Callable, Mapping, Sequence  # importing collections is slow
 
-from launcher.runner import processes
 from launcher.runner.fast_imports import signal
 from launcher.runner.logs import ProcessLog
-from launcher.runner.poller import Poller
+from launcher.runner.process import processes
+from launcher.runner.process.poller import Poller
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND, FrameType
 

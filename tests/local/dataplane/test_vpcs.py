@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from local.dataplane.vpcs import Vpcs, public_addresses
 from local.network import vpc_network
-from local.network.vpcs import Vpcs, public_addresses
 from local.node import metadata
 from local.node.inventory import Instance, Inventory
-from tests.local.network.test_firewall import instance
+from tests.local.dataplane.test_firewall import instance
 
 ONE = instance(4, groups=(), public="198.18.0.4", internet="198.18.0.4")
 TWIN = dataclasses.replace(ONE, vpc_id="vpc-2", public_address="198.18.0.5", internet_address="198.18.0.5")

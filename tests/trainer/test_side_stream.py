@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from trainer.errors import TrainerError
-from trainer.torch.side_stream import SideStream, read, record_event, wait_for
+from trainer.side_stream import SideStream, read, record_event, wait_for
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.job.spec import JOBS_DIR
+from launcher.paths import JOBS_DIR
 from launcher.runner.logs import is_running
 
 POLL_S = 0.2

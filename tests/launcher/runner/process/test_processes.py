@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.processes import program, start
+from launcher.runner.process.processes import program, start
 
 NAME = "a-program"
 

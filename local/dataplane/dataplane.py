@@ -3,7 +3,7 @@
 Level-triggered: each pass starts, stops and connects nodes until they match the inventory, which is read again when
 the control plane signals a change, and now and then.
 
-    python -m local.network.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.session)
+    python -m local.dataplane.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.session)
 """
 
 import dataclasses
@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
+from local.dataplane import changes, launch_failures
+from local.dataplane.errors import DataplaneErrors
+from local.dataplane.launch_failures import BOOT_TIMEOUT_S, START_TIMEOUT_S
+from local.dataplane.vpcs import Vpcs
 from local.errors import LocalError
-from local.network import changes, launch_failures
-from local.network.dataplane_errors import DataplaneErrors
-from local.network.launch_failures import BOOT_TIMEOUT_S, START_TIMEOUT_S
-from local.network.vpcs import Vpcs
 from local.node import metadata, reboots, spot_notices
 from local.node.container import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
+from local.node.inotify_limit import inotify_shortage
 from local.node.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
 from local.node.status_checks import StatusChecks
-from local.run.inotify_limit import inotify_shortage
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient

@@ -7,7 +7,8 @@ import functools
 import logging
 from collections.abc import Callable, Collection
 
-from local.network import firewall, vpc_network
+from local.dataplane import firewall
+from local.network import vpc_network
 from local.node import metadata
 from local.node.inventory import Inventory
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.reaper import AGAIN, await_end
+from launcher.runner.process.reaper import AGAIN, await_end
 
 AGAIN_ONCE = """
 import os
-from launcher.runner import reaper as guard
+from launcher.runner.process import reaper as guard
 guard.LONGEST_S = {longest_s}
 os._exit(guard.run_under_reaper(lambda is_further: 7 if is_further else guard.AGAIN, lambda: {heard}))
 """

@@ -3,7 +3,7 @@ from ipaddress import IPv4Interface
 
 import pytest
 
-from local.network.firewall import render_rules
+from local.dataplane.firewall import render_rules
 from local.node.inventory import Group, Instance, Inventory, Rule
 
 ANY = Rule(protocol="-1", from_port=0, to_port=65535, cidrs=("0.0.0.0/0",), group_ids=())

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.job.spec import JOBS_DIR
 from launcher.runner import logs
 from launcher.runner.logs import ProcessLog
+from launcher.spec import JOBS_DIR
 from tests.launcher.conftest import LAUNCHER
 
 
@@ -24,7 +24,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(LAUNCHER / "output" / "reader"), *words]
+    return [sys.executable, "-I", "-S", str(LAUNCHER / "history" / "reader"), *words]
 
 
 @contextmanager

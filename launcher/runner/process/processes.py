@@ -5,10 +5,16 @@ import os
 import time
 from _collections_abc import Mapping, Sequence  # importing collections is slow
 
-from launcher.runner.fast_imports import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, contents, prctl, signal
+from launcher.runner.fast_imports import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    TYPE_CHECKING,
+    contents,
+    prctl,
+    signal,
+)
 from launcher.transport.protocol import NOT_FOUND
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 

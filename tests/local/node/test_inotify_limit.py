@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.run.inotify_limit import INSTANCES_PER_NODE, LIMIT, inotify_shortage
+from local.node.inotify_limit import INSTANCES_PER_NODE, LIMIT, inotify_shortage
 
 
 @pytest.fixture

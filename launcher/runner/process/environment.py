@@ -5,10 +5,10 @@ from _collections_abc import Callable, Mapping, Sequence  # importing collection
 
 from launcher.errors import LaunchError
 from launcher.paths import AGENT_VARIABLE
+from launcher.runner.fast_imports import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launcher.job.spec import NodeSpec, ProcessSpec
+    from launcher.spec import NodeSpec, ProcessSpec
 
 
 def process_environment(

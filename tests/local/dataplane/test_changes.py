@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from local.network.changes import AT_LEAST_EVERY_S, ChangeReader, ChangeWriter, may_change
+from local.dataplane.changes import AT_LEAST_EVERY_S, ChangeReader, ChangeWriter, may_change
 
 
 class Clock:

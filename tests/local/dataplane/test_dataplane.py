@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local.network import dataplane
+from local.dataplane import dataplane
 from local.node import reboots, spot_notices
 from local.node.inventory import Inventory
 from local.run import status

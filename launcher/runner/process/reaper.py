@@ -9,7 +9,7 @@ import time
 from _collections_abc import Callable  # importing collections is slow
 
 from launcher.runner.fast_imports import signal
-from launcher.runner.processes import adopt_orphans, die_with_parent, end_orphans, exit_code, rename
+from launcher.runner.process.processes import adopt_orphans, die_with_parent, end_orphans, exit_code, rename
 
 ORPHANS_DEADLINE_S = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -1,0 +1,1 @@
+"""Start rank processes, supervise them, and leave none behind."""

@@ -1,0 +1,1 @@
+"""Make nodes, networks and firewalls what EC2 says that they are."""
