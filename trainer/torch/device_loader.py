@@ -17,7 +17,7 @@ from trainer.data import Images, Labels
 from trainer.data.batches import PADDING, Draws
 from trainer.data.samples import DataSet, InMemory, Samples
 from trainer.data.sampling import Indices
-from trainer.torch.side_stream import select_device
+from trainer.side_stream import select_device
 
 RESIDENT_SHARE: Final = 0.25
 """Largest share of the memory that is free before the first step for the data set; activations need the rest."""
