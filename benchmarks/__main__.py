@@ -3,7 +3,8 @@
     python -m benchmarks          all of them except gpu, one after the other
     python -m benchmarks synth    one of them
 
-A benchmark is a module of this folder whose last lines are its figures: ``NAME VALUE UNIT``.
+A benchmark is a module of a folder here, such as launch/fanout.py; its last lines are its figures:
+``NAME VALUE UNIT``. Modules that begin with _ help the benchmarks of their folder, and harness/ helps all.
 """
 
 import os
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+HARNESS = "harness"
 RESULTS = FOLDER / "RESULTS.md"
 FIGURE = re.compile(r"([a-z]\w*) (-?[\d.]+) (ratio|s|per_min|per_s)")
 ELSEWHERE = {"gpu"}
@@ -30,14 +32,20 @@ peer. The load is the average of the minute before, which may include the benchm
 """
 
 
-def names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
+def modules() -> dict[str, str]:
+    """Return the module of each benchmark by its name."""
+    found = {
+        path.stem: f"benchmarks.{path.parent.name}.{path.stem}"
+        for path in FOLDER.glob("*/[a-z]*.py")
+        if path.parent.name != HARNESS
+    }
+    return dict(sorted(found.items()))
 
 
 def run(name: str) -> dict[str, tuple[str, str]]:
     """Run a benchmark and return its figures. Raises CalledProcessError and TimeoutExpired."""
     printed = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}"], check=True, timeout=TIMEOUT_S, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", modules()[name]], check=True, timeout=TIMEOUT_S, stdout=subprocess.PIPE, text=True
     ).stdout
     sys.stdout.write(printed)
     return {match[1]: (match[2], match[3]) for line in printed.splitlines() if (match := FIGURE.fullmatch(line))}
@@ -58,11 +66,12 @@ def update(text: str, figures: dict[str, tuple[str, str]], *, load: float) -> st
 
 
 def main(wanted: list[str]) -> int:
-    unknown = [name for name in wanted if name not in names()]
+    names = [*modules()]
+    unknown = [name for name in wanted if name not in names]
     if unknown:
-        sys.stderr.write(f"error: no benchmark {unknown[0]}, there are {', '.join(names())}\n")
+        sys.stderr.write(f"error: no benchmark {unknown[0]}, there are {', '.join(names)}\n")
         return 2
-    for name in wanted or [name for name in names() if name not in ELSEWHERE]:
+    for name in wanted or [name for name in names if name not in ELSEWHERE]:
         load = os.getloadavg()[0]
         figures = run(name)
         RESULTS.write_text(update(RESULTS.read_text() if RESULTS.exists() else "", figures, load=load))

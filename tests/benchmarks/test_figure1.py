@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import _wide
-from benchmarks._figure1_drawing import cores_limit, draw, efficiency, limit
-from benchmarks.figure1 import DATA, DRAWING
+from benchmarks.figure1 import _wide
+from benchmarks.figure1._drawing import cores_limit, draw, efficiency, limit
+from benchmarks.figure1.figure1 import DATA, DRAWING
 from trainer.models import build
 
 MEASURED = {"mbit": 1000, "batch": 64, "weights": 1_000_000}
@@ -35,7 +35,7 @@ def test_the_network_is_as_large_as_resnet_50() -> None:
         built, resnet = (
             build(network, classes=classes, image_shape=shape)
             for network, classes, shape in (
-                ("benchmarks._wide:in_torch", _wide.CLASSES, _wide.IMAGE_SHAPE),
+                ("benchmarks.figure1._wide:in_torch", _wide.CLASSES, _wide.IMAGE_SHAPE),
                 ("resnet50", 1000, (3, 224, 224)),
             )
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.gpu import CheckpointTimes, stall_ratio
+from benchmarks.gpu.gpu import CheckpointTimes, stall_ratio
 
 
 def test_what_a_checkpoint_holds_up_is_not_what_noise_did_to_the_steps_alone() -> None:

@@ -1,4 +1,4 @@
-from benchmarks._links import burst
+from benchmarks.figure1._links import burst
 
 
 def test_a_burst_is_little_of_a_second_and_never_less_than_some_packets() -> None:

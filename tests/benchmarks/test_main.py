@@ -6,17 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import FIGURE, HEADING, names, row, update
+from benchmarks.__main__ import FIGURE, HEADING, modules, row, update
 
 REPOSITORY = Path(__file__).parents[2]
+BENCHMARKS = {
+    *("api_calls", "checkpoint", "fanout", "figure1", "first_step", "gpu", "overhead", "rejoin", "scaling", "start"),
+    *("sync", "synth"),
+}
 
 
 def test_make_bench_finds_the_benchmarks() -> None:
-    assert "synth" in names()
+    assert {*modules()} == BENCHMARKS
     refused = subprocess.run(
         [sys.executable, "-m", "benchmarks", "snyth"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
-    assert (refused.returncode, refused.stderr) == (2, f"error: no benchmark snyth, there are {', '.join(names())}\n")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"error: no benchmark snyth, there are {', '.join(sorted(BENCHMARKS))}\n",
+    )
+
+
+@pytest.mark.parametrize("module", modules().values())
+def test_each_benchmark_can_be_imported(module: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import {module}"], cwd=REPOSITORY, check=True)
 
 
 def test_a_figure_replaces_its_older_self_and_leaves_the_others() -> None:
@@ -33,7 +45,7 @@ def test_a_difference_below_zero_is_a_figure_too() -> None:
     assert found[2] == "-0.003"
 
 
-@pytest.mark.parametrize("program", ["benchmarks.gpu", "tests.gpu"])
+@pytest.mark.parametrize("program", ["benchmarks.gpu.gpu", "tests.gpu"])
 def test_what_needs_a_gpu_says_so_in_one_line_where_there_is_none(program: str) -> None:
     none = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": ""}
     refused = subprocess.run(

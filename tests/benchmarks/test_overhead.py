@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks import overhead
-from benchmarks._pair import Contestant
-from benchmarks._work import WORK
+from benchmarks.harness.pair import Contestant
+from benchmarks.harness.work import WORK
+from benchmarks.train import overhead
 
 
 def test_the_speed_over_whole_epochs_is_published_beside_that_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks._pair import Line, whole_epochs
-from benchmarks._work import Work
+from benchmarks.harness.pair import Line, whole_epochs
+from benchmarks.harness.work import Work
 
 
 def test_whole_epochs_count_what_is_done_between_two_of_them() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks._roofline import work_of_step
+from benchmarks.gpu._roofline import work_of_step
 
 BATCH, INPUTS, OUTPUTS = 8, 16, 4
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks._steps import Steps, follow
+from benchmarks.figure1._steps import Steps, follow
 
 SPEEDS = [(50.0, 50.0), (60.0, 60.0), (40.0, 41.0), (7.0, 7.0), (43.0, 40.0)]
 """Images/s of two workers in each step; the first two do not count, and one that was disturbed hardly does."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks._cluster import WHOLE_S, observer, quietly, run_inside, user_with_cluster
+from benchmarks.harness.cluster import WHOLE_S, observer, quietly, run_inside, user_with_cluster
 from local.run.user import deploy_arguments
 
 SIZES = (2, 8)
@@ -59,4 +59,4 @@ def report(size: int, found: Counter[tuple[str, str]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_inside("benchmarks.api_calls", measure))
+    sys.exit(run_inside("benchmarks.cluster.api_calls", measure))

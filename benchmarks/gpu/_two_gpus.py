@@ -10,7 +10,7 @@ from typing import Final
 
 from launcher.runner.port import claim_port
 
-REPOSITORY: Final = Path(__file__).resolve().parents[1]
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
 TIMEOUT_S: Final = 600
 PROGRAM: Final = """
 import os, sys

@@ -8,7 +8,7 @@ TRAINER: Final = "/opt/deeplearning/trainer"
 ENGINES_PYTHON: Final = "/opt/deeplearning/engines/current/bin/python"
 IN_TORCH: Final = f"{TRAINER} --network _wide:in_torch"
 IN_GLUON: Final = f"{TRAINER} --network _wide:in_gluon"
-"""benchmarks/_wide.py is in the working directory of every node."""
+"""benchmarks/figure1/_wide.py is in the working directory of every node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,7 +21,7 @@ RUN_TIMEOUT_S = 1700
 UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--mount", "--net",
            "--propagation", "private")  # fmt: skip
 SSH_PORT = 22
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 LAUNCH = ["/usr/bin/python3", "-I", "-S", "-X", "utf8", str(REPOSITORY / "launcher/__main__.py")]
 """The command that a node's ``launch`` runs (bootstrap/install.py)."""
 

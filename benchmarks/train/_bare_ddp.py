@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks._work import WORK
+from benchmarks.harness.work import WORK
 from trainer.models import NETWORKS, build
 
 

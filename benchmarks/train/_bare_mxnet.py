@@ -11,7 +11,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon, nd
 
-from benchmarks._work import WORK
+from benchmarks.harness.work import WORK
 from trainer.models import NETWORKS
 from trainer.mxnet.models import build
 

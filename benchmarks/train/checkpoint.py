@@ -11,7 +11,7 @@ A save costs more than that: copying and writing share processor and memory with
 steps right before. The steps are whole ones with batches too small to hide much, and no core is idle.
 
 All run in turns; figures are medians.
-Run by ``make bench B=checkpoint`` or ``python -m benchmarks.checkpoint [--rounds N]``.
+Run by ``make bench B=checkpoint`` or ``python -m benchmarks.train.checkpoint [--rounds N]``.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from benchmarks._nodes import machine
+from benchmarks.harness.nodes import machine
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig

@@ -1,16 +1,16 @@
 """Measure what a second worker brings: two that train one network together, against two that train independently.
 
-Each worker has a core and a node of its own (benchmarks/_pair.py). Both kinds use both cores at the same time, so that
+Each worker has a core and a node of its own (harness/pair.py). Both kinds use both cores at the same time, so that
 what two busy cores take from each other affects both. ``scaling_lenet`` (batch 32 per worker, float32, no accumulation)
 and ``scaling_resnet110`` (batch 16) are images/s with ``--kv-store dist_sync`` over those with ``--kv-store local``: at
 least 0.80 and 0.95. Rounds run in turns, and the best of each counts.
-Run by ``make bench B=scaling`` or ``python -m benchmarks.scaling [--rounds N] [--network NAME]``, as root.
+Run by ``make bench B=scaling`` or ``python -m benchmarks.train.scaling [--rounds N] [--network NAME]``, as root.
 """
 
 import sys
 
-from benchmarks._pair import Contestant, alone, compare, run_rounds, trainer
-from benchmarks._work import WORK
+from benchmarks.harness.pair import Contestant, alone, compare, run_rounds, trainer
+from benchmarks.harness.work import WORK
 
 
 def measure(rounds: int, networks: list[str]) -> list[str]:
@@ -30,4 +30,4 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_rounds("benchmarks.scaling", __doc__, measure))
+    sys.exit(run_rounds("benchmarks.train.scaling", __doc__, measure))

@@ -1,13 +1,13 @@
 """Measure how fast a command starts on many nodes, against clush, pdsh and the method of MXNet's launch.py.
 
-``true`` runs on 32 nodes with a real sshd each (benchmarks/_nodes.py), all contestants in turns, from the first node,
+``true`` runs on 32 nodes with a real sshd each (harness/nodes.py), all contestants in turns, from the first node,
 which only we reach without ssh. The peers use ssh as installed; docs/decisions/013 has our options.
 ``fanout_cold_32``: our shortest time without an open connection, over that of the best peer (at most 0.5).
 ``fanout_warm_32``: our shortest time right after another launch, with its connections (docs/decisions/018), over
 clush's (at most 0.1). ``fanout_lost_64``: the share of lost connections to 64 nodes in 100 rounds (0). Each time comes
 with the processor time per node, here and on the nodes (for open connections only here): on a single machine it decides
 the time, and it alone is reliable when the machine is busy.
-Run by ``make bench B=fanout`` or ``python -m benchmarks.fanout [--rounds N]``, as root.
+Run by ``make bench B=fanout`` or ``python -m benchmarks.launch.fanout [--rounds N]``, as root.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks import _peers
-from benchmarks._nodes import LAUNCH, machine, run_inside, running_nodes
+from benchmarks.harness.nodes import LAUNCH, machine, run_inside, running_nodes
+from benchmarks.launch import _peers
 from bootstrap.contract import KEEP_VARIABLE
 
 NODES = 32
@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("--many-rounds", type=int, default=100)
     options = parser.parse_args()
     _peers.programs(), _peers.clush("")
-    return run_inside("benchmarks.fanout", lambda: measure(options.rounds, options.many_rounds))
+    return run_inside("benchmarks.launch.fanout", lambda: measure(options.rounds, options.many_rounds))
 
 
 def measure(rounds: int, many_rounds: int) -> None:

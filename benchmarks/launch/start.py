@@ -1,9 +1,9 @@
 """Measure how soon two nodes compute together, against ssh and torchrun by hand.
 
 The time runs from the command to the end of the first all-reduce (PyTorch, gloo) of two nodes with a real sshd each
-(benchmarks/_nodes.py). By hand means an ssh to each node in parallel, each starting torchrun. Both run in turns;
+(harness/nodes.py). By hand means an ssh to each node in parallel, each starting torchrun. Both run in turns;
 ``start_2`` is our shortest time over theirs (at most 0.9). Run by ``make bench B=start`` or
-``python -m benchmarks.start [--rounds N]``, as root.
+``python -m benchmarks.launch.start [--rounds N]``, as root.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks._nodes import LAUNCH, machine, run_inside, running_nodes
+from benchmarks.harness.nodes import LAUNCH, machine, run_inside, running_nodes
 from bootstrap.contract import worker_host
 
 NODES = 2
@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    return run_inside("benchmarks.start", lambda: measure(options.rounds))
+    return run_inside("benchmarks.launch.start", lambda: measure(options.rounds))
 
 
 def measure(rounds: int) -> None:

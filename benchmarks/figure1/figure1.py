@@ -1,13 +1,13 @@
 """Measure how training scales with parameter servers and with all-reduce, as in the fifth article's Figure 1.
 
 One to four nodes of a local AWS, with links of 1 Gbit/s, train a network with as many weights as the article's
-ResNet-50 (benchmarks/_wide.py) in batches of 32 per worker, by each way of benchmarks/_ways.py. Speed is the images/s
-of all workers. Efficiency is the speed over what the nodes' shared cores allow to as many workers that send nothing:
+ResNet-50 (_wide.py) in batches of 32 per worker, by each way of _ways.py. Speed is the images/s of all workers.
+Efficiency is the speed over what the nodes' shared cores allow to as many workers that send nothing:
 their processor time for a step, on all cores of the machine. The limit of the links and the processor time with
 everything sent are reported too.
 
-    make bench B=figure1                      measure, and draw docs/figures/figure1.svg; as root
-    python -m benchmarks.figure1 --draw       draw it again from docs/figures/figure1.json
+    make bench B=figure1                            measure, and draw docs/figures/figure1.svg; as root
+    python -m benchmarks.figure1.figure1 --draw     draw it again from docs/figures/figure1.json
 
 Figures are each way's efficiency with four workers.
 """
@@ -23,13 +23,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _wide
-from benchmarks._cluster import CLUSTER, is_inside, output_inside, user_with_cluster
-from benchmarks._figure1_drawing import draw, efficiency
-from benchmarks._links import rates, shape
-from benchmarks._nodes import machine
-from benchmarks._steps import Steps, follow
-from benchmarks._ways import ALONE, ITSELF, WAYS, Way
+from benchmarks.figure1 import _wide
+from benchmarks.figure1._drawing import draw, efficiency
+from benchmarks.figure1._links import rates, shape
+from benchmarks.figure1._steps import Steps, follow
+from benchmarks.figure1._ways import ALONE, ITSELF, WAYS, Way
+from benchmarks.harness.cluster import CLUSTER, is_inside, output_inside, user_with_cluster
+from benchmarks.harness.nodes import machine
 from local.faults import Faults
 from local.faults.nodes import NodeHandle
 from local.run.user import User
@@ -43,7 +43,7 @@ STEPS_WITHOUT_LINKS = 16
 they do not start together."""
 TIMEOUT_S = 400
 HOME = "/home/ubuntu"
-FOLDER = Path(__file__).resolve().parents[1] / "docs/figures"
+FOLDER = Path(__file__).resolve().parents[2] / "docs/figures"
 DATA, DRAWING = FOLDER / "figure1.json", FOLDER / "figure1.svg"
 
 
@@ -57,7 +57,7 @@ def main() -> int:
         print(json.dumps(measure(options.mbit)))
         return 0
     if not options.draw:
-        measured = json.loads(output_inside("benchmarks.figure1", engines=True).splitlines()[-1])
+        measured = json.loads(output_inside("benchmarks.figure1.figure1", engines=True).splitlines()[-1])
         FOLDER.mkdir(exist_ok=True)
         DATA.write_text(json.dumps(measured, indent=2) + "\n")
     measured = json.loads(DATA.read_text())

@@ -5,7 +5,7 @@ A master and eight nodes run in network namespaces, each with a sshd and 400 Mbi
 the same nodes (aim: at most 0.6). ``sync_noop_8``: seconds of the same launch again when nothing has changed, its job
 included, over the connections that the first one left open (aim: at most 1 s). They run in turns, the shortest round
 counts, and the files that arrive are compared with those that were sent.
-Run by ``make bench B=sync`` or ``python -m benchmarks.sync [--rounds N]``, as root.
+Run by ``make bench B=sync`` or ``python -m benchmarks.launch.sync [--rounds N]``, as root.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from local.network.vpc_network import in_namespace
 from local.run.sandbox import UNSHARE
 from tests.launcher.sshd import client_config, make_key, sshd_nodes
 
-LAUNCHER = Path(__file__).resolve().parent.parent / "launcher"
+LAUNCHER = Path(__file__).resolve().parents[2] / "launcher"
 NODES = 8
 RATE = "400mbit"
 FILES, FILE_SIZE = 200, 1_000_000
@@ -49,7 +49,7 @@ def main() -> int:
         measure(rounds)
         return 0
     with tempfile.TemporaryDirectory() as directory:
-        inside = [*UNSHARE, sys.executable, "-m", "benchmarks.sync", "--rounds", str(rounds)]
+        inside = [*UNSHARE, sys.executable, "-m", "benchmarks.launch.sync", "--rounds", str(rounds)]
         return subprocess.run(inside, check=False, env={**os.environ, INSIDE: directory}).returncode
 
 

@@ -1,9 +1,9 @@
 """Measure the time from the launch of a training to its first step, and its parts.
 
-Two nodes with a real sshd each (benchmarks/_nodes.py) run ``launch python trainer`` on the digits. A part ends with a
+Two nodes with a real sshd each (harness/nodes.py) run ``launch python trainer`` on the digits. A part ends with a
 line of rank 0: PyTorch is loaded and there is a device, the ranks have met and agree, a step is done.
 ``first_step_2`` is the shortest round in seconds; the parts of that round are on stderr.
-Run by ``make bench B=first_step`` or ``python -m benchmarks.first_step [--rounds N]``, as root.
+Run by ``make bench B=first_step`` or ``python -m benchmarks.launch.first_step [--rounds N]``, as root.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks._nodes import LAUNCH, REPOSITORY, machine, run_inside, running_nodes
+from benchmarks.harness.nodes import LAUNCH, REPOSITORY, machine, run_inside, running_nodes
 
 NODES = 2
 TIMEOUT_S = 300
@@ -31,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    return run_inside("benchmarks.first_step", lambda: measure(options.rounds))
+    return run_inside("benchmarks.launch.first_step", lambda: measure(options.rounds))
 
 
 def measure(rounds: int) -> None:

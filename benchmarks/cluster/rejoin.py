@@ -9,7 +9,7 @@ Run by ``make bench B=rejoin``, on the local AWS.
 import statistics
 import sys
 
-from benchmarks._cluster import (
+from benchmarks.harness.cluster import (
     WHOLE_S,
     observer,
     replacement,
@@ -56,4 +56,4 @@ def rejoin(user: User, before: Observation, node_index: int) -> tuple[float, Obs
 
 
 if __name__ == "__main__":
-    sys.exit(run_inside("benchmarks.rejoin", measure))
+    sys.exit(run_inside("benchmarks.cluster.rejoin", measure))

@@ -6,12 +6,12 @@ import venv
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks._pair import INTERFACE, NODES, PORT, Contestant, Node
-from benchmarks._work import WORK
+from benchmarks.harness.pair import INTERFACE, NODES, PORT, Contestant, Node
+from benchmarks.harness.work import WORK
 from bootstrap.frameworks.recipe import MXNET
 from local.cache import cached_tree, recipe_hash
 
-REQUIREMENTS = Path(__file__).parents[1] / "bootstrap" / "frameworks" / f"{MXNET}.txt"
+REQUIREMENTS = Path(__file__).parents[2] / "bootstrap" / "frameworks" / f"{MXNET}.txt"
 """The same packages as on a cluster's nodes."""
 
 
@@ -33,7 +33,7 @@ def mxnet(network: str) -> Contestant:
         roles = ["server"] if node.rank else ["scheduler", "server"]
         return [{**everybody, "DMLC_ROLE": role} for role in roles]
 
-    command = [str(environment() / "bin/python"), "-m", "benchmarks._bare_mxnet", network]
+    command = [str(environment() / "bin/python"), "-m", "benchmarks.train._bare_mxnet", network]
     return Contestant(name=f"{network} MXNet", command=command, work=WORK[network], environment=worker, beside=beside)
 
 

@@ -1,9 +1,9 @@
 """Measure what our trainer costs compared with a bare script, and what it gains over MXNet's.
 
-Two workers of one core, a node each (benchmarks/_pair.py), train the same networks with the same batches and optimizer.
+Two workers of one core, a node each (harness/pair.py), train the same networks with the same batches and optimizer.
 Ours writes all its metrics as lines of JSON and for TensorBoard, validates and saves checkpoints. The bare
-DistributedDataParallel script (benchmarks/_bare_ddp.py) and MXNet's with gluon.Trainer and one server per worker
-(benchmarks/_bare_mxnet.py) only train. Rounds run in turns, and the best of each counts. Figures are our images/s over
+DistributedDataParallel script (_bare_ddp.py) and MXNet's with gluon.Trainer and one server per worker
+(_bare_mxnet.py) only train. Rounds run in turns, and the best of each counts. Figures are our images/s over
 theirs, taken in two ways:
 
 ``overhead_lenet`` and ``overhead_resnet110`` (at least 1.00), ``vs_mxnet_lenet`` (aim 1.0) and ``vs_mxnet_resnet110``
@@ -15,14 +15,14 @@ The same names with ``_epochs`` are over whole epochs, from the end of the first
 one's: between epochs ours validates, writes its metrics and saves a checkpoint, and the others continue at once. They
 are noisier, and these epochs are so short that the work between them counts for more than in a real training.
 
-Run by ``make bench B=overhead`` or ``python -m benchmarks.overhead [--rounds N] [--network NAME]``, as root.
+Run by ``make bench B=overhead`` or ``python -m benchmarks.train.overhead [--rounds N] [--network NAME]``, as root.
 """
 
 import sys
 
-from benchmarks._mxnet import environment, mxnet
-from benchmarks._pair import Contestant, compare, run_rounds, trainer
-from benchmarks._work import WORK
+from benchmarks.harness.pair import Contestant, compare, run_rounds, trainer
+from benchmarks.harness.work import WORK
+from benchmarks.train._mxnet import environment, mxnet
 
 METRICS = ("--metrics", "metrics.jsonl", "--tensorboard", "events")
 
@@ -36,7 +36,9 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
             name=f"{network} ours", command=trainer(network, store="dist_sync", workers=2, more=METRICS), work=work
         )
         bare = Contestant(
-            name=f"{network} bare script", command=[sys.executable, "-m", "benchmarks._bare_ddp", network], work=work
+            name=f"{network} bare script",
+            command=[sys.executable, "-m", "benchmarks.train._bare_ddp", network],
+            work=work,
         )
         other = mxnet(network)
         compare([ours, bare, other], rounds=rounds)
@@ -47,4 +49,4 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_rounds("benchmarks.overhead", __doc__, measure, fetch=environment))
+    sys.exit(run_rounds("benchmarks.train.overhead", __doc__, measure, fetch=environment))

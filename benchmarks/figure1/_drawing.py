@@ -1,4 +1,4 @@
-"""Draw the measurements of benchmarks/figure1.py; the same measurements give the same file."""
+"""Draw the measurements of benchmarks/figure1/figure1.py; the same measurements give the same file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks._ways import WAYS
+from benchmarks.figure1._ways import WAYS
 
 COLOURS: Final = {
     "one_server": "#b3cde3",

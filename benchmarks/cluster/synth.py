@@ -3,7 +3,7 @@
 Both run in turns as the CDK's command line runs an app: same Python, Node, feature flags and validator.
 ``synth_default`` is our shortest time over the bare app's: other load only ever adds to a time, and a busy minute must
 not affect one side alone.
-Run by ``make bench B=synth`` or ``python -m benchmarks.synth [--rounds N]``.
+Run by ``make bench B=synth`` or ``python -m benchmarks.cluster.synth [--rounds N]``.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
 OURS: Final = [sys.executable, "app.py"]
-BARE: Final = [sys.executable, "-c", "from benchmarks.synth import bare; bare()"]
+BARE: Final = [sys.executable, "-c", "from benchmarks.cluster.synth import bare; bare()"]
 AMI: Final = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 
-from benchmarks._nodes import machine, run_inside
-from benchmarks._work import WORK, Work
+from benchmarks.harness.nodes import machine, run_inside
+from benchmarks.harness.work import WORK, Work
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 INTERFACE = "eth0"
 BRIDGE = "nodes"
 PORT = 29500
@@ -236,7 +236,7 @@ def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
 
 @contextmanager
 def nodes() -> Iterator[None]:
-    """Make the two nodes; call it in fresh namespaces (benchmarks._nodes.run_inside)."""
+    """Make the two nodes; call it in fresh namespaces (benchmarks.harness.nodes.run_inside)."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True, timeout=30)
     _ip("link", "add", BRIDGE, "type", "bridge")
     _ip("link", "set", BRIDGE, "up")

@@ -1,6 +1,6 @@
 """Measure the trainer on one GPU, against timm's benchmark script, its own data path, and the GPU's limits.
 
-    python -m benchmarks.gpu [--rounds N] [--timm PATH/benchmark.py] [--batch-size N]
+    python -m benchmarks.gpu.gpu [--rounds N] [--timm PATH/benchmark.py] [--batch-size N]
 
 Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without one. Figures:
 
@@ -13,7 +13,7 @@ Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without
 - ``gpu_vs_timm``, if timm is installed from a checkout: our speed over timm's, each the best of its rounds in turns
 - ``gpu_overlap``, with two GPUs: the gain from sending gradients during the backward pass
 
-Operations, bytes and the shortest possible time (benchmarks/_roofline.py) are on stderr.
+Operations, bytes and the shortest possible time (benchmarks/gpu/_roofline.py) are on stderr.
 ``make bench`` leaves it out; run ``make bench B=gpu``.
 """
 
@@ -33,7 +33,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks._two_gpus import overlap_gain
+from benchmarks.gpu._two_gpus import overlap_gain
 
 STEPS: Final = 30
 WARM_UP: Final = 15
@@ -223,7 +223,7 @@ def print_floor(config: Any, *, speed: float) -> None:
     """Print what the GPU's limits allow."""
     import torch
 
-    from benchmarks._roofline import BANDWIDTHS, work_of_step
+    from benchmarks.gpu._roofline import BANDWIDTHS, work_of_step
     from trainer.metrics.flops import find_peak
     from trainer.models import build
 

@@ -1,0 +1,1 @@
+"""Measure the cluster: synth, calls of AWS, replacement of a node."""

@@ -1,0 +1,1 @@
+"""Measure and draw the fifth article's Figure 1."""

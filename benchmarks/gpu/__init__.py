@@ -1,0 +1,1 @@
+"""Measure the trainer on a machine with a GPU."""

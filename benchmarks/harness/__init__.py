@@ -1,0 +1,1 @@
+"""Start nodes, clusters and pairs of workers for benchmarks."""

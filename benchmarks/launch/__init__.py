@@ -1,0 +1,1 @@
+"""Measure the launcher: fan-out, start of a job, sync of files."""

@@ -1,0 +1,1 @@
+"""Measure the trainer on two nodes, and its checkpoints."""
