@@ -16,7 +16,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test gate lint unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines test-gpu soak bench clean local-aws enter end status
+.PHONY: root help setup demo test gate lint checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines test-gpu soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -65,20 +65,22 @@ enter end status:
 test: root setup
 	@$(ENTER) exec python -m tests.machine "$(MAKE)" --no-print-directory gate
 
-# The lint changes nothing on the machine, and the tests in `alone`, which compare it, leave a core free.
+# The tests in `alone` compare the machine, which neither the lint nor the other unit tests change, and mostly wait.
 gate:
-	@$(MAKE) --no-print-directory -j2 lint alone
-	@$(MAKE) --no-print-directory others e2e
+	@$(MAKE) --no-print-directory -j2 checks alone
+	@$(MAKE) --no-print-directory e2e
+
+checks: lint
+	@$(MAKE) --no-print-directory others
 
 lint:
 	@$(ENTER) ruff check . && ruff format --check . && mypy . && mypy --python-version 3.10 bootstrap launcher \
 		&& python -m tests.layout
 
 unit:
-	@$(MAKE) --no-print-directory others
-	@$(MAKE) --no-print-directory alone
+	@$(MAKE) --no-print-directory -j2 others alone
 
-# All unit tests except those that compare the machine before and after, in parallel.
+# All unit tests except those that compare the machine before and after.
 others:
 	@mkdir -p "$(TMP)"
 	@$(ENTER) export TMPDIR="$(TMP)"; \

@@ -2,6 +2,7 @@
 
 import functools
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,12 @@ import pytest
 from botocore.loaders import JSONFileLoader
 
 REPOSITORY = Path(__file__).parents[1]
+
+
+def pytest_configure() -> None:
+    """Let programs that the tests start be interrupted: in the background, a shell has its commands ignore SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

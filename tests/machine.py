@@ -153,7 +153,9 @@ def _tables() -> list[str]:
 
 
 def _checkout() -> frozenset[str]:
-    return frozenset(str(p) for p in REPOSITORY.rglob("*") if ".git" not in p.relative_to(REPOSITORY).parts)
+    """List the files of the checkout, without bytecode: isolated programs write it beside their sources."""
+    passed_over = {".git", "__pycache__"}
+    return frozenset(str(p) for p in REPOSITORY.rglob("*") if passed_over.isdisjoint(p.relative_to(REPOSITORY).parts))
 
 
 def _temporary_files() -> frozenset[str]:

@@ -19,6 +19,7 @@ APART = ("unshare", "--fork", "--pid", "--kill-child", "--mount-proc", "--mount"
 OWN = f"{os.getpid() % 10000:04}"
 """End of the names used here: the same tests may run in another checkout."""
 LEFT_IN_THE_CHECKOUT = machine.REPOSITORY / "left-by-a-test"
+BYTECODE = machine.REPOSITORY / "tests/__pycache__" / f"test{OWN}.pyc"
 LEAKS = {
     "process": r"\d+ sleep 61",
     "process without variables": r"\d+ sleep 62",
@@ -64,6 +65,8 @@ USER_PREFIXES = f"""
     nft add table inet filter
     touch /run/mount
     mkdir /tmp/jsii-kernel-{OWN}
+    mkdir -p "{BYTECODE.parent}"
+    touch "{BYTECODE}"
     cd "$TMPDIR" && mkdir pytest-of-root hypothesis torchelastic_6qu39e1j torchinductor_root
 """
 
@@ -91,7 +94,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             subprocess.run(["losetup", "--detach", f"/dev/{loop.parents[1].name}"], check=True)
     for directory in (*cgroup_root().glob(f"deeplearning-cdk-*{OWN}"), *Path("/tmp").glob(f"jsii-kernel-{OWN}")):
         directory.rmdir()
-    LEFT_IN_THE_CHECKOUT.unlink(missing_ok=True)
+    for file in (LEFT_IN_THE_CHECKOUT, BYTECODE):
+        file.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")

