@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks, shown
 from bootstrap.contract import CLUSTER_NAME_OUTPUT, LOGIN_USER_OUTPUT, NETWORKS_OUTPUT, TABLE_OUTPUT
-from cli.errors import ClusterError
+from cli.errors import ClusterError, NoClusterError, UsageError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -105,17 +105,17 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
     clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
     names = ", ".join(check_outputs(cluster).name for cluster in clusters)
     if stack is not None and name not in [cluster.name for cluster in clusters]:
-        raise ClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack)}")
+        raise NoClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack)}")
     if not clusters:
-        raise ClusterError(
+        raise NoClusterError(
             f"no cluster in {region} (--region or AWS_REGION names another); "
             "dlcluster why --cluster NAME tells how a deploy of it ended"
         )
     if name is None and len(clusters) > 1:
-        raise ClusterError(f"more than one cluster in {region}, choose with --cluster: {names}")
+        raise UsageError(f"more than one cluster in {region}, choose with --cluster: {names}")
     chosen = [cluster for cluster in clusters if name in (None, cluster.name)]
     if not chosen:
-        raise ClusterError(f"no cluster {name!r} in {region}, there is: {names}")
+        raise NoClusterError(f"no cluster {name!r} in {region}, there is: {names}")
     if len(chosen) > 1:
         stacks = ", ".join(cluster.stack_name for cluster in chosen)
         raise ClusterError(f"more than one stack in {region} calls its cluster {name}: {stacks}")

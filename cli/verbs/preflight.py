@@ -1,19 +1,19 @@
-"""``dlcluster preflight [-c name=value ...]``: would a deploy of ./cdk.json succeed in this account?
-
-One line a finding; exit 1 when one is a problem. It only reads.
-"""
+"""``dlcluster preflight [-c name=value ...]``: check before a deploy of ./cdk.json that it can succeed."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from cli.aws.clients import Clients, aws_errors, connect
 from cli.cdk_context import read_context, read_props
 from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
-from cli.options import Options
 from cli.preflight import account, bucket, capacity, image, network, offering, permissions, service_role, stack, volumes
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.target import Check, PreflightTarget
+from cli.shared_options import Selection
+from cli.verb import verb
 from stacks.settings.props import ClusterProps
 
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
@@ -35,19 +35,25 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 )
 
 
-def main(options: Options) -> int:
-    own = [f"cluster_name={options.cluster}"] if options.cluster else []
-    context = read_context(Path.cwd(), [*options.context, *own])
-    props = read_props(context)
+@verb("preflight", examples=("dlcluster preflight", "dlcluster preflight -c worker_count=3 -c instance_type=g6.xlarge"))
+@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+def command(selection: Selection, *, context: tuple[str, ...]) -> int:
+    """Check before a deploy that the account can hold the cluster of ./cdk.json.
+
+    One line a finding; exit code 1 if one is a problem. It changes nothing.
+    """
+    own = [f"cluster_name={selection.cluster}"] if selection.cluster else []
+    settings = read_context(Path.cwd(), [*context, *own])
+    props = read_props(settings)
     found = []
-    for finding in findings(connect(options.region), props, context):
+    for finding in findings(connect(selection.region), props, settings):
         print(finding, flush=True)
         found.append(finding)
     return 1 if any(finding.level == "problem" for finding in found) else 0
 
 
 def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
-    """What every check finds; without an answer and credentials there is nothing that the others could ask."""
+    """Yield what every check finds; without an answer or credentials the other checks could not ask anything."""
     try:
         with aws_errors(clients.region):
             caller = clients.sts.get_caller_identity()

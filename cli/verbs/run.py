@@ -3,18 +3,24 @@
 import sys
 
 from cli.aws.nodes import master_address
-from cli.cluster_context import find, identity_path, remote_line
-from cli.options import Options
+from cli.cluster_context import find
+from cli.errors import UsageError
+from cli.shared_options import Selection
+from cli.ssh.access import identity_path, remote_line
 from cli.ssh.remote import SshTarget, run_command
+from cli.verb import verb
 
 
-def main(options: Options) -> int:
-    context = find(options)
+@verb("run", examples=("dlcluster run -- launch python train.py",), takes_command=True)
+def command(selection: Selection, *, command: tuple[str, ...]) -> int:
+    """Run what follows -- on the master, with your SSH agent."""
+    if not command:
+        raise UsageError("no command given, as in: dlcluster run -- launch python train.py")
+    context = find(selection)
     target = SshTarget(
         address=master_address(context.clients.ec2, context.membership, cluster_name=context.cluster.name),
         user=context.cluster.login_user,
         host_key=context.membership.master.host_key,
-        identity=identity_path(options.identity),
+        identity=identity_path(selection.identity),
     )
-    line = remote_line(options.command)
-    return run_command(target, line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
+    return run_command(target, remote_line(command), stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())

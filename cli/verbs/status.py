@@ -1,16 +1,19 @@
-"""``dlcluster status``: list the nodes, and say how many are missing and why."""
+"""``dlcluster status``: list the nodes, and tell how many are missing and why."""
 
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.nodes import find_machines, missing_count
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
 from cli.cluster_context import find
 from cli.errors import ClusterError
-from cli.options import Options
 from cli.reports.status import missing_text, reasons, status_text
+from cli.shared_options import Selection
+from cli.verb import verb
 
 
-def main(options: Options) -> int:
-    context = find(options)
+@verb("status", examples=("dlcluster status", "dlcluster status --cluster vision --region eu-west-1"))
+def command(selection: Selection) -> int:
+    """List the nodes of a cluster, and tell how many are missing and why."""
+    context = find(selection)
     clients, membership = context.clients, context.membership
     machines = find_machines(clients.ec2, [member.instance_id for member in membership.members])
     groups, refusals = _groups(clients, context.cluster.name)
