@@ -13,23 +13,30 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "dlcluster"
 VERBS: Final = {
+    "list": "List the clusters of a region.",
     "status": "List the nodes of a cluster.",
     "why": "Tell why a deploy failed or a node is missing.",
     "preflight": "Check before a deploy that the account can hold the cluster.",
+    "run": "Run a command on all nodes, with the current directory.",
+    "jobs": "List the jobs that were started on the master.",
+    "logs": "Show what a job printed.",
+    "stop": "End a job on all nodes.",
+    "push": "Copy a directory to every node.",
+    "pull": "Copy a file or folder from a node.",
     "ssh": "Log in to a node, or run a command there.",
+    "tunnel": "Make a node's port answer on this machine.",
     "ssh-config": "Print a block for ~/.ssh/config.",
     "known-hosts": "Print verified host keys.",
-    "run": "Run what follows -- on the master, with your SSH agent.",
     "completion": "Print the script that completes words in your shell.",
 }
 """The first line of each verb's help; the verb itself is ``command`` in cli.verbs.NAME."""
 ELSEWHERE: Final = {
     **dict.fromkeys(("up", "deploy", "create"), "cdk deploy makes or changes a cluster"),
     **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
-    "stop": "cdk destroy removes a cluster, dlcluster run -- launch stop ends a job",
-    "logs": "dlcluster run -- launch logs shows a job's, dlcluster why what a node says of itself",
-    "launch": "dlcluster run -- launch python train.py runs it on the master",
-    "list": "dlcluster status lists the nodes, dlcluster run -- launch list the jobs",
+    **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
+    **dict.fromkeys(("cancel", "kill"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
+    **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),
+    **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
 }
 """Words that people try as verbs, and what does it."""
 LEAST_LIKENESS: Final = 0.5

@@ -29,6 +29,8 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "launcher/validate.py": "shared by all options",
     "local/errors.py": "the errors of a package",
     "local/faults/clients.py": "one cache for all faults",
+    "cli/verbs/jobs.py": "one verb a file",
+    "cli/verbs/logs.py": "one verb a file",
     "cli/verbs/ssh_config.py": "one verb a file",
     "stacks/storage/log_group.py": "one construct a file",
 }

@@ -36,6 +36,9 @@ class Cluster:
     login_user: str
     networks_text: str | None
     """None: the stack is from before this output."""
+    stack_status: str = ""
+    created: str = ""
+    """When the stack was made; ISO 8601, UTC."""
 
     @property
     def networks(self) -> Networks:
@@ -67,6 +70,8 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         table=outputs[TABLE_OUTPUT],
         login_user=outputs[LOGIN_USER_OUTPUT],
         networks_text=outputs.get(NETWORKS_OUTPUT),
+        stack_status=stack["StackStatus"],
+        created=f"{stack['CreationTime']:%Y-%m-%dT%H:%M:%SZ}",
     )
 
 

@@ -1,6 +1,8 @@
 """``dlcluster preflight [-c name=value ...]``: check before a deploy of ./cdk.json that it can succeed."""
 
+import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +10,8 @@ import click
 
 from cli.aws.clients import Clients, aws_errors, connect
 from cli.cdk_context import read_context, read_props
-from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
+from cli.errors import EXIT_FAILED, ClusterError, CredentialsError, NoAnswerError, UsageError
+from cli.output import STYLES, json_option, print_json
 from cli.preflight import account, bucket, capacity, image, network, offering, permissions, service_role, stack, volumes
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.target import Check, PreflightTarget
@@ -36,8 +39,9 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 
 
 @verb("preflight", examples=("dlcluster preflight", "dlcluster preflight -c worker_count=3 -c instance_type=g6.xlarge"))
+@json_option
 @click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
-def command(selection: Selection, *, context: tuple[str, ...]) -> int:
+def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) -> int:
     """Check before a deploy that the account can hold the cluster of ./cdk.json.
 
     One line a finding; exit code 1 if one is a problem. It changes nothing.
@@ -47,9 +51,20 @@ def command(selection: Selection, *, context: tuple[str, ...]) -> int:
     props = read_props(settings)
     found = []
     for finding in findings(connect(selection.region), props, settings):
-        print(finding, flush=True)
         found.append(finding)
-    return 1 if any(finding.level == "problem" for finding in found) else 0
+        if not as_json:
+            _show(finding)
+    failed = any(finding.level == "problem" for finding in found)
+    if as_json:
+        print_json(ok=not failed, findings=[asdict(finding) for finding in found])
+    return EXIT_FAILED if failed else 0
+
+
+def _show(finding: Finding) -> None:
+    """Print a finding at once, as the checks take some seconds; click drops the colour where there is no terminal."""
+    level = click.style(finding.level, fg=STYLES[finding.level], bold=True)
+    colour = False if os.environ.get("NO_COLOR") else None
+    click.echo(f"{level}{str(finding).removeprefix(finding.level)}", color=colour)
 
 
 def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:

@@ -8,13 +8,15 @@ from cli.aws.diagnosis import diagnose
 from cli.aws.stack_history import StackState, find_stack
 from cli.cdk_context import APP_FILE, read_context, read_props
 from cli.errors import NoClusterError
-from cli.reports.why import why_text
+from cli.output import json_option, print_json
+from cli.reports.why import why_document, why_text
 from cli.shared_options import Selection
 from cli.verb import verb
 
 
 @verb("why", examples=("dlcluster why", "dlcluster why --cluster vision"))
-def command(selection: Selection) -> int:
+@json_option
+def command(selection: Selection, *, as_json: bool) -> int:
     """Tell why a deploy failed or a node is missing.
 
     Without --cluster it is the cluster of ./cdk.json, or else the only one there is. It also knows stacks that were
@@ -23,7 +25,10 @@ def command(selection: Selection) -> int:
     clients = connect(selection.region)
     stack, cluster = _find(clients, selection.cluster or _name_here(Path.cwd()))
     found = diagnose(clients, stack, cluster)
-    print(why_text(found), end="")
+    if as_json:
+        print_json(**why_document(found))
+    else:
+        print(why_text(found), end="")
     return 1 if found.unknown else 0
 
 

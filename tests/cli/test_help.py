@@ -41,7 +41,7 @@ def test_every_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixture[st
     assert f"dlcluster {verb}" in rest
 
 
-@pytest.mark.parametrize(("verb", "shown"), [("ssh", "[NODE] [-- COMMAND ...]"), ("run", "[-- COMMAND ...]")])
+@pytest.mark.parametrize(("verb", "shown"), [("ssh", "[NODE] [-- COMMAND ...]"), ("run", "[--] COMMAND ...")])
 def test_help_shows_where_a_command_goes(verb: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: dlcluster {verb} [OPTIONS] {shown}\n")
