@@ -35,10 +35,11 @@ def remote_tar(path: str, member: Member, *, master: Member) -> str:
     """Return the line for the master that writes an archive of a path on a node."""
     if not path or "\0" in path:
         raise UsageError(f"a remote path must name a file or folder, got {path!r}")
-    parent, name = os.path.split(path.rstrip("/") or "/")
+    # A tilde means the home directory, where the line begins anyway.
+    home_relative = path.removeprefix("~/") if path != "~" else "."
+    parent, name = os.path.split(home_relative.rstrip("/") or "/")
     words = ["tar", "-C", parent or ".", "-cf", "-", "--", name or "."]
-    # A tilde is the home directory, where the command starts anyway.
-    line = shlex.join([word.removeprefix("~/") if word != "~" else "." for word in words])
+    line = f"cd && {shlex.join(words)}"
     return line if member == master else shlex.join(["ssh", "-o", "BatchMode=yes", "--", member.alias, line])
 
 

@@ -78,7 +78,7 @@ def upload(
 
 
 def _in(folder: str, command: str) -> str:
-    return f"mkdir -p {shlex.quote(folder)} && cd {shlex.quote(folder)} && {command}"
+    return f"cd && mkdir -p {shlex.quote(folder)} && cd {shlex.quote(folder)} && {command}"
 
 
 def _check(done: Output) -> bytes:

@@ -39,7 +39,7 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
     line = shlex.join(["launch", "--detach", *sync, *options.words(), "--", *command])
-    done = connection.output(line if sent is None else f"cd {shlex.quote(sent.copy)} && {line}")
+    done = connection.output(line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {line}")
     job_id = done.stdout.decode(errors="replace").strip()
     if done.exit_code:
         said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
@@ -55,7 +55,7 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
 def spread(connection: Connection, sent: Upload) -> None:
     """Copy what the master was sent to every node. Raises ClusterError."""
     line = shlex.join(["launch", "--sync-dst-dir", sent.name, "true"])
-    done = connection.output(f"cd {shlex.quote(sent.copy)} && {line}")
+    done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:
         said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
         raise ClusterError(f"cannot copy to every node: {said}")

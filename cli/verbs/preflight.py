@@ -50,7 +50,7 @@ def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) ->
     settings = read_context(Path.cwd(), [*context, *own])
     props = read_props(settings)
     found = []
-    for finding in findings(connect(selection.region), props, settings):
+    for finding in _all_findings(selection.region, props, settings):
         found.append(finding)
         if not as_json:
             _show(finding)
@@ -65,6 +65,16 @@ def _show(finding: Finding) -> None:
     level = click.style(finding.level, fg=STYLES[finding.level], bold=True)
     colour = False if os.environ.get("NO_COLOR") else None
     click.echo(f"{level}{str(finding).removeprefix(finding.level)}", color=colour)
+
+
+def _all_findings(region: str | None, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
+    try:
+        with aws_errors(region):
+            clients = connect(region)
+    except CredentialsError as error:  # a profile that is not there
+        yield problem("credentials", str(error), error.fix)
+        return
+    yield from findings(clients, props, context)
 
 
 def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:

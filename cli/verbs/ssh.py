@@ -28,9 +28,10 @@ def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int
     One word after -- is a line for the node's shell; several words reach the program as they are.
     """
     context = find(selection)
+    reached = access(context)  # without a master no node is reached
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     words = [remote_line(command)] if command else []
-    arguments = ["ssh", *ssh_arguments(access(context), member), *words]
+    arguments = ["ssh", *ssh_arguments(reached, member), *words]
     try:
         os.execvp(arguments[0], arguments)
     except OSError as error:

@@ -33,9 +33,10 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
     Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
     """
     context = find(selection)
+    reached = access(context)  # without a master no node is reached
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     here = _free_port(port) if local_port is None else local_port
-    *options, destination = ssh_arguments(access(context), member)
+    *options, destination = ssh_arguments(reached, member)
     forward = ["-N", "-o", "ExitOnForwardFailure=yes", "-L", f"{LOOPBACK}:{here}:localhost:{port}"]
     try:
         process = subprocess.Popen(["ssh", *options, *forward, destination], stdin=subprocess.DEVNULL)

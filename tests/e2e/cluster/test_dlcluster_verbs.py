@@ -1,0 +1,163 @@
+"""A user works on a running cluster from the laptop: brings a script, runs it, follows it, fetches what it wrote."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from local.run.user import User
+from tests.e2e.conftest import NODES, STACK, Cluster
+from tests.local.terminal import CTRL_C, Terminal
+
+SCRIPT = """\
+import os, sys, time
+from pathlib import Path
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], sys.argv[1:], sorted(os.listdir(".")), flush=True)
+Path("out").mkdir(exist_ok=True)
+Path("out", "rank-" + os.environ["RANK"]).write_text("done")
+if "--wait" in sys.argv:
+    time.sleep(300)
+sys.exit(3 if "--fail" in sys.argv else 0)
+"""
+PORT = 18123
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laptop:
+    """A user in the directory of a project."""
+
+    user: User
+    project: Path
+
+    def dlcluster(self, *words: str, code: int = 0) -> str:
+        """Return what a verb prints, which must end with this exit code."""
+        done = subprocess.run(
+            ["dlcluster", *words], cwd=self.project, env=dict(self.user.environment),
+            capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def json(self, *words: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.dlcluster(*words, "--json"))
+        assert found["version"] == 1
+        return found
+
+
+@pytest.fixture(scope="module")
+def laptop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+    project = tmp_path_factory.mktemp("laptop") / "my project"
+    (project / "data").mkdir(parents=True)
+    (project / "data" / "large").write_text("stays here")
+    (project / "train.py").write_text(SCRIPT)
+    (project / ".gitignore").write_text("data/\n")
+    subprocess.run(["git", "init", "-q", project], check=True)
+    return Laptop(user=cluster.user, project=project)
+
+
+@pytest.fixture
+def waiting_job(laptop: Laptop) -> Iterator[str]:
+    """Start a job that would run for minutes; end it."""
+    job: str = json.loads(laptop.dlcluster("run", "--detach", "--json", "--", "train.py", "--wait"))["job"]
+    yield job
+    if next(each for each in laptop.json("jobs")["jobs"] if each["id"] == job)["state"] == "RUNNING":
+        laptop.dlcluster("stop", job)
+
+
+def test_the_clusters_and_the_nodes(laptop: Laptop, cluster: Cluster) -> None:
+    assert laptop.dlcluster("list").splitlines()[1].split()[:4] == [STACK, str(NODES), STACK, "CREATE_COMPLETE"]
+    [found] = laptop.json("list")["clusters"]
+    assert (found["name"], found["desired_nodes"]) == (STACK, NODES)
+    assert laptop.dlcluster("status").startswith(f"{STACK}: {NODES} of {NODES} nodes, generation ")
+    nodes = laptop.json("status")["nodes"]
+    assert {node["instance_id"]: node["private_address"] for node in nodes} == cluster.addresses
+
+
+def test_a_script_runs_on_every_node_and_its_results_come_back(laptop: Laptop, tmp_path: Path) -> None:
+    said = laptop.dlcluster("run", "--", "train.py", "--lr", "0.1 x")
+    lines = {line for line in said.splitlines() if " rank " in line}
+    shown = "['--lr', '0.1 x'] ['.gitignore', 'train.py']"
+    assert lines == {f"deeplearning-worker{rank + 1} [0] rank {rank} of {NODES} {shown}" for rank in range(NODES)}, said
+    job = laptop.json("jobs")["jobs"][-1]
+    assert (job["state"], job["exit_code"], len(job["nodes"])) == ("SUCCEEDED", 0, NODES)
+    assert job["id"] in laptop.dlcluster("jobs").splitlines()[-1]
+    assert shown in laptop.dlcluster("logs", job["id"])
+
+    laptop.dlcluster("pull", "my-project/out", str(tmp_path / "master"))
+    got = laptop.json("pull", "worker2:my-project/out", str(tmp_path / "two"))
+    assert (got["files"], got["bytes"]) == (1, 4)
+    assert [path.name for path in (tmp_path / "master").iterdir()] == ["rank-0"]
+    assert [path.name for path in (tmp_path / "two").iterdir()] == ["rank-1"]
+
+
+def test_the_jobs_exit_code_is_the_verbs(laptop: Laptop) -> None:
+    laptop.dlcluster("run", "--", "train.py", "--fail", code=3)
+    assert laptop.dlcluster("run", "--no-sync", "-n", "1", "--", "echo", "a  b").endswith(" a  b\n")
+    assert laptop.dlcluster("run", "--", "launch", "list").startswith("JOB ")
+
+
+def test_push_brings_a_change_to_every_node(laptop: Laptop, cluster: Cluster) -> None:
+    (laptop.project / "new.py").write_text("new")
+    found = laptop.json("push")
+    assert (found["directory"], found["sent_files"]) == ("~/my-project", 1)
+    for slot in range(1, NODES + 1):
+        assert cluster.on(f"deeplearning-worker{slot}", "cat my-project/new.py") == "new"
+
+
+def test_a_job_is_followed_and_stopped(laptop: Laptop, waiting_job: str) -> None:
+    following = subprocess.Popen(
+        ["dlcluster", "logs", "-f", waiting_job], env=dict(laptop.user.environment), stdout=subprocess.PIPE, text=True
+    )
+    assert following.stdout is not None
+    assert " rank " in following.stdout.readline()
+    following.send_signal(signal.SIGINT)
+    assert following.wait(20) == 130
+    following.stdout.close()
+    assert laptop.json("stop", waiting_job)["state"] == "CANCELLED"
+    assert laptop.dlcluster("stop", waiting_job, code=2) == ""
+
+
+def test_ctrl_c_asks_and_leaves_the_job_or_stops_it(laptop: Laptop) -> None:
+    environment = dict(laptop.user.environment)
+    for answer, state in (("y", "RUNNING"), ("n", "CANCELLED")):
+        terminal = Terminal(
+            ["dlcluster", "run", "--", "train.py", "--wait"], directory=laptop.project, environment=environment
+        )
+        job = terminal.expect(r"dlcluster: job (\S+) runs")[1]
+        terminal.expect(r" rank \d of")
+        terminal.type(CTRL_C)
+        terminal.expect(rf"leave job {job} running\? \[Y/n\]: ")
+        terminal.type(f"{answer}\n")
+        terminal.expect("goes on: dlcluster logs -f" if answer == "y" else "is stopped")
+        assert terminal.await_end() == 130
+        terminal.close()
+        assert next(each for each in laptop.json("jobs")["jobs"] if each["id"] == job)["state"] == state
+        if state == "RUNNING":
+            laptop.dlcluster("stop", job)
+
+
+def test_a_nodes_port_answers_here(laptop: Laptop, cluster: Cluster) -> None:
+    serve = f"nohup python3 -m http.server {PORT} --bind 127.0.0.1 --directory /etc/deeplearning >/dev/null 2>&1 &"
+    cluster.on("deeplearning-worker2", serve)
+    try:
+        tunnel = subprocess.Popen(
+            ["dlcluster", "tunnel", "worker2", str(PORT)],
+            env=dict(laptop.user.environment), stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert tunnel.stdout is not None
+        address = tunnel.stdout.readline().split()[0]
+        assert address == f"http://localhost:{PORT}/"
+        with urlopen(address, timeout=20) as answer:
+            assert answer.status == 200
+        os.killpg(tunnel.pid, signal.SIGINT)
+        assert tunnel.wait(20) == 130
+        tunnel.stdout.close()
+    finally:
+        cluster.on("deeplearning-worker2", f"pkill -f 'http.server {PORT}'")
