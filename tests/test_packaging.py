@@ -1,13 +1,13 @@
 """Test that ``pip install .`` brings the program and every file that the nodes get, without building a wheel."""
 
 import subprocess
-import tomllib
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
 REPOSITORY = Path(__file__).parents[1]
 PYPROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())

@@ -1,4 +1,4 @@
-"""Finds clusters: the CloudFormation stacks that have a cluster's outputs."""
+"""Find clusters: the CloudFormation stacks that have a cluster's outputs."""
 
 import re
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ _RULES: Final = (
     (TABLE_OUTPUT, TABLE, TABLE_RULE),
     (LOGIN_USER_OUTPUT, re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "a user of the nodes"),
 )
-"""They go onto ssh's command line."""
+"""Rules for outputs that get onto ssh's command line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """What the outputs of a cluster's stack say."""
+    """Hold what the outputs of a cluster's stack say."""
 
     name: str
     stack_name: str
@@ -42,7 +42,7 @@ class Cluster:
 
     @property
     def networks(self) -> Networks:
-        """Where the nodes have their addresses. Raises ClusterError."""
+        """Return the networks of the nodes' addresses. Raises ClusterError."""
         if self.networks_text is None:
             raise ClusterError(f"stack {self.stack_name} has no output {NETWORKS_OUTPUT}: cdk deploy adds it")
         try:
@@ -52,7 +52,7 @@ class Cluster:
 
 
 def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
-    """Every cluster of the account and region."""
+    """Yield every cluster of the account and region."""
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
             cluster = _cluster(stack)
@@ -76,7 +76,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
 
 
 def check_outputs(cluster: Cluster) -> Cluster:
-    """The cluster, once its outputs are what a cluster's are; ClusterError otherwise."""
+    """Return the cluster if its outputs can be a cluster's. Raises ClusterError."""
     values = (cluster.name, cluster.table, cluster.login_user)
     for (output, pattern, allowed), value in zip(_RULES, values, strict=True):
         if not pattern.fullmatch(value):
@@ -85,7 +85,7 @@ def check_outputs(cluster: Cluster) -> Cluster:
 
 
 def _describe_stack(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
-    """The stack of a cluster's name, as ours have it: asks for no right to see other stacks."""
+    """Return the stack that has a cluster's name, as ours do; this needs no right to see other stacks."""
     try:
         return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     except ClientError as error:
@@ -96,14 +96,14 @@ def _describe_stack(cloudformation: "CloudFormationClient", name: str) -> "Stack
 
 def _why_no_cluster(stack: "StackTypeDef") -> str:
     name, status = stack["StackName"], stack["StackStatus"]
-    # A deploy that was stopped while it made its change set leaves this, and nothing else.
+    # A deploy that was stopped while it made its change set leaves only this.
     begun = "cdk deploy goes on with it, cdk destroy removes it"
     advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} tells more"
     return f"a stack of that name is there in status {status}; {advice}"
 
 
 def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
-    """The cluster called `name`, or the only one there is."""
+    """Return the cluster called `name`, or the only one. Raises ClusterError."""
     stack = _describe_stack(cloudformation, name) if name is not None else None
     if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
         return check_outputs(named)

@@ -37,7 +37,7 @@ def _name_here(directory: Path) -> str | None:
 
 
 def _find(clients: Clients, name: str | None) -> tuple[StackState, Cluster | None]:
-    """The stack, and the cluster where one came to be of it."""
+    """Return the stack, and the cluster if the stack became one."""
     if name is None:
         name = find_cluster(clients.cloudformation, name=None, region=clients.region).name
     cluster = {cluster.name: cluster for cluster in find_clusters(clients.cloudformation)}.get(name)
