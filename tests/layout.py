@@ -113,9 +113,7 @@ def _cycle(graph: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield a line for each set of nodes that all lead to each other."""
     reached = {name: _reachable(graph, name) for name in graph}
     circles = {frozenset(other for other in found if name in reached[other]) for name, found in reached.items()}
-    yield from (
-        f"import circle: {' -> '.join(sorted(circle))}" for circle in circles
-    )
+    yield from (f"import circle: {' -> '.join(sorted(circle))}" for circle in circles)
 
 
 def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
