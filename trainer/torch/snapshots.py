@@ -11,11 +11,7 @@ from typing import Final
 import torch
 
 from trainer.errors import TrainerError
-<<<<<<< HEAD
-from trainer.torch.side_stream import SideStream, record_event, select_device, to_host, wait_for
-=======
-from trainer.side_stream import SideStream, record_event, to_host, wait_for
->>>>>>> names
+from trainer.side_stream import SideStream, record_event, select_device, to_host, wait_for
 
 COPY_S: Final = 60.0
 """Longest wait for a copy in memory."""
