@@ -1,1 +1,1 @@
-"""``dlcluster``: the daily verbs of a cluster's user. Keeps no local state."""
+"""Run the daily work of a cluster's user as ``dlcluster``; keep no local state."""

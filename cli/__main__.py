@@ -1,8 +1,6 @@
-"""Makes ``python -m cli`` work."""
+"""Run ``dlcluster`` as ``python -m cli``."""
 
-import sys
-
-from cli.main import main
+from cli.main import console_script
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console_script()

@@ -1,4 +1,4 @@
-"""The settings as ``cdk deploy`` reads them in a directory: its files, the user's own, and ``-c name=value``."""
+"""Read the settings as ``cdk deploy`` does: from a directory's files, the user's own file, and ``-c name=value``."""
 
 import json
 import os.path
@@ -12,16 +12,16 @@ from stacks.settings.values import SettingsError, shown
 
 APP_FILE: Final = "cdk.json"
 LOOKED_UP_FILE: Final = "cdk.context.json"
-"""What earlier synths looked up in the account, such as the machine image."""
+"""File with what earlier synths looked up in the account, such as the machine image."""
 USER_FILE: Final = "~/.cdk.json"
-"""What the user wants of every app."""
+"""File with the user's settings for every app."""
 
 
 def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
-    """The CDK's context. Its CLI takes a name from ``-c``, from cdk.json, from the look-ups, from the user's file,
-    in this order, and puts together the objects that several of them give (aws-cdk, user-configuration).
+    """Return the CDK's context. Its command line takes a name from ``-c``, cdk.json, the look-ups or the user's file,
+    in this order, and merges objects that several of them give (aws-cdk, user-configuration).
     """
-    # Not Path.expanduser: it fails where no home is known, and then there is no file of the user's.
+    # Not Path.expanduser, which fails where no home is known; then there is no such file.
     user = _context(Path(os.path.expanduser(USER_FILE)), needed=False)  # noqa: PTH111  (see above)
     looked_up = _read(directory / LOOKED_UP_FILE, needed=False)
     app = _context(directory / APP_FILE, needed=True)
@@ -29,7 +29,7 @@ def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def read_props(context: dict[str, Any]) -> ClusterProps:
-    """The settings of the cluster, or one line that says which cannot be used."""
+    """Return the cluster's settings. Raises UsageError if one cannot be used."""
     try:
         return ClusterProps.from_context(context)
     except SettingsError as error:
@@ -60,7 +60,7 @@ def _read(path: Path, *, needed: bool) -> dict[str, Any]:
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Both, name by name; where both have an object the same again."""
+    """Merge two objects name by name; where both hold an object, merge those too."""
     both = {name: _merged(under[name], over[name]) for name in under if _are_objects(under[name], over.get(name))}
     return {**under, **over, **both}
 

@@ -1,35 +1,67 @@
-"""``dlcluster VERB``: log in to a cluster, run something on it, look at it."""
+"""Run ``dlcluster VERB``: look at a cluster, log in to it, run jobs on it.
+
+Importing this module costs little: each verb's module is imported when the verb runs.
+"""
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
+from typing import Final
 
-from cli.aws.clients import aws_errors
-from cli.errors import ClusterError
-from cli.options import Options, parse_options
+import click
+
+from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
+from cli.shared_options import cluster_options
+from cli.verb_group import PROGRAM, VerbGroup
+
+VERSION: Final = "0.1.0"
+"""The version in pyproject.toml."""
+HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
+EPILOG: Final = (
+    "Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no such cluster, 4 AWS refuses the credentials. "
+    "ssh and run return the exit code of the command that they started."
+)
+
+
+@click.group(PROGRAM, cls=VerbGroup, invoke_without_command=True, epilog=EPILOG, context_settings=HELP_OPTIONS)
+@cluster_options
+@click.version_option(VERSION, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@click.pass_context
+def dlcluster(context: click.Context) -> None:
+    """Look at a training cluster, log in to it, run jobs on it."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what one verb says; returns the exit code."""
+    """Run one verb; return the exit code."""
     try:
-        options = parse_options(arguments)
-        with aws_errors(options.region):
-            code = _verb(options.verb)(options)
-            sys.stdout.flush()
-            return code
+        code = dlcluster.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
     except ClusterError as error:
-        print(f"dlcluster: {error}{error.fix and f': {error.fix}'}", file=sys.stderr)
-        return error.exit_code
+        return _fail(f"{error}{error.fix and f': {error.fix}'}", error.exit_code)
+    except click.ClickException as error:
+        return _fail(_one_line(error.format_message()), EXIT_USAGE)
     except BrokenPipeError:
-        # Nobody reads the rest, as in ``dlcluster status | head -1``.
+        # The reader has gone, as in ``dlcluster status | head -1``.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return 130
+        return EXIT_FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    return code or 0
 
 
-def _verb(name: str) -> Callable[[Options], int]:
-    """The ``main`` of the verb's module, alone: ssh waits for known-hosts at each login."""
-    found: Callable[[Options], int] = import_module(f"cli.verbs.{name.replace('-', '_')}").main
-    return found
+def console_script() -> None:
+    """Run as the program that ``pip install`` makes."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def _fail(message: str, exit_code: int) -> int:
+    print(f"{PROGRAM}: {message}", file=sys.stderr)
+    return exit_code
+
+
+def _one_line(message: str) -> str:
+    """Return click's message as our errors are written: lower case, no final period."""
+    line = " ".join(message.split()).removesuffix(".")
+    return line[:1].lower() + line[1:]

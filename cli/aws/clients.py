@@ -1,4 +1,4 @@
-"""The AWS clients of one region, and AWS's errors as ours."""
+"""Make the AWS clients of one region, and turn AWS's errors into ours."""
 
 import os
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_MESSAGE: Final = 400
-"""A refusal names the caller, the action and the resource; what is longer is no sentence."""
+"""Longest message, in characters: a refusal names caller, action and resource, and a longer text is no sentence."""
 
 
 EXPIRED: Final = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
@@ -45,11 +45,11 @@ UNKNOWN_CALLER: Final = frozenset(
         *("InvalidSignatureException", "UnrecognizedClientException"),
     )
 )
-"""AWS's codes, as its services have them ("Common errors" of their API references)."""
+"""AWS's codes for a caller that it does not know ("Common errors" of its API references)."""
 
 
 def _client(service: str) -> Any:
-    """An attribute of Clients that is made when first used: a client takes a while."""
+    """Make an attribute of Clients that is created when first used, because a client takes a while."""
 
     def make(clients: "Clients") -> Any:
         with _sdk_setting_errors():
@@ -61,7 +61,7 @@ def _client(service: str) -> Any:
 
 
 class Clients:
-    """What dlcluster calls; it only reads."""
+    """Hold the clients that dlcluster calls; it only reads."""
 
     def __init__(self, session: boto3.Session) -> None:
         self.session: Any = session
@@ -81,7 +81,7 @@ class Clients:
 
 
 def connect(region: str | None) -> Clients:
-    """Clients for `region`, or for the region of the environment or profile."""
+    """Return clients for `region`, or for the region of the environment or profile."""
     session = _session(region)
     if session.region_name is None:
         raise NoRegionError
@@ -96,11 +96,11 @@ def _session(region: str | None) -> boto3.Session:
 
 @contextmanager
 def _sdk_setting_errors() -> Iterator[None]:
-    """Around what reads variables and profile: botocore says of most that it cannot use one by a ValueError."""
+    """Turn botocore's ValueError for a variable or profile that it cannot use into a UsageError."""
     try:
         yield
     except ValueError as error:
-        # Most say which value they mean, none says where it stands.
+        # Most messages quote the value, and none names the variable that holds it.
         guilty = [name for name, value in os.environ.items() if name.startswith("AWS_") and repr(value) in str(error)]
         sources = ", ".join(guilty) or "--region, AWS_ENDPOINT_URL and its like, the profile"
         raise UsageError(_shorten(f"the settings for AWS ({sources}) cannot be used: {error}")) from error
@@ -108,7 +108,7 @@ def _sdk_setting_errors() -> Iterator[None]:
 
 @contextmanager
 def aws_errors(region: str | None) -> Iterator[None]:
-    """Turn what boto3 raises into one line of ours; ``region`` as connect() has it."""
+    """Turn what boto3 raises into one line of ours; ``region`` is what connect() got."""
     try:
         yield
     except NoRegionError as error:
@@ -120,7 +120,7 @@ def aws_errors(region: str | None) -> Iterator[None]:
     except ClientError as error:
         details = error.response["Error"]
         code, message = details.get("Code", "unknown"), details.get("Message", "")
-        # An HTTP status in the code's place: not an error of AWS's own, and the message some web page.
+        # An HTTP status in place of a code: not AWS's own error, and the message is some web page.
         if code.isdigit():
             raise NoAnswerError(f"AWS refused {error.operation_name}: HTTP status {code}") from error
         refused = _shorten(f"AWS refused {error.operation_name}: {code}: {message}")

@@ -1,4 +1,4 @@
-"""Finds clusters: the CloudFormation stacks that have a cluster's outputs."""
+"""Find clusters: the CloudFormation stacks that have a cluster's outputs."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks, shown
 from bootstrap.contract import CLUSTER_NAME_OUTPUT, LOGIN_USER_OUTPUT, NETWORKS_OUTPUT, TABLE_OUTPUT
-from cli.errors import ClusterError
+from cli.errors import ClusterError, NoClusterError, UsageError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -23,12 +23,12 @@ _RULES: Final = (
     (TABLE_OUTPUT, TABLE, TABLE_RULE),
     (LOGIN_USER_OUTPUT, re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "a user of the nodes"),
 )
-"""They go onto ssh's command line."""
+"""Rules for outputs that get onto ssh's command line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """What the outputs of a cluster's stack say."""
+    """Hold what the outputs of a cluster's stack say."""
 
     name: str
     stack_name: str
@@ -36,10 +36,13 @@ class Cluster:
     login_user: str
     networks_text: str | None
     """None: the stack is from before this output."""
+    stack_status: str = ""
+    created: str = ""
+    """When the stack was made; ISO 8601, UTC."""
 
     @property
     def networks(self) -> Networks:
-        """Where the nodes have their addresses. Raises ClusterError."""
+        """Return the networks of the nodes' addresses. Raises ClusterError."""
         if self.networks_text is None:
             raise ClusterError(f"stack {self.stack_name} has no output {NETWORKS_OUTPUT}: cdk deploy adds it")
         try:
@@ -49,7 +52,7 @@ class Cluster:
 
 
 def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
-    """Every cluster of the account and region."""
+    """Yield every cluster of the account and region."""
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
             cluster = _cluster(stack)
@@ -67,11 +70,13 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         table=outputs[TABLE_OUTPUT],
         login_user=outputs[LOGIN_USER_OUTPUT],
         networks_text=outputs.get(NETWORKS_OUTPUT),
+        stack_status=stack["StackStatus"],
+        created=f"{stack['CreationTime']:%Y-%m-%dT%H:%M:%SZ}",
     )
 
 
 def check_outputs(cluster: Cluster) -> Cluster:
-    """The cluster, once its outputs are what a cluster's are; ClusterError otherwise."""
+    """Return the cluster if its outputs can be a cluster's. Raises ClusterError."""
     values = (cluster.name, cluster.table, cluster.login_user)
     for (output, pattern, allowed), value in zip(_RULES, values, strict=True):
         if not pattern.fullmatch(value):
@@ -80,7 +85,7 @@ def check_outputs(cluster: Cluster) -> Cluster:
 
 
 def _describe_stack(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
-    """The stack of a cluster's name, as ours have it: asks for no right to see other stacks."""
+    """Return the stack that has a cluster's name, as ours do; this needs no right to see other stacks."""
     try:
         return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     except ClientError as error:
@@ -91,31 +96,31 @@ def _describe_stack(cloudformation: "CloudFormationClient", name: str) -> "Stack
 
 def _why_no_cluster(stack: "StackTypeDef") -> str:
     name, status = stack["StackName"], stack["StackStatus"]
-    # A deploy that was stopped while it made its change set leaves this, and nothing else.
+    # A deploy that was stopped while it made its change set leaves only this.
     begun = "cdk deploy goes on with it, cdk destroy removes it"
     advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} tells more"
     return f"a stack of that name is there in status {status}; {advice}"
 
 
 def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
-    """The cluster called `name`, or the only one there is."""
+    """Return the cluster called `name`, or the only one. Raises ClusterError."""
     stack = _describe_stack(cloudformation, name) if name is not None else None
     if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
         return check_outputs(named)
     clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
     names = ", ".join(check_outputs(cluster).name for cluster in clusters)
     if stack is not None and name not in [cluster.name for cluster in clusters]:
-        raise ClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack)}")
+        raise NoClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack)}")
     if not clusters:
-        raise ClusterError(
+        raise NoClusterError(
             f"no cluster in {region} (--region or AWS_REGION names another); "
             "dlcluster why --cluster NAME tells how a deploy of it ended"
         )
     if name is None and len(clusters) > 1:
-        raise ClusterError(f"more than one cluster in {region}, choose with --cluster: {names}")
+        raise UsageError(f"more than one cluster in {region}, choose with --cluster: {names}")
     chosen = [cluster for cluster in clusters if name in (None, cluster.name)]
     if not chosen:
-        raise ClusterError(f"no cluster {name!r} in {region}, there is: {names}")
+        raise NoClusterError(f"no cluster {name!r} in {region}, there is: {names}")
     if len(chosen) > 1:
         stacks = ", ".join(cluster.stack_name for cluster in chosen)
         raise ClusterError(f"more than one stack in {region} calls its cluster {name}: {stacks}")

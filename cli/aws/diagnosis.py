@@ -1,4 +1,4 @@
-"""Why a deploy failed or a node is missing: what CloudFormation, EC2 and the nodes say of it."""
+"""Find out why a deploy failed or a node is missing: ask CloudFormation, EC2 and the nodes' logs."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodePresence:
-    """Which nodes a cluster should have and has."""
+    """Compare the nodes that a cluster should have with those that it has."""
 
     sentence: str = ""
     absent: tuple[str, ...] = ()
-    """Instances that are no node now: members that do not run, and instances that have not become members."""
+    """Instances that are not nodes now: members that do not run, and instances that have not joined."""
     complete: bool = True
 
 
@@ -35,27 +35,27 @@ NO_CLUSTER: Final = NodePresence()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
-    """What is known of a cluster's trouble."""
+    """Hold what is known of a cluster's trouble."""
 
     stack: StackState
     cluster_name: str
     failures: tuple[Event, ...]
-    """Of the last deploy or destroy that failed, the cause first."""
+    """Failures of the last deploy or destroy that failed, the cause first."""
     presence: NodePresence
     activities: tuple[Activity, ...]
-    """What the groups did last, newest first; none were asked for where nothing is wrong."""
+    """What the groups did last, newest first; empty if nothing is wrong."""
     log_group: str
-    """Empty when the stack has none."""
+    """Name of the log group; empty if the stack has none."""
     logs: tuple[NodeLog, ...]
     left_buckets: tuple[str, ...]
-    """Of earlier clusters of this name."""
+    """Buckets of earlier clusters of this name."""
     region: str
     unknown: tuple[str, ...]
-    """What could not be asked, and why."""
+    """Questions that got no answer, with the reason."""
 
 
 def diagnose(clients: Clients, stack: StackState, cluster: Cluster | None) -> Diagnosis:
-    """Ask all that can tell; what a service refuses is left out and said."""
+    """Ask everything that can explain the trouble; note what a service refuses."""
     unknown: list[str] = []
 
     def ask(call: Callable[[], T], otherwise: T) -> T:
@@ -115,13 +115,13 @@ def _presence(clients: Clients, cluster: Cluster) -> NodePresence:
 
 
 def _suspects(failures: Sequence[Event], presence: NodePresence) -> list[str]:
-    """Instances that the failures name, and those that should be nodes."""
+    """Return the instances that the failures name, and those that should be nodes."""
     named = (instance_id for event in failures for instance_id in _INSTANCE_ID.findall(event.reason))
     return list(dict.fromkeys([*presence.absent, *named]))[:MOST_NODES]
 
 
 def _logs(clients: Clients, group: str, suspects: Sequence[str], launched: Sequence[str]) -> list[NodeLog]:
-    """Of the suspects; without any of those that spoke last; if none ever spoke, of those launched last."""
+    """Read the suspects' logs; without suspects those of the nodes that wrote last, or else were launched last."""
     silent = list(dict.fromkeys(launched))[:MOST_NODES]
     wanted = suspects or newest_streams(clients.logs, group, count=MOST_NODES) or silent
     return [read_log(clients.logs, group, instance_id, lines=MOST_LINES) for instance_id in wanted]

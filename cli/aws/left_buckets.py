@@ -1,4 +1,4 @@
-"""Finds the buckets that destroyed and rolled back clusters left: they are kept on purpose, and cost money."""
+"""Find the buckets that destroyed and rolled back clusters left: they are kept on purpose, and cost money."""
 
 import shlex
 import sys
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
 
 KEPT: Final = "DELETE_SKIPPED"
-"""What CloudFormation says of a resource that it leaves behind."""
+"""CloudFormation's status for a resource that it leaves behind."""
 
 
 def left_buckets(
     tagging: Any, cloudformation: "CloudFormationClient", *, cluster_name: str, events: Sequence[Event]
 ) -> list[str]:
-    """The buckets of clusters of that name that nobody uses now.
+    """Return the buckets of clusters of that name that nobody uses now.
 
-    ``events`` are those of the stack of that name: while it is being created, nothing else says what is its own.
+    ``events`` belong to the stack of that name: while it is being created, only they tell which bucket is its own.
     """
     tagged = set(_tagged(tagging, cluster_name))
     last = {event.physical_id: event.status for event in events}
@@ -37,7 +37,7 @@ def _tagged(tagging: Any, cluster_name: str) -> Iterator[str]:
 
 
 def _values_in_stacks(cloudformation: "CloudFormationClient") -> Iterator[str]:
-    """Every value that a stack has been given or gives out; one that was rolled back may be tried again."""
+    """Yield the values of every stack's outputs and parameters; a stack that was rolled back may be tried again."""
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
             yield from (out["OutputValue"] for out in stack.get("Outputs", []))
@@ -45,7 +45,7 @@ def _values_in_stacks(cloudformation: "CloudFormationClient") -> Iterator[str]:
 
 
 def removal(bucket: str, *, region: str) -> str:
-    """A line for the shell that removes a bucket with every version: ``aws s3 rb --force`` leaves the old ones."""
+    """Return a shell line that removes a bucket with every version: ``aws s3 rb --force`` leaves the old ones."""
     code = (
         f'import boto3; b = boto3.resource("s3", region_name="{region}").Bucket("{bucket}"); '
         "b.object_versions.delete(); b.delete()"

@@ -1,4 +1,4 @@
-"""What nodes said last, from the log group of their cluster: it outlives node and stack."""
+"""Read what nodes logged last, from the log group of their cluster, which outlives node and stack."""
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeLog:
-    """The end of one node's log."""
+    """Hold the end of one node's log."""
 
     instance_id: str
     lines: tuple[str, ...]
 
 
 def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, lines: int) -> NodeLog:
-    """The last lines of a node; none when it never reached the log group."""
+    """Return the last lines of a node; none if it never reached the log group."""
     try:
         events = logs.get_log_events(logGroupName=group, logStreamName=instance_id, limit=lines, startFromHead=False)[
             "events"
@@ -33,7 +33,7 @@ def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, line
 
 
 def newest_streams(logs: "CloudWatchLogsClient", group: str, *, count: int) -> list[str]:
-    """The nodes that spoke last."""
+    """Return the nodes that wrote last."""
     try:
         found = logs.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True, limit=count)
     except logs.exceptions.ResourceNotFoundException:

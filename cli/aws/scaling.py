@@ -1,4 +1,4 @@
-"""What EC2 Auto Scaling did, and EC2's own reason where it could not."""
+"""Read what EC2 Auto Scaling did, and its reason when it could not."""
 
 import re
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ _ONE_CALL_ONLY: Final = re.compile(
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
     r"|(?<=Encoded authorization failure message: )\S+"
 )
-"""What differs between two messages of the same reason: instances, request ids, encoded refusals."""
+"""Parts that differ between two messages of the same reason: instances, request ids, encoded refusals."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Activity:
-    """One launch or termination that a group tried."""
+    """Describe one launch or termination that a group tried."""
 
     time: datetime
     group: str
@@ -44,7 +44,7 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepeatedFailure:
-    """A reason for which a group failed: the last time, and how often."""
+    """Count the failures of a group for one reason, and keep the newest."""
 
     newest: Activity
     count: int
@@ -55,17 +55,17 @@ class RepeatedFailure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingGroups:
-    """A cluster's Auto Scaling groups, and the instances in them now."""
+    """Hold a cluster's Auto Scaling groups, and the instances in them now."""
 
     names: tuple[str, ...]
     instance_ids: tuple[str, ...]
     desired: int
-    """How many instances they are asked for, all together."""
+    """Instances that all groups together are asked for."""
     since: datetime
-    """When the first of them was made."""
+    """Time when the first group was made."""
 
     def desired_nodes(self, otherwise: int) -> int:
-        """How many nodes the cluster should have; `otherwise` where no group is known."""
+        """Return how many nodes the cluster should have; `otherwise` if no group is known."""
         return self.desired if self.names else otherwise
 
 
@@ -74,7 +74,7 @@ NO_GROUPS: Final = ScalingGroups(names=(), instance_ids=(), desired=0, since=EVE
 
 
 def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingGroups:
-    """The groups that have the cluster's tag."""
+    """Return the groups that have the cluster's tag."""
     pages = autoscaling.get_paginator("describe_auto_scaling_groups").paginate(
         Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]}]
     )
@@ -88,7 +88,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
 
 
 def read_activities(autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime) -> list[Activity]:
-    """What groups did, deleted ones too, newest first. Before `since` their names were those of an earlier cluster."""
+    """Return what groups did, newest first, deleted groups too; before `since` an earlier cluster had their names."""
     found = (_activity(each) for group in groups for each in _activities(autoscaling, group))
     kept = (activity for activity in found if activity.time >= since)
     return sorted(kept, key=lambda activity: activity.time, reverse=True)
@@ -112,7 +112,7 @@ def _activity(found: "ActivityTypeDef") -> Activity:
 
 
 def distinct_failures(activities: Sequence[Activity]) -> list[RepeatedFailure]:
-    """The newest failure of each group for each reason: one without capacity tries again every few minutes."""
+    """Return each group's newest failure for each reason: without capacity a group tries again every few minutes."""
     alike: dict[tuple[str, str], list[Activity]] = {}
     for activity in activities:
         if activity.is_failure:
@@ -121,7 +121,7 @@ def distinct_failures(activities: Sequence[Activity]) -> list[RepeatedFailure]:
 
 
 def newest_of_groups(activities: Sequence[Activity]) -> list[Activity]:
-    """What each group did last."""
+    """Return what each group did last."""
     newest: dict[str, Activity] = {}
     for activity in activities:
         newest.setdefault(activity.group, activity)

@@ -1,4 +1,4 @@
-"""What CloudFormation tells of a stack, also of one that is rolled back or deleted (for 90 days)."""
+"""Read a stack's history from CloudFormation, which keeps that of a deleted stack for 90 days."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 STACK_TYPE: Final = "AWS::CloudFormation::Stack"
 _BEGINNINGS: Final = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
 _CONSEQUENCES: Final = ("Resource creation cancelled", "Resource update cancelled")
-"""CloudFormation stops what was still in the making when something else failed."""
+"""Reasons of resources that CloudFormation stopped making because something else had failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StackState:
-    """A stack of a name, of which there was perhaps another before."""
+    """Describe the newest stack of a name."""
 
     name: str
     stack_id: str
@@ -27,7 +27,7 @@ class StackState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One line of a stack's history."""
+    """Hold one line of a stack's history."""
 
     time: datetime
     logical_id: str
@@ -38,13 +38,13 @@ class Event:
 
     @property
     def is_failure(self) -> bool:
-        """Whether it says why something failed. A node's own reason comes before the status of its group."""
+        """Whether it tells why something failed. A node's own reason comes before the status of its group."""
         told = self.status.endswith("_FAILED") or self.reason.startswith("Received FAILURE signal")
         return told and not self.reason.startswith(_CONSEQUENCES)
 
 
 def find_stack(cloudformation: "CloudFormationClient", name: str) -> StackState | None:
-    """The stack of that name: the one there is, or the last one there was."""
+    """Return the stack of that name: the current one, or else the last deleted one."""
     try:
         stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
         return StackState(name=name, stack_id=stack["StackId"], status=stack["StackStatus"])
@@ -60,7 +60,7 @@ def find_stack(cloudformation: "CloudFormationClient", name: str) -> StackState 
 
 
 def read_events(cloudformation: "CloudFormationClient", stack_id: str) -> list[Event]:
-    """The stack's events, oldest first."""
+    """Return the stack's events, oldest first."""
     pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack_id)
     newest_first = [
         Event(
@@ -78,13 +78,13 @@ def read_events(cloudformation: "CloudFormationClient", stack_id: str) -> list[E
 
 
 def last_failures(events: Sequence[Event]) -> list[Event]:
-    """The failures of the last change that failed, the cause first."""
+    """Return the failures of the last change that failed, the cause first."""
     failed = [[event for event in change if event.is_failure] for change in _changes(events)]
     return next((failures for failures in reversed(failed) if failures), [])
 
 
 def _changes(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """The events of each deploy or destroy; a rollback belongs to what it undoes."""
+    """Split the events by deploy and destroy; a rollback belongs to the change that it undoes."""
     change: list[Event] = []
     for event in events:
         if event.resource_type == STACK_TYPE and event.status in _BEGINNINGS:
@@ -95,5 +95,5 @@ def _changes(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def physical_ids(events: Sequence[Event], resource_type: str) -> list[str]:
-    """The names that AWS gave to the stack's resources of a type, the first made first."""
+    """Return AWS's names for the stack's resources of a type, in the order in which they were made."""
     return list(dict.fromkeys(e.physical_id for e in events if e.resource_type == resource_type and e.physical_id))

@@ -1,4 +1,4 @@
-"""The caller, the key pair, and whether the CDK may work in the account."""
+"""Check the caller, the key pair, and whether the CDK may work in the account."""
 
 import difflib
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ LEAST_BOOTSTRAP_VERSION: Final = 6
 
 
 def credentials(target: PreflightTarget) -> Iterator[Finding]:
-    """Say whose account and which region it would be."""
+    """Tell which account and region the deploy would use."""
     yield ok("credentials", f"{target.caller} in {target.region}")
 
 
 def settings(target: PreflightTarget) -> Iterator[Finding]:
-    """Pass on what the settings themselves warn of."""
+    """Pass on the settings' own warnings."""
     for sentence in target.props.warnings().values():
         yield warning("settings", sentence)
 

@@ -1,4 +1,4 @@
-"""Whether the bucket that the settings name is one that the nodes can use and that keeps what they put there."""
+"""Check that the nodes can use the bucket in the settings, and that it keeps what they store."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ SUBJECT = "bucket"
 
 
 def bucket(target: PreflightTarget) -> Iterator[Finding]:
-    """Look at an adopted bucket; one of the cluster's own is made as it has to be."""
+    """Look at an adopted bucket; a bucket that the cluster makes is right from the start."""
     name = target.props.bucket
     if name is None:
         yield ok(SUBJECT, "the cluster makes one of its own")

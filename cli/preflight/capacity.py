@@ -1,4 +1,4 @@
-"""Whether the account may start that many instances of the type."""
+"""Check that the account may start that many instances of the type."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ def _vcpus_of_type(target: PreflightTarget) -> int:
 
 
 def _running_vcpus(target: PreflightTarget, quota: quotas.Quota) -> int:
-    """The vCPUs of other on-demand instances that the quota counts; the cluster's own are in what it needs."""
+    """Return the vCPUs of other on-demand instances that the quota counts; the cluster's own are in its need."""
     pages = target.clients.ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     )

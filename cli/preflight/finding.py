@@ -1,4 +1,4 @@
-"""What a check found: one line that says how bad it is, what it is and what to do."""
+"""Describe what a check found in one line: how bad it is, what it is, and what to do."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,14 +8,14 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One line of the report."""
+    """Hold one line of the report."""
 
     level: Level
     subject: str
-    """What was checked, in two or three words."""
+    """Name of what was checked, in two or three words."""
     sentence: str
     fix: str = ""
-    """What to do, or nothing."""
+    """Advice, or nothing."""
 
     def __str__(self) -> str:
         told = f"{self.sentence}: {self.fix}" if self.fix else self.sentence
@@ -23,15 +23,15 @@ class Finding:
 
 
 def ok(subject: str, sentence: str) -> Finding:
-    """Nothing to do."""
+    """Report that nothing has to be done."""
     return Finding(level="ok", subject=subject, sentence=sentence)
 
 
 def warning(subject: str, sentence: str, fix: str = "") -> Finding:
-    """The deploy may succeed all the same."""
+    """Report something with which the deploy may still succeed."""
     return Finding(level="warning", subject=subject, sentence=sentence, fix=fix)
 
 
 def problem(subject: str, sentence: str, fix: str) -> Finding:
-    """The deploy would fail."""
+    """Report something with which the deploy would fail."""
     return Finding(level="problem", subject=subject, sentence=sentence, fix=fix)

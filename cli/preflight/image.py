@@ -1,4 +1,4 @@
-"""Whether the machine image is there and suits the instance type and the root volume."""
+"""Check that the machine image exists and suits the instance type and the root volume."""
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -42,14 +42,14 @@ def image(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def _later_line(target: PreflightTarget) -> str:
-    """How to get an image of another line."""
+    """Tell how to get an image of another line."""
     if target.props.ami is not None:
         return "set ami to a newer image, or leave it out"
     return "take a newer release of this project, or set ami to an image of a newer line"
 
 
 def _pin(target: PreflightTarget, name: str) -> str:
-    """Key of cdk.context.json under which the CDK keeps what the parameter once said."""
+    """Return the key of cdk.context.json under which the CDK keeps the parameter's value."""
     return f"ssm:account={target.account}:parameterName={name}:region={target.region}"
 
 

@@ -1,4 +1,4 @@
-"""How old the image is, and whether AWS still mends it: what is found here fails no deploy."""
+"""Check how old the image is, and whether AWS still patches it; none of this fails a deploy."""
 
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
 OLD: Final = timedelta(days=90)
-"""AWS publishes a patched image of each line every few weeks."""
+"""Age after which an image lacks patches: AWS publishes one of each line every few weeks."""
 
 
 def age(found: "ImageTypeDef", *, today: date, renew: str, later: str) -> Iterator[Finding]:
-    """Say the worst of what the image's age means.
+    """Report the worst consequence of the image's age.
 
     ``renew`` is the way to a newer image of its line, ``later`` to one of another line.
     """
@@ -33,5 +33,5 @@ def age(found: "ImageTypeDef", *, today: date, renew: str, later: str) -> Iterat
 
 
 def _day(time: str | None) -> date | None:
-    """The day of a time as EC2 writes it, 2026-05-02T00:00:00.000Z."""
+    """Return the day of a time as EC2 writes it, 2026-05-02T00:00:00.000Z."""
     return date.fromisoformat(time[:10]) if time else None

@@ -1,4 +1,4 @@
-"""Room for what the network needs: addresses that stay, and a VPC."""
+"""Check that the account has room for the network: fixed addresses and a VPC."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,13 +13,13 @@ VPCS: Final = 1
 
 
 def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
-    """The addresses of one cluster more must be allowed; AWS's default is 5 a region."""
+    """Check that the cluster's addresses are allowed; AWS's default is 5 a region."""
     used = len(target.clients.ec2.describe_addresses()["Addresses"])
     yield from _room(target, "Elastic IP", quotas.ELASTIC_IPS, needed=ELASTIC_IPS, used=used)
 
 
 def vpc(target: PreflightTarget) -> Iterator[Finding]:
-    """One VPC more must be allowed."""
+    """Check that another VPC is allowed."""
     pages = target.clients.ec2.get_paginator("describe_vpcs").paginate()
     used = sum(len(page["Vpcs"]) for page in pages)
     yield from _room(target, "VPC", quotas.VPCS, needed=VPCS, used=used)

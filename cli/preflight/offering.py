@@ -1,4 +1,4 @@
-"""Whether EC2 has the type in the cluster's zone, and which zones have it."""
+"""Check that EC2 offers the type in the cluster's zone, and name the zones that have it."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from stacks.settings.network import first_zone, zones_context_key
 
 
 def offering(target: PreflightTarget) -> Iterator[Finding]:
-    """Look whether EC2 has the type in the cluster's zone; it says nothing of free capacity."""
+    """Check that EC2 offers the type in the cluster's zone, which tells nothing of free capacity."""
     name = target.props.instance_type
     zone, having = _zone(target), _zones_with(target, name)
     if zone in having:
@@ -30,7 +30,7 @@ def offering(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def _zone(target: PreflightTarget) -> str | None:
-    """The zone that the deploy takes: the setting, or the first of those that a synth looked up or would look up."""
+    """Return the deploy's zone: the setting, or the first of the zones that a synth looks up."""
     if target.props.availability_zone is not None:
         return target.props.availability_zone
     return first_zone(
@@ -44,7 +44,7 @@ def _all_zones(target: PreflightTarget) -> list[str]:
 
 
 def _zones_with(target: PreflightTarget, instance_type: str) -> list[str]:
-    """The region's own zones before Local Zones, which have no NAT gateway for the workers everywhere."""
+    """Return the region's own zones before Local Zones, not all of which have a NAT gateway for the workers."""
     pages = target.clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
         LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [instance_type]}]
     )

@@ -1,4 +1,4 @@
-"""Whether the caller may deploy, and whether CloudFormation may create the nodes' roles.
+"""Check that the caller may deploy, and that CloudFormation may create the nodes' roles.
 
 ``cdk deploy`` takes on a role that ``cdk bootstrap`` made, and CloudFormation another one, so the caller needs little
 of its own ("Bootstrap your environment for use with the AWS CDK", AWS CDK developer guide).
@@ -14,7 +14,7 @@ ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
 
 
 def deploy(target: PreflightTarget) -> Iterator[Finding]:
-    """The caller must be able to become the role that deploys."""
+    """Check that the caller can take on the role that deploys."""
     caller = _caller(target)
     if caller is None:
         yield warning("permissions", f"could not check: IAM cannot simulate {target.caller}")
@@ -29,7 +29,7 @@ def deploy(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def create_roles(target: PreflightTarget) -> Iterator[Finding]:
-    """CloudFormation's role must be able to create the roles of the nodes."""
+    """Check that CloudFormation's role can create the roles of the nodes."""
     executor = execution_role(target)
     example = f"arn:{target.partition}:iam::{target.account}:role/{target.props.cluster_name}-ClusterRoles"
     denied = denied_to(target, executor, ROLE_ACTIONS, example)
@@ -47,7 +47,7 @@ def create_roles(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def execution_role(target: PreflightTarget) -> str:
-    """As which CloudFormation creates the stack's resources."""
+    """Return the role with which CloudFormation creates the stack's resources."""
     return _bootstrap_role(target, "cfn-exec-role")
 
 
@@ -57,7 +57,7 @@ def _bootstrap_role(target: PreflightTarget, name: str) -> str:
 
 
 def _caller(target: PreflightTarget) -> str | None:
-    """The user or role behind the credentials; None for the root user and federated ones."""
+    """Return the user or role behind the credentials; None for the root user and federated users."""
     principal_type, _, name = target.caller.split(":", 5)[5].partition("/")
     if principal_type == "user":
         return target.caller
@@ -68,7 +68,7 @@ def _caller(target: PreflightTarget) -> str | None:
 
 
 def denied_to(target: PreflightTarget, principal: str, actions: Sequence[str], resource: str) -> list[str]:
-    """Which of the actions on the resource the user or role may not do."""
+    """Return the actions on the resource that the user or role may not do."""
     pages = target.clients.iam.get_paginator("simulate_principal_policy").paginate(
         PolicySourceArn=principal, ActionNames=list(actions), ResourceArns=[resource]
     )

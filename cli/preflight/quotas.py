@@ -1,4 +1,4 @@
-"""Service quotas: what the account may have at once, and how to ask for more.
+"""Read service quotas, and tell how to ask for more.
 
 The codes are the same in every account: ``aws service-quotas list-service-quotas --service-code ec2``.
 """
@@ -14,7 +14,7 @@ from cli.preflight.target import PreflightTarget
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """One quota, by the names that Service Quotas has for it."""
+    """Name one quota as Service Quotas does."""
 
     service: str
     code: str
@@ -44,18 +44,18 @@ _VCPU_QUOTAS: Final[Mapping[str, Quota]] = {
 
 
 def vcpu_quota(instance_type: str) -> Quota | None:
-    """The quota that counts the type's vCPUs; None for a family that is not known here."""
+    """Return the quota that counts the type's vCPUs; None for an unknown family."""
     letters = re.match(r"[a-z]+", instance_type)
     return _VCPU_QUOTAS.get(letters[0]) if letters else None
 
 
 def value(target: PreflightTarget, quota: Quota) -> int:
-    """What the account may have, of what is counted."""
+    """Return how many the account may have of something counted."""
     return math.floor(amount(target, quota))
 
 
 def amount(target: PreflightTarget, quota: Quota) -> float:
-    """What the account may have, of what is measured."""
+    """Return how much the account may have of something measured."""
     client = target.clients.service_quotas
     try:
         found = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
@@ -67,7 +67,7 @@ def amount(target: PreflightTarget, quota: Quota) -> float:
 
 
 def request(quota: Quota, *, wanted: int, region: str) -> str:
-    """How to ask for more: where in the console, and by a command."""
+    """Tell how to ask for more, in the console and by a command."""
     page = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{quota.service}/quotas/{quota.code}"
     return (
         f"ask for {wanted} in the console (Service Quotas, {quota.name}, {page}) or by "

@@ -1,4 +1,4 @@
-"""Whether Auto Scaling has the role as which it starts instances; an account that never used it has none.
+"""Check that Auto Scaling has the role with which it starts instances; an account that never used it has none.
 
 "Service-linked roles for Amazon EC2 Auto Scaling" (Amazon EC2 Auto Scaling User Guide): the creation of the first
 group makes the role, if its caller, here CloudFormation, has iam:CreateServiceLinkedRole.
@@ -17,7 +17,7 @@ ACTION: Final = "iam:CreateServiceLinkedRole"
 
 
 def auto_scaling(target: PreflightTarget) -> Iterator[Finding]:
-    """Look for the role, and else whether the deploy may make it."""
+    """Look for the role, or else check that the deploy may make it."""
     iam, fix = target.clients.iam, f"aws iam create-service-linked-role --aws-service-name {SERVICE}"
     try:
         iam.get_role(RoleName=ROLE)

@@ -1,4 +1,4 @@
-"""Whether a stack of the cluster's name is in the way."""
+"""Check that no stack of the cluster's name is in the way."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -18,7 +18,7 @@ _WAYS_OUT: Final[Mapping[str, str]] = {
 
 
 def stack(target: PreflightTarget) -> Iterator[Finding]:
-    """Say what a deploy would meet."""
+    """Report what a deploy would meet."""
     name, found = target.props.cluster_name, find_stack(target)
     if found is None:
         yield ok("stack", f"there is no stack {name} yet")

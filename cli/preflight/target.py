@@ -1,4 +1,4 @@
-"""Where the cluster is to go: the account, the region, the settings, and what several checks ask of them."""
+"""Describe where the cluster is to be deployed: account, region, settings, and what several checks ask of them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ _SETTLED: Final = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLE
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreflightTarget:
-    """What every check is given."""
+    """Hold what every check gets."""
 
     clients: Clients
     props: ClusterProps
     context: Mapping[str, Any]
-    """The CDK's, for what it looked up before and how the account was bootstrapped."""
+    """The CDK's context, for what it looked up before and how the account was bootstrapped."""
     account: str
     caller: str
-    """ARN of who asks."""
+    """ARN of the caller."""
 
     @property
     def region(self) -> str:
@@ -40,12 +40,12 @@ class PreflightTarget:
 
     @property
     def nodes(self) -> int:
-        """How many instances the cluster has."""
+        """Number of instances of the cluster."""
         return self.props.worker_count + 1
 
     @property
     def qualifier(self) -> str:
-        """What ``cdk bootstrap`` has in the names of its resources."""
+        """Part of the names of the resources that ``cdk bootstrap`` made."""
         return str(self.context.get("@aws-cdk/core:bootstrapQualifier", "hnb659fds"))
 
 
@@ -53,7 +53,7 @@ Check = Callable[[PreflightTarget], Iterator[Finding]]
 
 
 def find_stack(target: PreflightTarget) -> "StackTypeDef | None":
-    """The stack that has the cluster's name now, if any."""
+    """Return the stack that has the cluster's name now, if any."""
     try:
         return target.clients.cloudformation.describe_stacks(StackName=target.props.cluster_name)["Stacks"][0]
     except ClientError as error:
@@ -63,6 +63,6 @@ def find_stack(target: PreflightTarget) -> "StackTypeDef | None":
 
 
 def is_deployed(target: PreflightTarget) -> bool:
-    """Whether the network of the cluster is there already and need not be made."""
+    """Return whether the cluster's network exists already."""
     stack = find_stack(target)
     return stack is not None and stack["StackStatus"] in _SETTLED

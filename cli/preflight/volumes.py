@@ -1,4 +1,4 @@
-"""Whether the account may have that much disk."""
+"""Check that the account may have that much disk."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _GIB_A_TIB: Final = 1024
 
 
 def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
-    """Compare the nodes' root volumes with the quota, less the volumes that there are."""
+    """Compare the nodes' root volumes with the quota, less the volumes in use."""
     needed, used = target.nodes * target.props.root_volume_gib, _used_gib(target)
     allowed = quotas.amount(target, quotas.GP3_TIB) * _GIB_A_TIB
     found = (
@@ -32,7 +32,7 @@ def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def _used_gib(target: PreflightTarget) -> int:
-    """The gp3 volumes of the region but for the cluster's own, which are in what it needs."""
+    """Return the size of the region's gp3 volumes without the cluster's own, which are in its need."""
     own = _own_instances(target)
     pages = target.clients.ec2.get_paginator("describe_volumes").paginate(
         Filters=[{"Name": "volume-type", "Values": ["gp3"]}]

@@ -1,57 +1,88 @@
-"""The table that ``dlcluster status`` prints."""
+"""Report what ``dlcluster status`` knows: a summary, one row a node, and why nodes are missing."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from cli.aws.nodes import RUNNING, Machine, Membership, missing_count, running_count
+from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
 
 COLUMNS = ("SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
 
-def status_text(name: str, membership: Membership, machines: Mapping[str, Machine], *, desired_nodes: int) -> str:
-    """One line of summary and one a node."""
-    members = membership.members
-    running = running_count(membership, machines)
-    summary = f"{name}: {running} of {desired_nodes} nodes, generation {membership.generation}"
-    rows = [
-        (
-            str(member.node_index),
-            member.short_name,
-            member.instance_id,
-            (machine := machines[member.instance_id]).instance_type,
-            machine.zone,
-            member.address,
-            machine.public_address,
-            f"{machine.state}, leaving" if member.draining and machine.state == RUNNING else machine.state,
-        )
-        for member in members
-    ]
-    return f"{summary}\n{_table([COLUMNS, *rows])}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Status:
+    """Hold what is known of a cluster's nodes."""
 
+    cluster_name: str
+    region: str
+    membership: Membership
+    machines: Mapping[str, Machine]
+    """What EC2 says of each member, by instance id."""
+    desired_nodes: int
 
-def missing_text(
-    membership: Membership, machines: Mapping[str, Machine], *, desired_nodes: int, told: Sequence[str]
-) -> str:
-    """What stands below the table of a cluster that is not whole, with what is told of the reason."""
-    missing, running = (
-        missing_count(membership, machines, desired_nodes=desired_nodes),
-        running_count(membership, machines),
-    )
-    numbers = f"{len(membership.members)} in the list, {running} of them running"
-    lines = (f"{missing} of {desired_nodes} nodes missing: {numbers} (dlcluster why tells more)", *told)
-    return "".join(f"{line}\n" for line in lines)
+    @property
+    def running(self) -> int:
+        """How many members run, to stay."""
+        return running_count(self.membership, self.machines)
+
+    @property
+    def missing(self) -> int:
+        """How many of the desired nodes are not there."""
+        return missing_count(self.membership, self.machines, desired_nodes=self.desired_nodes)
+
+    @property
+    def summary(self) -> str:
+        """One line about all nodes."""
+        counts = f"{self.running} of {self.desired_nodes} nodes"
+        return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a node, for COLUMNS."""
+        return [self._row(member) for member in self.membership.members]
+
+    def _row(self, member: Member) -> tuple[str, ...]:
+        machine = self.machines[member.instance_id]
+        state = f"{machine.state}, leaving" if member.draining and machine.state == RUNNING else machine.state
+        place = (machine.instance_type, machine.zone, member.address, machine.public_address)
+        return (str(member.node_index), member.short_name, member.instance_id, *place, state)
+
+    def document(self, told: Sequence[str]) -> dict[str, Any]:
+        """Return the status for JSON, with what is told of missing nodes."""
+        return {
+            "cluster": self.cluster_name,
+            "region": self.region,
+            "generation": self.membership.generation,
+            "desired_nodes": self.desired_nodes,
+            "running_nodes": self.running,
+            "missing_nodes": self.missing,
+            "nodes": [self._node(member) for member in self.membership.members],
+            "reasons": list(told),
+        }
+
+    def _node(self, member: Member) -> dict[str, Any]:
+        machine = self.machines[member.instance_id]
+        return {
+            "index": member.node_index,
+            "name": member.short_name,
+            "instance_id": member.instance_id,
+            "instance_type": machine.instance_type or None,
+            "zone": machine.zone or None,
+            "private_address": member.address,
+            "public_address": machine.public_address or None,
+            "state": machine.state,
+            "leaving": member.draining,
+        }
+
+    def missing_lines(self, told: Sequence[str]) -> list[str]:
+        """Return what stands below the table of a cluster that lacks nodes."""
+        numbers = f"{len(self.membership.members)} in the list, {self.running} of them running"
+        return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why tells more)", *told]
 
 
 def reasons(activities: Sequence[Activity]) -> list[str]:
-    """EC2's own reason, and what was tried since: a failure may be long over."""
+    """Return EC2's own reason, and what was tried since: a failure may be long over."""
     found = [f"newest failure of EC2 Auto Scaling: {failure}" for failure in distinct_failures(activities)[:1]]
     if activities and not activities[0].is_failure:
         found.append(f"newest activity of EC2 Auto Scaling: {activities[0]}")
     return found
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    filled = [[cell or "-" for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in filled)
-    return "".join(f"{line}\n" for line in lines)

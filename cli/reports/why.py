@@ -1,7 +1,8 @@
-"""The report that ``dlcluster why`` prints."""
+"""Report what ``dlcluster why`` found, as text and for JSON."""
 
 from collections.abc import Iterator
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
 from cli.aws.diagnosis import Diagnosis
 from cli.aws.left_buckets import removal
@@ -13,7 +14,7 @@ MOST_REASONS: Final = 5
 
 
 def why_text(found: Diagnosis) -> str:
-    """What happened to the stack, to its instances, and what its nodes said; a block each."""
+    """Return what happened to the stack and to its instances, and what its nodes said, a block each."""
     blocks = (
         _stack(found),
         _activities(found),
@@ -22,6 +23,44 @@ def why_text(found: Diagnosis) -> str:
         _unknown(found),
     )
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
+
+
+def why_document(found: Diagnosis) -> dict[str, Any]:
+    """Return the same for JSON; text from nodes stands there as they wrote it, escaped."""
+    return {
+        "cluster": found.cluster_name,
+        "region": found.region,
+        "stack": {"name": found.stack.name, "status": found.stack.status},
+        "nodes": found.presence.sentence or None,
+        "failures": [
+            {
+                "time": _iso(event.time),
+                "resource": event.logical_id,
+                "type": event.resource_type,
+                "status": event.status,
+                "reason": event.reason,
+            }
+            for event in found.failures
+        ],
+        "activities": [
+            {
+                "time": _iso(activity.time),
+                "group": activity.group,
+                "description": activity.description,
+                "status": activity.status,
+                "reason": activity.reason,
+            }
+            for activity in found.activities
+        ],
+        "log_group": found.log_group or None,
+        "logs": [{"instance_id": log.instance_id, "lines": list(log.lines)} for log in found.logs],
+        "left_buckets": list(found.left_buckets),
+        "unanswered": list(found.unknown),
+    }
+
+
+def _iso(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _stack(found: Diagnosis) -> Iterator[str]:
@@ -41,7 +80,7 @@ def _failure(event: Event) -> str:
 
 
 def _activities(found: Diagnosis) -> Iterator[str]:
-    """Why launches failed, each reason once, and what the groups did last, which explains a node that comes."""
+    """Yield why launches failed, each reason once, and what the groups did last: a node may be on its way."""
     failures = distinct_failures(found.activities)
     if failures:
         failed = sum(failure.count for failure in failures)

@@ -1,4 +1,4 @@
-"""How OpenSSH reaches a node, as text for ssh_config(5) and as options for a command line.
+"""Tell OpenSSH how to reach a node, as text for ssh_config(5) and as options of a command line.
 
 Host keys come from the cluster's table each time ssh asks for one (KnownHostsCommand, OpenSSH 8.5
 and later), so a replaced node needs no cleaning up and no file of known hosts can be stale.
@@ -12,12 +12,12 @@ from typing import Final
 from cli.aws.nodes import Member
 
 CONNECT_TIMEOUT_S: Final = 20
-"""For a whole login: through the master, and with a host key from the table."""
+"""Timeout in seconds of a whole login: through the master, and with a host key from the table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """What is the same for every node of a cluster."""
+    """Hold what is the same for every node of a cluster."""
 
     cluster_name: str
     login_user: str
@@ -29,12 +29,12 @@ class Access:
     """Private key file; left out, ssh looks where it always does."""
 
     def host_name(self, member: Member) -> str:
-        """The name of a node in ssh configurations: clusters must not collide there."""
+        """Return a node's name in ssh configurations, in which two clusters must not collide."""
         return f"{self.cluster_name}-{member.short_name}"
 
 
 def options(access: Access, member: Member) -> dict[str, str]:
-    """Options for one node, the jump through the master aside.
+    """Return the options for one node, except the jump through the master.
 
     What comes from the table or the stack's outputs has been checked (bootstrap.cluster.records,
     cli.aws.clusters): it holds nothing that ssh or a shell would expand. Paths are quoted here.
@@ -61,13 +61,13 @@ def options(access: Access, member: Member) -> dict[str, str]:
 
 
 def _quoted(word: str) -> str:
-    """A word for ssh itself, which splits by quotes and backslashes much as a shell and then expands %-sequences."""
+    """Quote a word for ssh itself, which splits by quotes and backslashes as a shell does, and expands %-sequences."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
 
 def ssh_arguments(access: Access, member: Member) -> list[str]:
-    """Arguments of ssh for one node; the destination is its last word."""
+    """Return the arguments of ssh for one node; the destination is the last word."""
     own = options(access, member)
     if member != access.master:
         hop = ["ssh", *_as_arguments(options(access, access.master) | {"ForwardAgent": "no"})]
@@ -82,7 +82,7 @@ def _as_arguments(own: Mapping[str, str]) -> list[str]:
 
 
 def config_text(access: Access, members: Sequence[Member]) -> str:
-    """A block for ~/.ssh/config that plain ssh, scp and rsync work with."""
+    """Return a block for ~/.ssh/config that plain ssh, scp and rsync work with."""
     return "\n".join(_config_block(access, member) for member in members)
 
 
@@ -101,7 +101,7 @@ def _config_block(access: Access, member: Member) -> str:
 
 
 def known_hosts_text(members: Sequence[Member], host: str | None) -> str:
-    """Known hosts lines of the members called `host`, or of all."""
+    """Return known hosts lines of the members called `host`, or of all."""
     return "".join(
         f"{','.join(names)} {member.host_key}\n"
         for member in members

@@ -1,10 +1,14 @@
-"""Runs one command on the master through paramiko: no OpenSSH needed where dlcluster runs."""
+"""Run commands on the master through one paramiko connection: no OpenSSH is needed where dlcluster runs."""
 
 import base64
 import os
 import select
+import shlex
 import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Any, Final
 
 import paramiko
 from paramiko.agent import AgentRequestHandler
@@ -12,16 +16,19 @@ from paramiko.agent import AgentRequestHandler
 from bootstrap.contract import SSH_PORT
 from cli.errors import ClusterError
 
-CONNECT_TIMEOUT_S = 15.0
-KEEPALIVE_S = 15
-SILENCE_MS = 60_000
-READ_SIZE = 1 << 15
-KEY_HINT = "is your key in the agent, ssh-add -l, or named with -i?"
+CONNECT_TIMEOUT_S: Final = 15.0
+KEEPALIVE_S: Final = 15
+SILENCE_MS: Final = 60_000
+"""Milliseconds without an acknowledgement after which the kernel gives the connection up."""
+READ_SIZE: Final = 1 << 15
+MOST_ERROR_BYTES: Final = 1 << 16
+"""Most of a failing command's standard error that is kept."""
+KEY_HINT: Final = "is your key in the agent, ssh-add -l, or named with -i?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SshTarget:
-    """Where to log in, and the one host key to accept there."""
+    """Say where to log in, and the one host key to accept there."""
 
     address: str
     user: str
@@ -30,30 +37,112 @@ class SshTarget:
     port: int = SSH_PORT
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """Hold what a command printed, and its exit code."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: str
+
+
+class Connection:
+    """Run commands over one login; each has a channel of its own."""
+
+    def __init__(self, transport: paramiko.Transport, *, address: str) -> None:
+        self._transport = transport
+        self._address = address
+
+    def stream(self, command: str, *, stdout_fd: int, stderr_fd: int, forward_agent: bool = False) -> int:
+        """Run a command and pass on its output as it comes; return its exit code."""
+        with self._channel(command, forward_agent=forward_agent) as channel:
+            if forward_agent:
+                channel.shutdown_write()
+            _pass_on(channel, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
+            return self._exit_code(channel)
+
+    def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> Output:
+        """Run a command with `chunks` as its standard input; return all that it printed.
+
+        The command must print little before it has read everything.
+        """
+        with self._channel(command) as channel:
+            for chunk in chunks:
+                channel.sendall(chunk)
+            channel.shutdown_write()
+            stdout = b"".join(iter(lambda: channel.recv(READ_SIZE), b""))
+            stderr = channel.makefile_stderr("rb").read(MOST_ERROR_BYTES).decode(errors="replace")
+            return Output(exit_code=self._exit_code(channel), stdout=stdout, stderr=stderr)
+
+    @contextmanager
+    def reading(self, command: str) -> Iterator[Any]:
+        """Run a command; yield its standard output as a file. Raises ClusterError if the command fails."""
+        with self._channel(command) as channel:
+            channel.shutdown_write()
+            yield channel.makefile("rb", READ_SIZE)
+            stderr = channel.makefile_stderr("rb").read(MOST_ERROR_BYTES).decode(errors="replace")
+            if self._exit_code(channel) != 0:
+                raise ClusterError(first_line(stderr) or "the command on the master failed")
+
+    @contextmanager
+    def _channel(self, command: str, *, forward_agent: bool = False) -> Iterator[paramiko.Channel]:
+        try:
+            with closing(self._transport.open_session(timeout=CONNECT_TIMEOUT_S)) as channel:
+                if forward_agent and agent_has_keys():
+                    AgentRequestHandler(channel)
+                channel.exec_command(command)
+                yield channel
+        except BrokenPipeError:
+            raise  # the reader of our own output has gone
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise self._lost() from error
+
+    def _exit_code(self, channel: paramiko.Channel) -> int:
+        code = channel.recv_exit_status()
+        if code < 0:
+            raise self._lost()
+        return code
+
+    def _lost(self) -> ClusterError:
+        return ClusterError(f"the connection to {self._address} was lost")
+
+
+@contextmanager
+def connect(target: SshTarget) -> Iterator[Connection]:
+    """Log in. Raises ClusterError."""
+    with paramiko.SSHClient() as client:
+        yield Connection(_log_in(client, target), address=target.address)
+
+
 def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
-    """Run `command` with the user's agent forwarded; its output streams, its exit code is returned.
+    """Run one command with the user's agent forwarded; its output streams, its exit code is returned.
 
     The master needs no agent to reach the workers: it has the cluster's own key.
     """
-    lost = ClusterError(f"the connection to {target.address} was lost")
-    with paramiko.SSHClient() as client:
-        try:
-            channel = _log_in(client, target).open_session(timeout=CONNECT_TIMEOUT_S)
-            if agent_has_keys():
-                AgentRequestHandler(channel)
-            channel.exec_command(command)
-            channel.shutdown_write()
-            _stream(channel, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
-        except (paramiko.SSHException, EOFError) as error:
-            raise lost from error
-        code = channel.recv_exit_status()
-    if code < 0:
-        raise lost
-    return code
+    with connect(target) as connection:
+        return connection.stream(command, stdout_fd=stdout_fd, stderr_fd=stderr_fd, forward_agent=True)
+
+
+def ending_with_connection(words: Sequence[str]) -> str:
+    """Return a line that runs a command and ends it when the connection closes, which sshd alone does not do."""
+    wait_for_close = '{ cat <&3; kill "$job"; } >/dev/null 2>&1 & watch=$!'
+    run = f"{shlex.join(words)} </dev/null 3<&- & job=$!"
+    return f'exec 3<&0; {run}; {wait_for_close}; wait "$job"; code=$?; kill "$watch"; exit "$code"'
+
+
+def first_line(text: str) -> str:
+    """Return the first line that says something, without what a terminal would obey."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return "".join(char if char.isprintable() else " " for char in line)
+
+
+def last_line(text: str) -> str:
+    """Return the last line that says something, without what a terminal would obey."""
+    return first_line("\n".join(reversed(text.splitlines())))
 
 
 def agent_has_keys() -> bool:
-    """Whether there is anything to forward; paramiko's forwarding fails in a thread of its own."""
+    """Return whether there is anything to forward; paramiko's forwarding fails in a thread of its own."""
     agent = paramiko.Agent()
     try:
         return bool(agent.get_keys())
@@ -80,7 +169,7 @@ def _log_in(client: paramiko.SSHClient, target: SshTarget) -> paramiko.Transport
     except paramiko.BadHostKeyException as error:
         reason = "its host key is not the one in the cluster's table"
         raise ClusterError(f"refused to log in to {target.address}: {reason}") from error
-    except (paramiko.SSHException, OSError, ValueError) as error:  # the last for a key that is none
+    except (paramiko.SSHException, OSError, ValueError) as error:  # the last for a file that is no key
         hint = f" ({KEY_HINT})" if isinstance(error, paramiko.SSHException) else ""
         raise ClusterError(f"cannot log in to {target.user}@{target.address}: {error}{hint}") from error
     transport = client.get_transport()
@@ -97,7 +186,7 @@ def _known_name(target: SshTarget) -> str:
     return target.address if target.port == SSH_PORT else f"[{target.address}]:{target.port}"
 
 
-def _stream(channel: paramiko.Channel, *, stdout_fd: int, stderr_fd: int) -> None:
+def _pass_on(channel: paramiko.Channel, *, stdout_fd: int, stderr_fd: int) -> None:
     """Pass on both streams until the remote side has closed them."""
     while True:
         select.select([channel], [], [])

@@ -1,1 +1,1 @@
-"""One module a verb of ``dlcluster``, each with a ``main`` that takes the options."""
+"""Define the verbs of ``dlcluster``, one module a verb; each has a ``command``, which cli.verb_group finds."""

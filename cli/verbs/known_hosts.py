@@ -1,7 +1,9 @@
 """``dlcluster known-hosts [HOST]``: print known hosts lines.
 
-OpenSSH calls this at each login, with the table's name and the cluster's networks: then it is one client and one call.
+OpenSSH calls this at each login with the table's name and the cluster's networks: then it is one client and one call.
 """
+
+import click
 
 from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks
 from cli.aws.clients import connect
@@ -9,19 +11,29 @@ from cli.aws.clusters import TABLE, TABLE_RULE
 from cli.aws.nodes import read_membership
 from cli.cluster_context import find
 from cli.errors import UsageError
-from cli.options import Options
+from cli.shared_options import Selection
 from cli.ssh.config import known_hosts_text
+from cli.verb import verb
 
 
-def main(options: Options) -> int:
-    table = None if options.table is None else _table(options.table)
-    networks = None if options.networks is None else _networks(options.networks)
-    if table is None or networks is None:  # a block of an older version names the table alone
-        membership = find(options).membership
+@verb("known-hosts", examples=("dlcluster known-hosts >> ~/.ssh/known_hosts", "dlcluster known-hosts worker2"))
+@click.option("--table", metavar="NAME", help="The cluster's table, to save looking it up.")
+@click.option("--networks", metavar="CIDR,...", help="Its networks, which goes with --table.")
+@click.argument("host", required=False, help="A node's name, instance id or address (all nodes).")
+def command(selection: Selection, *, table: str | None, networks: str | None, host: str | None) -> int:
+    """Print verified host keys, as lines for known_hosts."""
+    checked_table = None if table is None else _table(table)
+    checked_networks = None if networks is None else _networks(networks)
+    if checked_table is None or checked_networks is None:  # a block of an older version names the table alone
+        membership = find(selection).membership
     else:
-        dynamodb = connect(options.region).dynamodb
-        membership = read_membership(dynamodb, table=table, networks=networks, cluster_name=options.cluster or None)
-    print(known_hosts_text(membership.members, options.host), end="")
+        membership = read_membership(
+            connect(selection.region).dynamodb,
+            table=checked_table,
+            networks=checked_networks,
+            cluster_name=selection.cluster or None,
+        )
+    print(known_hosts_text(membership.members, host), end="")
     return 0
 
 

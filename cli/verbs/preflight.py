@@ -1,19 +1,22 @@
-"""``dlcluster preflight [-c name=value ...]``: would a deploy of ./cdk.json succeed in this account?
+"""``dlcluster preflight [-c name=value ...]``: check before a deploy of ./cdk.json that it can succeed."""
 
-One line a finding; exit 1 when one is a problem. It only reads.
-"""
-
+import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from cli.aws.clients import Clients, aws_errors, connect
 from cli.cdk_context import read_context, read_props
-from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
-from cli.options import Options
+from cli.errors import EXIT_FAILED, ClusterError, CredentialsError, NoAnswerError, UsageError
+from cli.output import STYLES, json_option, print_json
 from cli.preflight import account, bucket, capacity, image, network, offering, permissions, service_role, stack, volumes
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.target import Check, PreflightTarget
+from cli.shared_options import Selection
+from cli.verb import verb
 from stacks.settings.props import ClusterProps
 
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
@@ -35,19 +38,47 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 )
 
 
-def main(options: Options) -> int:
-    own = [f"cluster_name={options.cluster}"] if options.cluster else []
-    context = read_context(Path.cwd(), [*options.context, *own])
-    props = read_props(context)
+@verb("preflight", examples=("dlcluster preflight", "dlcluster preflight -c worker_count=3 -c instance_type=g6.xlarge"))
+@json_option
+@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) -> int:
+    """Check before a deploy that the account can hold the cluster of ./cdk.json.
+
+    One line a finding; exit code 1 if one is a problem. It changes nothing.
+    """
+    own = [f"cluster_name={selection.cluster}"] if selection.cluster else []
+    settings = read_context(Path.cwd(), [*context, *own])
+    props = read_props(settings)
     found = []
-    for finding in findings(connect(options.region), props, context):
-        print(finding, flush=True)
+    for finding in _all_findings(selection.region, props, settings):
         found.append(finding)
-    return 1 if any(finding.level == "problem" for finding in found) else 0
+        if not as_json:
+            _show(finding)
+    failed = any(finding.level == "problem" for finding in found)
+    if as_json:
+        print_json(ok=not failed, findings=[asdict(finding) for finding in found])
+    return EXIT_FAILED if failed else 0
+
+
+def _show(finding: Finding) -> None:
+    """Print a finding at once, as the checks take some seconds; click drops the colour where there is no terminal."""
+    level = click.style(finding.level, fg=STYLES[finding.level], bold=True)
+    colour = False if os.environ.get("NO_COLOR") else None
+    click.echo(f"{level}{str(finding).removeprefix(finding.level)}", color=colour)
+
+
+def _all_findings(region: str | None, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
+    try:
+        with aws_errors(region):
+            clients = connect(region)
+    except CredentialsError as error:  # a profile that is not there
+        yield problem("credentials", str(error), error.fix)
+        return
+    yield from findings(clients, props, context)
 
 
 def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
-    """What every check finds; without an answer and credentials there is nothing that the others could ask."""
+    """Yield what every check finds; without an answer or credentials the other checks could not ask anything."""
     try:
         with aws_errors(clients.region):
             caller = clients.sts.get_caller_identity()

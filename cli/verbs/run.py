@@ -1,20 +1,81 @@
-"""``dlcluster run -- COMMAND``: run a command on the master."""
+"""``dlcluster run -- COMMAND``: bring the current directory to every node and run a command on all."""
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
-from cli.aws.nodes import master_address
-from cli.cluster_context import find, identity_path, remote_line
-from cli.options import Options
-from cli.ssh.remote import SshTarget, run_command
+import click
+
+from cli.cluster_context import find
+from cli.errors import UsageError
+from cli.files.progress import summary, upload_bar
+from cli.files.upload import Upload, upload
+from cli.jobs.follow import follow_to_end
+from cli.jobs.start import LaunchOptions, start_job
+from cli.output import json_option, print_json
+from cli.shared_options import Selection
+from cli.ssh.access import remote_line
+from cli.ssh.master import master_of, ssh_target
+from cli.ssh.remote import Connection, run_command
+from cli.verb import verb
+
+LAUNCHER: Final = "launch"
+EXAMPLES: Final = (
+    "dlcluster run -- train.py --lr 0.1",
+    "dlcluster run --detach --max-restarts 3 -- python -m my.train",
+    "dlcluster run -- launch list          a line of launch's own, on the master",
+)
 
 
-def main(options: Options) -> int:
-    context = find(options)
-    target = SshTarget(
-        address=master_address(context.clients.ec2, context.membership, cluster_name=context.cluster.name),
-        user=context.cluster.login_user,
-        host_key=context.membership.master.host_key,
-        identity=identity_path(options.identity),
-    )
-    line = remote_line(options.command)
+@verb("run", examples=EXAMPLES, interspersed=False)
+@click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
+@click.option("--sync/--no-sync", default=True, help="Bring the current directory first (--sync).")
+@click.option("-n", "--num-workers", metavar="N", type=click.IntRange(1), help="Nodes (all).")
+@click.option("--nproc-per-node", metavar="K", help="Processes on a node; also gpu, cpu, auto (one a GPU, else 1).")
+@click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Times that a failed job starts again (0).")
+@json_option
+@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED)
+def command(
+    selection: Selection, /, *, command: tuple[str, ...], detach: bool, sync: bool, as_json: bool, **options: Any
+) -> int:
+    """Bring the current directory to every node and run a command on all of them, as one job.
+
+    The command finds RANK, WORLD_SIZE, MASTER_ADDR and so on, as torchrun sets them; NAME.py is run by python. What
+    .gitignore names stays here. Each line of output begins with its node. The job runs on the cluster, not here: on
+    Ctrl-C dlcluster asks whether to leave it running.
+    """
+    if not command:
+        raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
+    launch_options = LaunchOptions(**options)
+    if command[0] == LAUNCHER:
+        return _run_on_master(selection, command, given=detach or not sync or as_json or bool(launch_options.words()))
+    if as_json and not detach:
+        raise UsageError("--json is for --detach: without it the job's output is printed")
+    with master_of(selection) as (context, connection):
+        sent = _send(connection) if sync else None
+        job_id = start_job(connection, command, options=launch_options, sent=sent)
+        if not detach:
+            print(f"dlcluster: job {job_id} runs", file=sys.stderr)
+            return follow_to_end(connection, job_id)
+    if as_json:
+        print_json(cluster=context.cluster.name, job=job_id, directory=f"~/{sent.name}" if sent else None)
+    else:
+        print(job_id)
+        print(f"dlcluster: follow it with: dlcluster logs -f {job_id}", file=sys.stderr)
+    return 0
+
+
+def _send(connection: Connection) -> Upload:
+    sent = upload(connection, Path.cwd(), show=upload_bar)
+    print(f"dlcluster: {summary(sent)}", file=sys.stderr)
+    return sent
+
+
+def _run_on_master(selection: Selection, command: Sequence[str], *, given: bool) -> int:
+    """Run a line of launch's own on the master, with the user's agent, as a shell there would."""
+    if given:
+        raise UsageError("options of run do not go with launch: give launch its own, after that word")
+    target = ssh_target(find(selection))
+    line = remote_line(tuple(command))
     return run_command(target, line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())

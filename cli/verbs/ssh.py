@@ -1,44 +1,38 @@
 """``dlcluster ssh [NODE] [-- COMMAND]``: become OpenSSH, on its way to one node."""
 
 import os
-import sys
-from pathlib import Path
-from typing import Final
 
-from cli.aws.nodes import choose_node, master_address
-from cli.cluster_context import ClusterContext, find, identity_path, remote_line, ssh_path
+import click
+
+from bootstrap.contract import MASTER
+from cli.aws.nodes import choose_node
+from cli.cluster_context import find
 from cli.errors import ClusterError
-from cli.options import Options
-from cli.ssh.config import Access, ssh_arguments
+from cli.shared_options import Selection
+from cli.ssh.access import access, remote_line
+from cli.ssh.config import ssh_arguments
+from cli.verb import verb
 
-PROGRAM: Final = Path(__file__).resolve().parents[2] / "bin" / "dlcluster"
+NODE = "master, worker2, 2, deeplearning-worker2 or an instance id"
 
 
-def main(options: Options) -> int:
-    context = find(options)
-    node = choose_node(options.node, context.membership.members, cluster_name=context.cluster.name)
-    command = [remote_line(options.command)] if options.command else []
-    arguments = ["ssh", *ssh_arguments(access(context), node), *command]
+@verb(
+    "ssh",
+    examples=("dlcluster ssh", "dlcluster ssh worker2 -- nvidia-smi", "dlcluster ssh -- 'df -h | grep nvme'"),
+    takes_command=True,
+)
+@click.argument("node", default=MASTER, help=f"{NODE} ({MASTER}).")
+def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int:
+    """Log in to a node, or run a command there.
+
+    One word after -- is a line for the node's shell; several words reach the program as they are.
+    """
+    context = find(selection)
+    reached = access(context)  # without a master no node is reached
+    member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
+    words = [remote_line(command)] if command else []
+    arguments = ["ssh", *ssh_arguments(reached, member), *words]
     try:
         os.execvp(arguments[0], arguments)
     except OSError as error:
         raise ClusterError(f"cannot run ssh: {error.strerror}") from error
-
-
-def access(context: ClusterContext) -> Access:
-    """How OpenSSH reaches this cluster."""
-    cluster = context.cluster
-    # The Python that runs now has boto3; the one that PATH names may not. Table and networks are named,
-    # as finding them would cost each login two more clients and a call.
-    networks = ",".join(map(str, cluster.networks))
-    named = ("--cluster", cluster.name, "--region", context.clients.region, "--table", cluster.table)
-    words = ("known-hosts", *named, "--networks", networks)
-    python, program = (ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(PROGRAM)))
-    return Access(
-        cluster_name=cluster.name,
-        login_user=cluster.login_user,
-        master=context.membership.master,
-        master_address=master_address(context.clients.ec2, context.membership, cluster_name=cluster.name),
-        known_hosts_command=(python, program, *words),
-        identity=identity_path(context.options.identity),
-    )

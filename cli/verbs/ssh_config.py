@@ -1,12 +1,18 @@
 """``dlcluster ssh-config``: print a block for the user's SSH configuration."""
 
 from cli.cluster_context import find
-from cli.options import Options
+from cli.shared_options import Selection
+from cli.ssh.access import access
 from cli.ssh.config import config_text
-from cli.verbs.ssh import access
+from cli.verb import verb
 
 
-def main(options: Options) -> int:
-    context = find(options)
+@verb("ssh-config", examples=("dlcluster ssh-config > ~/.ssh/deeplearning.config",))
+def command(selection: Selection) -> int:
+    """Print a block for ~/.ssh/config.
+
+    It serves ssh, scp and rsync, and stays valid when nodes are replaced. Print it again for new nodes.
+    """
+    context = find(selection)
     print(config_text(access(context), context.membership.members), end="")
     return 0

@@ -1,30 +1,44 @@
-"""``dlcluster status``: list the nodes, and say how many are missing and why."""
+"""``dlcluster status``: list the nodes, and tell how many are missing and why."""
 
 from cli.aws.clients import Clients, aws_errors
-from cli.aws.nodes import find_machines, missing_count
+from cli.aws.nodes import find_machines
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
 from cli.cluster_context import find
 from cli.errors import ClusterError
-from cli.options import Options
-from cli.reports.status import missing_text, reasons, status_text
+from cli.output import json_option, print_json, print_table
+from cli.reports.status import COLUMNS, Status, reasons
+from cli.shared_options import Selection
+from cli.verb import verb
 
 
-def main(options: Options) -> int:
-    context = find(options)
+@verb("status", examples=("dlcluster status", "dlcluster status --cluster vision --region eu-west-1 --json"))
+@json_option
+def command(selection: Selection, *, as_json: bool) -> int:
+    """List the nodes of a cluster, and tell how many are missing and why."""
+    context = find(selection)
     clients, membership = context.clients, context.membership
-    machines = find_machines(clients.ec2, [member.instance_id for member in membership.members])
     groups, refusals = _groups(clients, context.cluster.name)
-    # The groups say at once what was asked for; the membership only when a master has noticed.
-    desired_nodes = groups.desired_nodes(otherwise=membership.desired_nodes)
-    print(status_text(context.cluster.name, membership, machines, desired_nodes=desired_nodes), end="")
-    if missing_count(membership, machines, desired_nodes=desired_nodes):
-        told = [*refusals, *_reasons(clients, groups)]
-        print(missing_text(membership, machines, desired_nodes=desired_nodes, told=told), end="")
+    status = Status(
+        cluster_name=context.cluster.name,
+        region=clients.region,
+        membership=membership,
+        machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
+        # The groups say at once what was asked for; the membership only when a master has noticed.
+        desired_nodes=groups.desired_nodes(otherwise=membership.desired_nodes),
+    )
+    told = [*refusals, *_reasons(clients, groups)] if status.missing else []
+    if as_json:
+        print_json(**status.document(told))
+        return 0
+    print(status.summary)
+    print_table(COLUMNS, status.rows())
+    if status.missing:
+        print("\n".join(status.missing_lines(told)))
     return 0
 
 
 def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:
-    """A user who may not ask for the groups gets the table all the same."""
+    """Return no groups and the refusal to a user who may not ask for them: the table needs none."""
     try:
         with aws_errors(clients.region):
             return find_groups(clients.autoscaling, cluster_name), []

@@ -1,7 +1,4 @@
-"""``dlcluster why [--cluster NAME]``: tell why a deploy failed or a node is missing.
-
-Without a name it is the cluster of ./cdk.json, or else the only one there is. Exit 1 when a part could not be asked.
-"""
+"""``dlcluster why``: tell why a deploy failed or a node is missing."""
 
 from pathlib import Path
 
@@ -10,16 +7,28 @@ from cli.aws.clusters import Cluster, check_outputs, find_cluster, find_clusters
 from cli.aws.diagnosis import diagnose
 from cli.aws.stack_history import StackState, find_stack
 from cli.cdk_context import APP_FILE, read_context, read_props
-from cli.errors import ClusterError
-from cli.options import Options
-from cli.reports.why import why_text
+from cli.errors import NoClusterError
+from cli.output import json_option, print_json
+from cli.reports.why import why_document, why_text
+from cli.shared_options import Selection
+from cli.verb import verb
 
 
-def main(options: Options) -> int:
-    clients = connect(options.region)
-    stack, cluster = _find(clients, options.cluster or _name_here(Path.cwd()))
+@verb("why", examples=("dlcluster why", "dlcluster why --cluster vision"))
+@json_option
+def command(selection: Selection, *, as_json: bool) -> int:
+    """Tell why a deploy failed or a node is missing.
+
+    Without --cluster it is the cluster of ./cdk.json, or else the only one there is. It also knows stacks that were
+    rolled back or destroyed in the last 90 days. Exit code 1 means that AWS did not answer every question.
+    """
+    clients = connect(selection.region)
+    stack, cluster = _find(clients, selection.cluster or _name_here(Path.cwd()))
     found = diagnose(clients, stack, cluster)
-    print(why_text(found), end="")
+    if as_json:
+        print_json(**why_document(found))
+    else:
+        print(why_text(found), end="")
     return 1 if found.unknown else 0
 
 
@@ -28,12 +37,12 @@ def _name_here(directory: Path) -> str | None:
 
 
 def _find(clients: Clients, name: str | None) -> tuple[StackState, Cluster | None]:
-    """The stack, and the cluster where one came to be of it."""
+    """Return the stack, and the cluster if the stack became one."""
     if name is None:
         name = find_cluster(clients.cloudformation, name=None, region=clients.region).name
     cluster = {cluster.name: cluster for cluster in find_clusters(clients.cloudformation)}.get(name)
     stack_name = cluster.stack_name if cluster else name
     stack = find_stack(clients.cloudformation, stack_name)
     if stack is None:
-        raise ClusterError(f"no stack {stack_name} in {clients.region}, and none was deleted in the last 90 days")
+        raise NoClusterError(f"no stack {stack_name} in {clients.region}, and none was deleted in the last 90 days")
     return stack, check_outputs(cluster) if cluster else None

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError, CredentialRetrievalError, UnauthorizedSSOTokenError
 
+from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED
 from cli.main import main
 from tests.cli.conftest import complaint
 
@@ -34,7 +35,7 @@ def test_fails_without_credentials(
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert main(["status"]) == 1
+    assert main(["status"]) == EXIT_CREDENTIALS
     assert complaint(capsys) == f"no AWS credentials: Unable to locate credentials: {FIX}"
 
 
@@ -90,7 +91,7 @@ def test_fails_when_the_region_is_none_of_aws(
 @pytest.mark.parametrize(
     ("profile", "code", "message"),
     [
-        ("", 1, "no AWS credentials: The config profile (me) could not be found"),
+        ("", EXIT_CREDENTIALS, "no AWS credentials: The config profile (me) could not be found"),
         ("[profile me]\nregion = eu west\n", 2, CANNOT_BE_USED),
         ("[profile me]\nretry_mode = often\n", 1, 'AWS cannot be asked: Invalid value provided to "mode"'),
         ('[profile me]\ncredential_process = "x\n', 2, CANNOT_BE_USED),
@@ -141,7 +142,8 @@ def test_every_verb_says_what_to_do_about_credentials(
         raise ClientError({"Error": {"Code": code, "Message": "the token has expired"}}, operation)
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
-    assert main(verb.split()) == 1
+    # Preflight reports a finding: it checks more than credentials.
+    assert main(verb.split()) == (EXIT_FAILED if verb == "preflight" else EXIT_CREDENTIALS)
     caught = capsys.readouterr()
     said = caught.out + caught.err
     assert said.count("\n") == 1
@@ -156,7 +158,7 @@ def test_a_login_that_has_ended_is_said_with_what_to_do(
         raise error
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
-    assert main(["status"]) == 1
+    assert main(["status"]) == EXIT_CREDENTIALS
     said = complaint(capsys)
     assert said.startswith("the AWS credentials cannot be used: ")
     assert said.endswith(f": {FIX}")

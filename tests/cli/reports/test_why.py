@@ -15,6 +15,7 @@ from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
 from cli.aws.diagnosis import diagnose
 from cli.aws.stack_history import StackState
+from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
 from cli.reports.why import why_text
 from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, put_membership
@@ -290,6 +291,6 @@ def test_fails_when_a_part_could_not_be_asked(
 
 
 def test_fails_when_no_stack_was_ever_called_that(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", "--cluster", "nobody"]) == 1
+    assert main(["why", "--cluster", "nobody"]) == EXIT_NO_CLUSTER
     told = "dlcluster: no stack nobody in eu-west-1, and none was deleted in the last 90 days\n"
     assert capsys.readouterr().err == told

@@ -1,0 +1,105 @@
+"""List the files of a directory that the nodes get: what .gitignore does not name."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cli.errors import UsageError
+
+MOST_FILES: Final = 50_000
+MOST_BYTES: Final = 1 << 30
+"""A program and its configuration; data belongs in S3, from where every node fetches it itself."""
+ADVICE: Final = "name data in .gitignore, or bring it by launch --sync-s3"
+CACHES: Final = ("__pycache__",)
+"""Folders that are never sent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalFile:
+    """Describe one file or symbolic link as the master must have it."""
+
+    path: str
+    """Relative to the directory."""
+    size: int
+    mtime_ns: int
+    executable: bool
+    link: str | None
+    """Target of a symbolic link; None for a file."""
+
+
+def find_files(directory: Path) -> dict[str, LocalFile]:
+    """Return the files by path: git's list in a checkout, else all but hidden folders. Raises UsageError."""
+    top = directory.resolve()
+    if not top.is_dir():
+        raise UsageError(f"no directory {directory}")
+    if top in (Path.home().resolve(), Path(top.anchor)):
+        raise UsageError(f"{top} is no project: go to its directory, or give --no-sync")
+    found: dict[str, LocalFile] = {}
+    size = 0
+    for path in _paths(top):
+        if (file := _describe(top, path)) is None:
+            continue
+        found[path] = file
+        size += file.size
+        if size > MOST_BYTES or len(found) > MOST_FILES:
+            raise UsageError(
+                f"{top} has more than {MOST_BYTES >> 30} GiB or {MOST_FILES} files that would be sent: {ADVICE}"
+            )
+    if not found:
+        raise UsageError(f"{top} has no files to send")
+    return found
+
+
+def _paths(top: Path) -> Iterator[str]:
+    listed = _git_list(top)
+    if listed is None:
+        yield from _walk(top)
+        return
+    for path in listed:
+        if (top / path).is_dir() and not (top / path).is_symlink():  # a submodule
+            yield from (f"{path.rstrip('/')}/{inner}" for inner in _paths(top / path))
+        else:
+            yield path
+
+
+def _git_list(top: Path) -> list[str] | None:
+    """Return what git tracks or would track; None outside of a checkout or without git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(top), "ls-files", "-co", "--exclude-standard", "-z"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return list(dict.fromkeys(map(os.fsdecode, done.stdout.split(b"\0")[:-1]))) if done.returncode == 0 else None
+
+
+def _walk(top: Path) -> Iterator[str]:
+    for folder, folders, names in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in CACHES)
+        links = (name for name in folders if Path(folder, name).is_symlink())
+        yield from (str(Path(folder, name).relative_to(top)) for name in (*sorted(names), *links))
+
+
+def _describe(top: Path, path: str) -> LocalFile | None:
+    """Return None for a file that is gone, and for sockets, devices and pipes."""
+    try:
+        info = os.lstat(top / path)
+        link = str(Path(top, path).readlink()) if stat.S_ISLNK(info.st_mode) else None
+    except OSError:
+        return None
+    if link is None and not stat.S_ISREG(info.st_mode):
+        return None
+    return LocalFile(
+        path=path,
+        size=0 if link is not None else info.st_size,
+        mtime_ns=info.st_mtime_ns,
+        executable=bool(info.st_mode & stat.S_IXUSR),
+        link=link,
+    )

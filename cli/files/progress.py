@@ -1,0 +1,47 @@
+"""Show on standard error how far an upload is."""
+
+import sys
+from typing import Final
+
+from cli.files.upload import Progress, Upload
+
+LEAST_BAR_BYTES: Final = 1 << 20
+"""Less is sent before a bar could be read."""
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB")
+
+
+def upload_bar(size: int) -> Progress:
+    """Return what shows a bar for an upload of `size` bytes: on a terminal, where it takes time."""
+    if size < LEAST_BAR_BYTES or not sys.stderr.isatty():
+        return lambda sent: None
+    # Import only for a terminal: it takes longer than all else.
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    bars = Bars(*columns, console=Console(stderr=True), transient=True)
+    task = bars.add_task("sending to the master", total=size)
+    bars.start()
+
+    def sent(part: int) -> None:
+        bars.advance(task, part)
+        if bars.finished:
+            bars.stop()
+
+    return sent
+
+
+def summary(sent: Upload) -> str:
+    """Say in one line what was sent."""
+    if not sent.sent_files:
+        return f"nothing to send: the master has all {sent.files} files"
+    return f"sent {sent.sent_files} of {sent.files} files, {readable(sent.sent_size)}, to the master"
+
+
+def readable(size: float) -> str:
+    """Return a number of bytes as people read it."""
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

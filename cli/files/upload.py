@@ -1,0 +1,159 @@
+"""Make a folder on the master hold exactly the files of a local directory; send only what differs.
+
+The folder is a copy for the launcher to spread (``launch --sync-dst-dir``): jobs run elsewhere, so that nothing that
+they write gets into it.
+"""
+
+import re
+import shlex
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cli.errors import ClusterError
+from cli.files.local_files import LocalFile, find_files
+from cli.ssh.remote import Connection, Output, last_line
+
+FOLDER: Final = ".cache/deeplearning/push"
+"""Where the copies are, in the login user's home on the master."""
+CHUNK_BYTES: Final = 1 << 18
+LISTING: Final = r"find . \( -type f -o -type l \) -printf '%y %s %T@ %m %P\0%l\0'"
+ARCHIVE_BYTES: Final = 1 << 11
+"""What the archive takes beside each file, about."""
+FILE_MODE: Final = 0o644
+PROGRAM_MODE: Final = 0o755
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upload:
+    """Say what was copied and where it is."""
+
+    name: str
+    """Name of the directory on every node, in the login user's home."""
+    files: int
+    size: int
+    sent_files: int
+    sent_size: int
+
+    @property
+    def copy(self) -> str:
+        """Return the folder on the master, relative to the home directory."""
+        return f"{FOLDER}/{self.name}"
+
+
+def remote_name(directory: Path) -> str:
+    """Return the name that a directory has on the nodes: its own, in letters that no shell reads."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", directory.resolve().name).lstrip("-.") or "job"
+
+
+def upload(
+    connection: Connection, directory: Path, *, show: Callable[[int], Progress] = lambda size: lambda sent: None
+) -> Upload:
+    """Copy a directory to the master. `show` gets the bytes to send, and returns what is called after each part."""
+    name, local = remote_name(directory), find_files(directory)
+    top, folder = directory.resolve(), f"{FOLDER}/{name}"
+    there = _listing(connection, folder)
+    stale = sorted(there.keys() - local.keys())
+    changed = [file for path, file in sorted(local.items()) if not _same(file, there.get(path))]
+    if stale or any(file.path in there for file in changed):
+        _remove(connection, folder, [*stale, *(file.path for file in changed if file.path in there)])
+    sent_size = sum(file.size for file in changed)
+    if changed:
+        _check(
+            connection.output(
+                _in(folder, "tar -xpf -"),
+                chunks=_counted(_tar(top, changed), show(sent_size + ARCHIVE_BYTES * len(changed))),
+            )
+        )
+    return Upload(
+        name=name,
+        files=len(local),
+        size=sum(file.size for file in local.values()),
+        sent_files=len(changed),
+        sent_size=sent_size,
+    )
+
+
+def _in(folder: str, command: str) -> str:
+    return f"cd && mkdir -p {shlex.quote(folder)} && cd {shlex.quote(folder)} && {command}"
+
+
+def _check(done: Output) -> bytes:
+    if done.exit_code:
+        raise ClusterError(f"cannot copy to the master: {last_line(done.stderr) or f'exit code {done.exit_code}'}")
+    return done.stdout
+
+
+def _listing(connection: Connection, folder: str) -> dict[str, LocalFile]:
+    words = _check(connection.output(_in(folder, LISTING))).decode(errors="surrogateescape").split("\0")
+    return dict(map(_listed, words[:-1:2], words[1::2]))
+
+
+def _listed(line: str, link: str) -> tuple[str, LocalFile]:
+    try:
+        kind, size, mtime, mode, path = line.split(" ", 4)
+        seconds, _, fraction = mtime.partition(".")
+        file = LocalFile(
+            path=path,
+            size=0 if kind == "l" else int(size),
+            mtime_ns=int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0")),
+            executable=bool(int(mode, 8) & 0o100),
+            link=link if kind == "l" else None,
+        )
+    except ValueError as error:
+        raise ClusterError(f"the master's list of files cannot be read: {line!r}") from error
+    return path, file
+
+
+def _same(file: LocalFile, there: LocalFile | None) -> bool:
+    if there is None or file.link is not None or there.link is not None:
+        return there is not None and file.link == there.link
+    return (file.size, file.mtime_ns, file.executable) == (there.size, there.mtime_ns, there.executable)
+
+
+def _remove(connection: Connection, folder: str, paths: Sequence[str]) -> None:
+    """Remove files, then the folders that they leave empty: a file may take a folder's name, and the other way."""
+    names = "".join(f"./{path}\0" for path in paths).encode(errors="surrogateescape")
+    _check(
+        connection.output(_in(folder, "xargs -0 rm -f -- && find . -mindepth 1 -type d -empty -delete"), chunks=[names])
+    )
+
+
+def _tar(top: Path, files: Sequence[LocalFile]) -> Iterator[bytes]:
+    """Yield a tar archive of the files, piece by piece."""
+    for file in files:
+        entry = tarfile.TarInfo(file.path)
+        entry.mode = PROGRAM_MODE if file.executable else FILE_MODE
+        entry.pax_headers = {"mtime": f"{file.mtime_ns // 10**9}.{file.mtime_ns % 10**9:09}"}
+        if file.link is not None:
+            entry.type, entry.linkname = tarfile.SYMTYPE, file.link
+        entry.size = file.size
+        yield entry.tobuf(tarfile.PAX_FORMAT, errors="surrogateescape")
+        if file.link is None:
+            yield from _content(top / file.path, file.size)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _content(path: Path, size: int) -> Iterator[bytes]:
+    """Yield exactly `size` bytes, as the archive's header says, and fill the last block."""
+    left = size
+    try:
+        with path.open("rb") as file:
+            while left:
+                data = file.read(min(left, CHUNK_BYTES))
+                if not data:
+                    raise ClusterError(f"{path} became shorter while it was sent")
+                left -= len(data)
+                yield data
+    except OSError as error:
+        raise ClusterError(f"cannot read {path}: {error.strerror}") from error
+    yield bytes(-size % tarfile.BLOCKSIZE)
+
+
+def _counted(chunks: Iterator[bytes], sent: Progress) -> Iterator[bytes]:
+    for data in chunks:
+        yield data
+        sent(len(data))

@@ -1,0 +1,1 @@
+"""Start, list, follow and stop jobs with the launcher on the master."""

@@ -1,0 +1,61 @@
+"""Show a job's output until it ends; on Ctrl-C ask once whether the job may go on."""
+
+import sys
+
+import click
+
+from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, ClusterError
+from cli.jobs.records import Job, launch, read_job
+from cli.ssh.remote import Connection, ending_with_connection
+
+
+def show_logs(connection: Connection, words: list[str]) -> int:
+    """Pass on what ``launch logs`` prints; return its exit code."""
+    line = ending_with_connection(["launch", "logs", *words])
+    return connection.stream(line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
+
+
+def follow_to_end(connection: Connection, job_id: str) -> int:
+    """Show a job's output from its start; return the job's exit code."""
+    try:
+        show_logs(connection, ["-f", job_id])
+        job = read_job(connection, job_id)
+    except ClusterError as error:
+        raise ClusterError(f"{error}; job {job_id} goes on: dlcluster logs -f {job_id}") from error
+    except KeyboardInterrupt:
+        _leave_or_stop(connection, job_id)
+        return EXIT_INTERRUPTED
+    _tell_end(job)
+    return exit_code(job)
+
+
+def exit_code(job: Job) -> int:
+    """Return the exit code that a job gives to dlcluster."""
+    if job.state == "SUCCEEDED":
+        return 0
+    return job.exit_code or EXIT_FAILED
+
+
+def _tell_end(job: Job) -> None:
+    reason = f": {job.reason}" if job.reason and job.state != "SUCCEEDED" else ""
+    _tell(f"job {job.id} {job.state}{reason}")
+
+
+def _leave_or_stop(connection: Connection, job_id: str) -> None:
+    """Ask on a terminal; elsewhere nobody can answer, and an interrupted script must leave nothing running."""
+    if sys.stdin.isatty() and _stays(job_id):
+        _tell(f"job {job_id} goes on: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
+        return
+    launch(connection, "stop", job_id)
+    _tell(f"job {job_id} is stopped")
+
+
+def _stays(job_id: str) -> bool:
+    try:
+        return click.confirm(f"\nleave job {job_id} running?", default=True, err=True)
+    except click.Abort:
+        return True  # a second Ctrl-C ends dlcluster: it has not been told to stop the job
+
+
+def _tell(text: str) -> None:
+    print(f"dlcluster: {''.join(char if char.isprintable() else ' ' for char in text)}", file=sys.stderr)

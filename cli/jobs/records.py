@@ -1,0 +1,115 @@
+"""Read the records of jobs from the launcher on the master.
+
+Any process there can write them: they are checked, and printed without what a terminal would obey.
+"""
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from cli.errors import ClusterError, UsageError
+from cli.ssh.remote import Connection, Output, last_line
+
+ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
+LAUNCHER_USAGE_ERROR: Final = 2
+LONGEST_COMMAND: Final = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """Describe one job, by the names of the JSON objects that dlcluster prints."""
+
+    id: str
+    state: str
+    command: tuple[str, ...]
+    nodes: tuple[str, ...]
+    start: str
+    end: str | None
+    exit_code: int | None
+    reason: str | None
+    restarts: int
+    detached: bool
+    directory: str
+
+    @property
+    def line(self) -> str:
+        """The command as one line."""
+        return self.command[2] if self.command[:2] == ("/bin/bash", "-c") else shlex.join(self.command)
+
+    def row(self, now: datetime) -> tuple[str, ...]:
+        """Return the cells of a table."""
+        line = self.line if len(self.line) <= LONGEST_COMMAND else f"{self.line[: LONGEST_COMMAND - 3]}..."
+        return (self.id, self.state, self.start, self._duration(now), str(len(self.nodes)), line)
+
+    def _duration(self, now: datetime) -> str:
+        if self.end is None and self.state in ENDED:
+            return ""
+        try:
+            end = datetime.fromisoformat(self.end.replace("Z", "+00:00")) if self.end else now
+            seconds = int((end - datetime.fromisoformat(self.start.replace("Z", "+00:00"))).total_seconds())
+        except (ValueError, TypeError):
+            return ""
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the job for JSON."""
+        return asdict(self)
+
+
+def read_jobs(connection: Connection) -> list[Job]:
+    """Return the jobs that were started on the master, the latest last."""
+    found = _json(launch(connection, "list", "--json"))
+    if not isinstance(found, list):
+        raise ClusterError("the master's list of jobs is none")
+    return [_job(each) for each in found]
+
+
+def read_job(connection: Connection, job_id: str) -> Job:
+    """Return one job. Raises UsageError if there is none of that id."""
+    return _job(_json(launch(connection, "status", "--json", job_id)))
+
+
+def launch(connection: Connection, *words: str) -> Output:
+    """Run a subcommand of the launcher. Raises ClusterError with the launcher's own line."""
+    done = connection.output(shlex.join(["launch", *words]))
+    if done.exit_code:
+        said = last_line(done.stderr).removeprefix("launch: ").removeprefix("error: ") or "launch failed on the master"
+        raise (UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError)(said)
+    return done
+
+
+def utc_now() -> datetime:
+    """Return the time."""
+    return datetime.now(timezone.utc)
+
+
+def _json(done: Output) -> Any:
+    try:
+        return json.loads(done.stdout)
+    except (ValueError, RecursionError) as error:
+        raise ClusterError(f"the master's answer cannot be read as JSON: {error}") from error
+
+
+def _job(values: Any) -> Job:
+    try:
+        return Job(
+            id=str(values["id"]),
+            state=str(values["state"]),
+            command=tuple(map(str, values["command"])),
+            nodes=tuple(map(str, values["hosts"])),
+            start=str(values["start"]),
+            end=_text(values.get("end")),
+            exit_code=None if values.get("exit_code") is None else int(values["exit_code"]),
+            reason=_text(values.get("reason")),
+            restarts=int(values.get("restarts", 0)),
+            detached=bool(values.get("detached", False)),
+            directory=str(values["cwd"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ClusterError(f"the master has a job's record that cannot be used: {error!r}") from error
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,61 @@
+"""Start a command on all nodes with the launcher on the master."""
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cli.errors import ClusterError, UsageError
+from cli.files.upload import Upload
+from cli.jobs.records import LAUNCHER_USAGE_ERROR
+from cli.ssh.remote import Connection, last_line
+
+JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
+HINT: Final = "launch: follow it with:"
+"""Start of the launcher's line that tells how to follow a detached job from the master."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchOptions:
+    """Hold the launcher's options that ``dlcluster run`` takes too."""
+
+    num_workers: int | None = None
+    nproc_per_node: str | None = None
+    max_restarts: int | None = None
+
+    def words(self) -> list[str]:
+        """Return them as the launcher takes them."""
+        given = {
+            "-n": self.num_workers,
+            "--nproc-per-node": self.nproc_per_node,
+            "--max-restarts": self.max_restarts,
+        }
+        return [word for name, value in given.items() if value is not None for word in (name, str(value))]
+
+
+def start_job(connection: Connection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None) -> str:
+    """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
+    sync = [] if sent is None else ["--sync-dst-dir", sent.name]
+    line = shlex.join(["launch", "--detach", *sync, *options.words(), "--", *command])
+    done = connection.output(line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {line}")
+    job_id = done.stdout.decode(errors="replace").strip()
+    if done.exit_code:
+        said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
+        raise (UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError)(f"the job did not start: {said}")
+    if not JOB_ID.fullmatch(job_id):
+        raise ClusterError(f"the launcher on the master gave no job's id, but {job_id[:80]!r}")
+    for text in done.stderr.splitlines():
+        if not text.startswith(HINT):
+            print(last_line(text), file=sys.stderr)
+    return job_id
+
+
+def spread(connection: Connection, sent: Upload) -> None:
+    """Copy what the master was sent to every node. Raises ClusterError."""
+    line = shlex.join(["launch", "--sync-dst-dir", sent.name, "true"])
+    done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
+    if done.exit_code:
+        said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
+        raise ClusterError(f"cannot copy to every node: {said}")

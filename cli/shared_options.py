@@ -1,0 +1,46 @@
+"""Define the options that every verb takes, before the verb or after it: which cluster, where, with which key."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """Name the cluster to work on and the key to log in with."""
+
+    cluster: str | None = None
+    """Left out: the only cluster of the account and region."""
+    region: str | None = None
+    """Left out: as the environment or the profile says."""
+    identity: str | None = None
+    """Private key file; left out, the SSH agent and the usual files."""
+
+
+OPTIONS: Final = (
+    (("--cluster",), "NAME", "Which cluster, if there is more than one."),
+    (("--region",), "REGION", "AWS region (AWS_REGION, or the profile's)."),
+    (("-i", "--identity"), "FILE", "Private key to log in with."),
+)
+
+
+def cluster_options(function: Function) -> Function:
+    """Add the shared options; `selection` collects their values."""
+    for names, metavar, text in reversed(OPTIONS):
+        option = click.option(*names, metavar=metavar, help=text, expose_value=False, callback=_remember)
+        function = option(function)
+    return function
+
+
+def selection() -> Selection:
+    """Return what the running command line selects; an option after the verb wins over one before it."""
+    return Selection(**click.get_current_context().find_root().ensure_object(dict))
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.find_root().ensure_object(dict)[parameter.name] = value

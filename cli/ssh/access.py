@@ -1,0 +1,62 @@
+"""Say how the user's machine reaches a cluster: key, address, and the program that ssh asks for host keys."""
+
+import shlex
+import sys
+import sysconfig
+from pathlib import Path
+
+from cli.aws.nodes import master_address
+from cli.cluster_context import ClusterContext
+from cli.errors import UsageError
+from cli.ssh.config import Access
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def access(context: ClusterContext) -> Access:
+    """Return how OpenSSH reaches this cluster."""
+    cluster = context.cluster
+    # The Python that runs now has boto3; the one that PATH names may not. Table and networks are named,
+    # as finding them would cost each login two more clients and a call.
+    networks = ",".join(map(str, cluster.networks))
+    named = ("--cluster", cluster.name, "--region", context.clients.region, "--table", cluster.table)
+    words = ("known-hosts", *named, "--networks", networks)
+    python, program = (ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program())))
+    return Access(
+        cluster_name=cluster.name,
+        login_user=cluster.login_user,
+        master=context.membership.master,
+        master_address=master_address(context.clients.ec2, context.membership, cluster_name=context.cluster.name),
+        known_hosts_command=(python, program, *words),
+        identity=identity_path(context.selection.identity),
+    )
+
+
+def own_program() -> Path:
+    """Return the file that runs dlcluster: the checkout's, or the one that ``pip install`` made."""
+    program = CHECKOUT / "bin" / "dlcluster"
+    return program if program.is_file() else Path(sysconfig.get_path("scripts"), "dlcluster")
+
+
+def identity_path(name: str | None) -> str | None:
+    """Return the absolute path of the private key, checked here because ssh only warns of a missing one."""
+    if name is None:
+        return None
+    path = Path(name).expanduser().absolute()
+    if not path.is_file():
+        raise UsageError(f"--identity must be a private key file, got {name!r}")
+    return ssh_path(str(path), "--identity")
+
+
+def ssh_path(path: str, name: str) -> str:
+    """Check that ssh's configuration can hold a path: it expands ${VARIABLE}, and no quoting prevents that."""
+    if "${" in path or not path.isprintable():
+        raise UsageError(
+            f"{name} must be a path without ${{ and control characters, which ssh cannot be told: {path!r}"
+        )
+    return path
+
+
+def remote_line(command: tuple[str, ...]) -> str:
+    """Return one word as it is, a line for the node's shell; quote several, which reach the program unchanged."""
+    return command[0] if len(command) == 1 else shlex.join(command)

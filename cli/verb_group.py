@@ -1,0 +1,84 @@
+"""Find the verbs of ``dlcluster``: list them without importing them, and answer words that are no verb."""
+
+import difflib
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+PROGRAM: Final = "dlcluster"
+VERBS: Final = {
+    "list": "List the clusters of a region.",
+    "status": "List the nodes of a cluster.",
+    "why": "Tell why a deploy failed or a node is missing.",
+    "preflight": "Check before a deploy that the account can hold the cluster.",
+    "run": "Run a command on all nodes, with the current directory.",
+    "jobs": "List the jobs that were started on the master.",
+    "logs": "Show what a job printed.",
+    "stop": "End a job on all nodes.",
+    "push": "Copy a directory to every node.",
+    "pull": "Copy a file or folder from a node.",
+    "ssh": "Log in to a node, or run a command there.",
+    "tunnel": "Make a node's port answer on this machine.",
+    "ssh-config": "Print a block for ~/.ssh/config.",
+    "known-hosts": "Print verified host keys.",
+    "completion": "Print the script that completes words in your shell.",
+}
+"""The first line of each verb's help; the verb itself is ``command`` in cli.verbs.NAME."""
+ELSEWHERE: Final = {
+    **dict.fromkeys(("up", "deploy", "create"), "cdk deploy makes or changes a cluster"),
+    **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
+    **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
+    **dict.fromkeys(("cancel", "kill"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
+    **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),
+    **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
+}
+"""Words that people try as verbs, and what does it."""
+LEAST_LIKENESS: Final = 0.5
+"""Ratio of difflib: finds ``status`` in ``stats`` and ``sttus``, and nothing in ``fly``."""
+
+
+class VerbGroup(click.Group):
+    """Import a verb's module only when that verb is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"cli.verbs.{cmd_name.replace('-', '_')}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            _refuse(args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, "[OPTIONS] VERB ...")
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _refuse(word: str) -> NoReturn:
+    if word in ELSEWHERE:
+        raise UsageError(f"no verb {word!r}: {ELSEWHERE[word]}")
+    near = difflib.get_close_matches(word, VERBS, n=1, cutoff=LEAST_LIKENESS)
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"no verb {word!r}, {meant}there are: {', '.join(VERBS)}")

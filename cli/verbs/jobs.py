@@ -1,0 +1,23 @@
+"""``dlcluster jobs``: list the jobs that were started on the master."""
+
+from cli.jobs.records import read_jobs, utc_now
+from cli.output import json_option, print_json, print_table
+from cli.shared_options import Selection
+from cli.ssh.master import master_of
+from cli.verb import verb
+
+COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "COMMAND")
+
+
+@verb("jobs", examples=("dlcluster jobs", "dlcluster jobs --json | jq '.jobs[] | select(.state == \"RUNNING\") | .id'"))
+@json_option
+def command(selection: Selection, *, as_json: bool) -> int:
+    """List the jobs that were started on the master, the latest last."""
+    with master_of(selection) as (context, connection):
+        jobs = read_jobs(connection)
+    if as_json:
+        print_json(cluster=context.cluster.name, jobs=[job.document() for job in jobs])
+    else:
+        now = utc_now()
+        print_table(COLUMNS, [job.row(now) for job in jobs])
+    return 0

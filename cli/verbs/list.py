@@ -1,0 +1,58 @@
+"""``dlcluster list``: list the clusters of a region."""
+
+import sys
+
+from cli.aws.clients import Clients, aws_errors, connect
+from cli.aws.clusters import Cluster, check_outputs, find_clusters
+from cli.aws.scaling import find_groups
+from cli.errors import ClusterError
+from cli.output import json_option, print_json, print_table
+from cli.shared_options import Selection
+from cli.verb import verb
+
+COLUMNS = ("CLUSTER", "NODES", "STACK", "STATUS", "CREATED")
+
+
+@verb("list", examples=("dlcluster list", "dlcluster list --region eu-west-1 --json"))
+@json_option
+def command(selection: Selection, *, as_json: bool) -> int:
+    """List the clusters of a region, each with the number of nodes that it is asked to have."""
+    clients = connect(selection.region)
+    found = sorted(map(check_outputs, find_clusters(clients.cloudformation)), key=lambda cluster: cluster.name)
+    chosen = [cluster for cluster in found if selection.cluster in (None, cluster.name)]
+    nodes = [_desired_nodes(clients, cluster) for cluster in chosen]
+    if as_json:
+        print_json(
+            region=clients.region,
+            clusters=[
+                {
+                    "name": cluster.name,
+                    "desired_nodes": count,
+                    "stack": cluster.stack_name,
+                    "status": cluster.stack_status,
+                    "created": cluster.created,
+                }
+                for cluster, count in zip(chosen, nodes, strict=True)
+            ],
+        )
+    elif chosen:
+        print_table(
+            COLUMNS,
+            [
+                (each.name, "" if count is None else str(count), each.stack_name, each.stack_status, each.created)
+                for each, count in zip(chosen, nodes, strict=True)
+            ],
+        )
+    else:
+        print(f"dlcluster: no cluster in {clients.region}", file=sys.stderr)
+    return 0
+
+
+def _desired_nodes(clients: Clients, cluster: Cluster) -> int | None:
+    """Return None where the groups may not be asked for."""
+    try:
+        with aws_errors(clients.region):
+            groups = find_groups(clients.autoscaling, cluster.name)
+    except ClusterError:
+        return None
+    return groups.desired if groups.names else None

@@ -1,0 +1,21 @@
+"""``dlcluster logs [-f] [JOB]``: show what a job printed."""
+
+import click
+
+from cli.jobs.follow import show_logs
+from cli.shared_options import Selection
+from cli.ssh.master import master_of
+from cli.verb import verb
+
+
+@verb("logs", examples=("dlcluster logs -f", "dlcluster logs 20260101 --rank 3"))
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends; Ctrl-C ends only the showing.")
+@click.option("--rank", metavar="N", help="What this rank printed, from its node.")
+@click.option("--node", metavar="HOST", help="What all processes of this node printed, from the node.")
+@click.argument("job", required=False, help="Its id or the start of it (the one that runs, or the latest).")
+def command(selection: Selection, *, follow: bool, rank: str | None, node: str | None, job: str | None) -> int:
+    """Show what a job printed, each line with its node."""
+    options = {"--rank": rank, "--node": node}
+    words = [word for name, value in options.items() if value is not None for word in (name, value)]
+    with master_of(selection) as (_, connection):
+        return show_logs(connection, [*(["-f"] if follow else []), *words, *([job] if job else [])])

@@ -1,0 +1,41 @@
+"""``dlcluster push [DIR]``: copy a directory to every node."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cli.files.progress import summary, upload_bar
+from cli.files.upload import upload
+from cli.jobs.start import spread
+from cli.output import json_option, print_json
+from cli.shared_options import Selection
+from cli.ssh.master import master_of
+from cli.verb import verb
+
+
+@verb("push", examples=("dlcluster push", "dlcluster push ~/src/model"))
+@json_option
+@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path), help="What to copy (.).")
+def command(selection: Selection, *, directory: Path, as_json: bool) -> int:
+    """Copy a directory to every node, under its own name in the home directory.
+
+    It takes what .gitignore does not name; outside of a git checkout all but hidden folders. Only what differs is
+    sent. What jobs wrote there stays.
+    """
+    with master_of(selection) as (context, connection):
+        sent = upload(connection, directory, show=upload_bar)
+        print(f"dlcluster: {summary(sent)}", file=sys.stderr)
+        spread(connection, sent)
+    if as_json:
+        print_json(
+            cluster=context.cluster.name,
+            directory=f"~/{sent.name}",
+            files=sent.files,
+            bytes=sent.size,
+            sent_files=sent.sent_files,
+            sent_bytes=sent.sent_size,
+        )
+    else:
+        print(f"{directory.resolve()} is in ~/{sent.name} on every node")
+    return 0

@@ -1,0 +1,82 @@
+"""``dlcluster tunnel NODE PORT``: make a node's port answer on this machine."""
+
+import socket
+import subprocess
+import sys
+import time
+import webbrowser
+from typing import Final
+
+import click
+
+from cli.aws.nodes import choose_node
+from cli.cluster_context import find
+from cli.errors import EXIT_INTERRUPTED, ClusterError
+from cli.shared_options import Selection
+from cli.ssh.access import access
+from cli.ssh.config import CONNECT_TIMEOUT_S, ssh_arguments
+from cli.verb import verb
+
+LOOPBACK: Final = "127.0.0.1"
+POLL_S: Final = 0.05
+PORTS: Final = click.IntRange(1, 65535)
+
+
+@verb("tunnel", examples=("dlcluster tunnel master 6006", "dlcluster tunnel worker2 8888 --local-port 9000"))
+@click.option("--local-port", metavar="PORT", type=PORTS, help="Port on this machine (the same, or a free one).")
+@click.option("--browser/--no-browser", default=None, help="Open the address in the browser (on a terminal).")
+@click.argument("node", help="master, worker2, 2 or an instance id.")
+@click.argument("port", type=PORTS, help="Port on the node, where the program may listen on localhost only.")
+def command(selection: Selection, *, node: str, port: int, local_port: int | None, browser: bool | None) -> int:
+    """Make a node's port answer on this machine, until Ctrl-C: for TensorBoard, Jupyter and the like.
+
+    Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
+    """
+    context = find(selection)
+    reached = access(context)  # without a master no node is reached
+    member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
+    here = _free_port(port) if local_port is None else local_port
+    *options, destination = ssh_arguments(reached, member)
+    forward = ["-N", "-o", "ExitOnForwardFailure=yes", "-L", f"{LOOPBACK}:{here}:localhost:{port}"]
+    try:
+        process = subprocess.Popen(["ssh", *options, *forward, destination], stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise ClusterError(f"cannot run ssh: {error.strerror}") from error
+    try:
+        _await_listening(process, here)
+        address = f"http://localhost:{here}/"
+        print(f"{address} is port {port} of {member.short_name}; Ctrl-C ends it", flush=True)
+        if sys.stdout.isatty() if browser is None else browser:
+            webbrowser.open(address)
+        process.wait()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    finally:
+        process.terminate()
+        process.wait()
+    raise ClusterError("the connection was lost")
+
+
+def _free_port(wanted: int) -> int:
+    """Return a port that nothing on this machine uses: the wanted one if it can be had."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            found: int = probe.getsockname()[1]
+            return found
+    raise ClusterError("this machine has no free port")
+
+
+def _await_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
+    deadline = time.monotonic() + 2 * CONNECT_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise ClusterError("ssh could not make the tunnel; its reason is above")
+        with socket.socket() as probe:
+            if probe.connect_ex((LOOPBACK, port)) == 0:
+                return
+        time.sleep(POLL_S)
+    raise ClusterError(f"ssh did not connect within {2 * CONNECT_TIMEOUT_S} s")

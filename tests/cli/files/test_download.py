@@ -1,0 +1,101 @@
+"""Copies from a real sshd, and from one that lies."""
+
+import io
+import os
+import shlex
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.aws.nodes import Member
+from cli.errors import ClusterError, UsageError
+from cli.files.download import download, remote_tar
+from cli.ssh.remote import Connection
+
+MASTER = Member(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="")
+WORKER = replace(MASTER, node_index=2, node_type="worker")
+
+
+@pytest.fixture
+def results(remote_home: Path) -> Path:
+    folder = remote_home / "it's out"
+    (folder / "deep").mkdir(parents=True, exist_ok=True)
+    (folder / "deep" / "weights.bin").write_bytes(bytes(300_000))
+    (folder / "log").write_text("done")
+    os.utime(folder / "log", (1_000_000_000, 1_000_000_000))
+    if not (folder / "latest").is_symlink():
+        (folder / "latest").symlink_to("/etc/passwd")
+    return folder
+
+
+@pytest.mark.parametrize("path", ["it's out", "it's out/", "~/it's out"])
+def test_a_folder_comes_without_its_links(connection: Connection, results: Path, tmp_path: Path, path: str) -> None:
+    got = download(connection, remote_tar(path, MASTER, master=MASTER), tmp_path)
+    assert (got.path, got.files, got.size, got.links) == (tmp_path / "it's out", 2, 300_004, 1)
+    assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file()) == [
+        "it's out/deep/weights.bin",
+        "it's out/log",
+    ]
+    assert (tmp_path / "it's out" / "log").stat().st_mtime == 1_000_000_000
+
+
+def test_a_file_comes_under_the_name_that_is_given(connection: Connection, results: Path, tmp_path: Path) -> None:
+    got = download(connection, remote_tar(str(results / "log"), MASTER, master=MASTER), tmp_path / "new")
+    assert (got.path, (tmp_path / "new").read_text()) == (tmp_path / "new", "done")
+
+
+def test_a_workers_files_come_through_the_master_by_its_own_key() -> None:
+    line = shlex.split(remote_tar("a b", WORKER, master=MASTER))
+    assert line[:-1] == ["ssh", "-o", "BatchMode=yes", "--", "deeplearning-worker2"]
+    assert line[-1] == "cd && tar -C . -cf - -- 'a b'"
+
+
+def test_fails_when_there_is_no_such_path(connection: Connection, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"^tar: nope: .*No such file or directory$"):
+        download(connection, remote_tar("nope", MASTER, master=MASTER), tmp_path)
+    with pytest.raises(UsageError, match="a remote path must name a file or folder, got ''"):
+        remote_tar("", MASTER, master=MASTER)
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "out/../../evil"])
+def test_fails_when_a_node_names_a_file_elsewhere(
+    connection: Connection, remote_home: Path, tmp_path: Path, name: str
+) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.size = 4
+        archive.addfile(entry, io.BytesIO(b"evil"))
+    (remote_home / "lie.tar").write_bytes(buffer.getvalue())
+    target = tmp_path / "inner" / "target"
+    target.mkdir(parents=True)
+    with pytest.raises(ClusterError, match="the node sent a file with a name that leads elsewhere"):
+        download(connection, "cd && cat lie.tar", target)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_link_and_then_a_file_through_it_stay_inside(
+    connection: Connection, remote_home: Path, tmp_path: Path
+) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        link = tarfile.TarInfo("out/door")
+        link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path / "outside")
+        archive.addfile(link)
+        entry = tarfile.TarInfo("out/door/evil")
+        entry.size = 4
+        archive.addfile(entry, io.BytesIO(b"evil"))
+    (remote_home / "lie.tar").write_bytes(buffer.getvalue())
+    (tmp_path / "outside").mkdir()
+    target = tmp_path / "target"
+    target.mkdir()
+    download(connection, "cd && cat lie.tar", target)
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_fails_when_the_destination_cannot_be_written(connection: Connection, results: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ClusterError, match=r"cannot write .*/file"):
+        download(connection, remote_tar(str(results), MASTER, master=MASTER), tmp_path / "file")

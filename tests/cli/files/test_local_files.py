@@ -1,0 +1,72 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli.errors import UsageError
+from cli.files import local_files
+from cli.files.local_files import find_files
+
+
+def write(top: Path, *names: str) -> Path:
+    for name in names:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(name)
+    return top
+
+
+def git(top: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", top, *words], check=True, capture_output=True)
+
+
+def test_in_a_checkout_it_is_what_gitignore_does_not_name(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "new.py", "gone.py", "data/x", ".hidden/y", "sub/a b.py")
+    (tmp_path / ".gitignore").write_text("data/\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "train.py", "gone.py")
+    (tmp_path / "gone.py").unlink()
+    assert sorted(find_files(tmp_path)) == [".gitignore", ".hidden/y", "new.py", "sub/a b.py", "train.py"]
+    assert sorted(find_files(tmp_path / "sub")) == ["a b.py"]
+
+
+def test_a_submodule_comes_with_its_files(tmp_path: Path) -> None:
+    inner = write(tmp_path / "inner", "lib.py", "cache/z")
+    (inner / ".gitignore").write_text("cache/\n")
+    git(inner, "init", "-q")
+    git(inner, "add", ".")
+    git(inner, "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "x")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "inner")
+    assert sorted(find_files(tmp_path)) == ["inner/.gitignore", "inner/lib.py"]
+
+
+def test_elsewhere_it_is_all_but_hidden_folders(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", ".env", ".cache/x", "__pycache__/y", "sub/z")
+    (tmp_path / "link").symlink_to("sub")
+    found = find_files(tmp_path)
+    assert sorted(found) == [".env", "link", "sub/z", "train.py"]
+    assert (found["link"].link, found["link"].size) == ("sub", 0)
+
+
+def test_fails_when_there_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a", "b", "c")
+    monkeypatch.setattr(local_files, "MOST_FILES", 2)
+    with pytest.raises(UsageError, match=r"more than 1 GiB or 2 files that would be sent: name data in \.gitignore"):
+        find_files(tmp_path)
+    monkeypatch.setattr(local_files, "MOST_FILES", 9)
+    with (tmp_path / "data").open("wb") as file:
+        file.truncate(local_files.MOST_BYTES)
+    with pytest.raises(UsageError, match="more than 1 GiB"):
+        find_files(tmp_path)
+
+
+def test_fails_where_there_is_no_project(tmp_path: Path, home: Path) -> None:
+    for directory, message in (
+        (home, f"{home} is no project: go to its directory, or give --no-sync"),
+        (Path("/"), "/ is no project: go to its directory, or give --no-sync"),
+        (tmp_path / "nope", f"no directory {tmp_path}/nope"),
+        (tmp_path, f"{tmp_path} has no files to send"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            find_files(directory)
+        assert str(caught.value) == message

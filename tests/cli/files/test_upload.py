@@ -1,0 +1,97 @@
+"""Copies to a real sshd."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.errors import ClusterError
+from cli.files.upload import FOLDER, remote_name, upload
+from cli.ssh.remote import Connection
+
+
+@pytest.fixture
+def copy(remote_home: Path) -> Iterator[Path]:
+    """Return where a project called my-job arrives."""
+    yield remote_home / FOLDER / "my-job"
+    shutil.rmtree(remote_home / FOLDER, ignore_errors=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    top = tmp_path / "my job"
+    (top / "sub").mkdir(parents=True)
+    (top / "train.py").write_text("print(1)\n")
+    (top / "sub" / "it's ü.bin").write_bytes(os.urandom(700_001))
+    (top / "run.sh").write_text("#!/bin/sh\n")
+    (top / "run.sh").chmod(0o755)
+    (top / "link").symlink_to("sub/nowhere")
+    (top / "empty").touch()
+    return top
+
+
+def contents(top: Path) -> dict[str, object]:
+    return {
+        str(path.relative_to(top)): str(path.readlink())
+        if path.is_symlink()
+        else (path.read_bytes(), path.stat().st_mtime_ns, os.access(path, os.X_OK))
+        for path in sorted(top.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def test_the_master_gets_what_is_here_and_then_only_what_differs(
+    connection: Connection, project: Path, copy: Path
+) -> None:
+    shown: list[int] = []
+    first = upload(connection, project, show=lambda size: shown.append)
+    assert contents(copy) == contents(project)
+    assert (first.name, first.files, first.sent_files, first.size) == ("my-job", 5, 5, 700_001 + 9 + 10)
+    assert sum(shown) > first.sent_size
+    again = upload(connection, project)
+    assert (again.files, again.sent_files, again.sent_size) == (5, 0, 0)
+
+    # Same size, another time; a mode; a link's target; a folder that becomes a file and the other way.
+    (project / "train.py").write_text("print(2)\n")
+    (project / "run.sh").chmod(0o644)
+    (project / "link").unlink()
+    (project / "link").symlink_to("sub")
+    shutil.rmtree(project / "sub")
+    (project / "sub").write_text("a file now")
+    (project / "empty").unlink()
+    (project / "empty").mkdir()
+    (project / "empty" / "inner").write_text("x")
+    last = upload(connection, project)
+    assert contents(copy) == contents(project)
+    assert last.sent_files == 5
+
+
+def test_nothing_that_follows_a_link_is_overwritten(connection: Connection, project: Path, copy: Path) -> None:
+    upload(connection, project)
+    outside = copy.parents[1] / "outside"
+    outside.write_text("mine")
+    (copy / "train.py").unlink()
+    (copy / "train.py").symlink_to(outside)
+    upload(connection, project)
+    assert contents(copy) == contents(project)
+    assert outside.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("my job", "my-job"), (".ssh", "ssh"), ("-x;rm", "x-rm"), ("ü", "job"), ("a.b_c", "a.b_c")]
+)
+def test_a_directory_has_a_harmless_name_there(tmp_path: Path, name: str, expected: str) -> None:
+    assert remote_name(tmp_path / name) == expected
+
+
+def test_fails_when_the_master_has_no_room(connection: Connection, project: Path, remote_home: Path) -> None:
+    folder = remote_home / FOLDER
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("in the way")
+    try:
+        with pytest.raises(ClusterError, match=r"cannot copy to the master: mkdir: .*Not a directory"):
+            upload(connection, project)
+    finally:
+        folder.unlink()

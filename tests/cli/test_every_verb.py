@@ -1,0 +1,143 @@
+"""Test what every verb answers when AWS or the cluster is not as needed: one line, with an exit code of its own."""
+
+import json
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
+from cli.main import main
+from cli.verb_group import VERBS
+from tests.cli.conftest import KEY, REGION, Deploy, complaint, put_members
+
+LINES = {
+    "list": "list",
+    "status": "status --json",
+    "why": "why",
+    "run": "run --no-sync -- true",
+    "jobs": "jobs --json",
+    "logs": "logs -f",
+    "stop": "stop 2026",
+    "push": "push",
+    "pull": "pull out",
+    "ssh": "ssh -- true",
+    "tunnel": "tunnel master 6006",
+    "ssh-config": "ssh-config",
+    "known-hosts": "known-hosts",
+}
+ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "ssh-config")
+OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
+"""why also explains stacks that are no cluster, and list has nothing to choose."""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, str]) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+
+
+def test_all_verbs_are_here() -> None:
+    assert {*LINES, "preflight", "completion"} == VERBS.keys()
+
+
+def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what preflight says of the same trouble."""
+    Path("cdk.json").write_text('{"context": {"cluster": {"cluster_name": "demo"}}}')
+    assert main(["preflight"]) == EXIT_FAILED
+    Path("cdk.json").unlink()
+    return capsys.readouterr().out.removeprefix("problem  credentials").strip()
+
+
+@pytest.mark.parametrize("verb", LINES)
+@pytest.mark.parametrize("trouble", ["missing", "no such profile"])
+def test_credentials(
+    verb: str, trouble: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    if trouble == "no such profile":
+        monkeypatch.setenv("AWS_PROFILE", "nope")
+    assert main(LINES[verb].split()) == EXIT_CREDENTIALS
+    said = complaint(capsys)
+    reason = "Unable to locate credentials" if trouble == "missing" else "The config profile (nope) could not be found"
+    assert said == f"no AWS credentials: {reason}: {CredentialsError.fix}"
+    assert credentials_advice(capsys, monkeypatch) == said
+
+
+@pytest.mark.parametrize("verb", LINES)
+@pytest.mark.parametrize(
+    ("code", "place"),
+    [("ExpiredToken", ""), ("InvalidClientTokenId", " (or the region eu-west-1 is not enabled for the account)")],
+    ids=["expired", "region not enabled"],
+)
+def test_refused_credentials(
+    verb: str, code: str, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(self: object, operation: str, parameters: object) -> None:
+        raise ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
+    assert main(LINES[verb].split()) == EXIT_CREDENTIALS
+    tail = f": {code}: no{place}: {CredentialsError.fix}"
+    assert complaint(capsys).endswith(tail)
+    assert credentials_advice(capsys, monkeypatch).endswith(tail)
+
+
+@pytest.mark.parametrize("verb", LINES)
+def test_no_region(verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("AWS_REGION")
+    assert main(LINES[verb].split()) == EXIT_USAGE
+    assert complaint(capsys) == "no region given: use --region or set AWS_REGION"
+
+
+@pytest.mark.parametrize("verb", OF_ONE_CLUSTER)
+def test_no_cluster(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    """The region is the wrong one, has none at all, or another one only."""
+    assert main(["--region", "us-east-2", *LINES[verb].split()]) == EXIT_NO_CLUSTER
+    assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION names another); ")
+    deploy("one")
+    assert main(["--cluster", "two", *LINES[verb].split()]) == EXIT_NO_CLUSTER
+    assert complaint(capsys) == "no cluster 'two' in eu-west-1, there is: one"
+
+
+@pytest.mark.parametrize("verb", OF_ONE_CLUSTER)
+def test_several_clusters(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    deploy("one")
+    deploy("two", private=["10.1.0.4"], host_keys=[KEY])
+    assert main(LINES[verb].split()) == EXIT_USAGE
+    assert complaint(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
+
+
+@pytest.mark.parametrize("verb", ON_MASTER)
+def test_a_master_that_is_being_replaced(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = deploy()
+    row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
+    put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
+    assert main(LINES[verb].split()) == EXIT_FAILED
+    assert complaint(capsys) == "the cluster has no master now: it may be starting or being replaced"
+
+
+def test_the_list_of_clusters(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    assert capsys.readouterr() == ("", "dlcluster: no cluster in eu-west-1\n")
+    assert main(["list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": 1, "region": REGION, "clusters": []}
+    deploy("one")
+    deploy("two", private=["10.1.0.4"], host_keys=[KEY])
+    assert main(["list"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["CLUSTER", "NODES", "STACK", "STATUS", "CREATED"]
+    assert [row.split()[:4] for row in rows] == [
+        ["one", "-", "one-stack", "CREATE_COMPLETE"],
+        ["two", "-", "two-stack", "CREATE_COMPLETE"],
+    ]
+    assert main(["list", "--json", "--cluster", "two"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["clusters"]
+    created = boto3.client("cloudformation", region_name=REGION).describe_stacks(StackName="two-stack")["Stacks"][0]
+    assert found == {
+        "name": "two", "desired_nodes": None, "stack": "two-stack", "status": "CREATE_COMPLETE",
+        "created": f"{created['CreationTime']:%Y-%m-%dT%H:%M:%SZ}",
+    }  # fmt: skip

@@ -1,0 +1,94 @@
+"""Test what dlcluster says of itself: the verbs, their help, completion, and what that costs."""
+
+import resource
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.main import main
+from cli.verb_group import VERBS
+from cli.verbs.completion import SHELLS
+
+PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
+MOST_HELP_S = 0.2
+"""Seconds of CPU that help may take above those of an empty Python."""
+
+
+def command_of(verb: str) -> click.Command:
+    command: click.Command = import_module(f"cli.verbs.{verb.replace('-', '_')}").command
+    return command
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_the_verbs_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    for verb, text in VERBS.items():
+        assert f"  {verb:13}{text}\n" in out
+    assert "3 no such cluster" in out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_of(verb).name == verb
+    assert main([verb, "--help"]) == 0
+    usage, _, rest = capsys.readouterr().out.partition("\n\n")
+    assert usage.startswith(f"Usage: dlcluster {verb} [OPTIONS]")
+    assert f"dlcluster {verb}" in rest
+
+
+@pytest.mark.parametrize(("verb", "shown"), [("ssh", "[NODE] [-- COMMAND ...]"), ("run", "[--] COMMAND ...")])
+def test_help_shows_where_a_command_goes(verb: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: dlcluster {verb} [OPTIONS] {shown}\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_completion_script_names_the_program(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    out = capsys.readouterr().out
+    assert f"_DLCLUSTER_COMPLETE={shell}_complete" in out
+    assert "dlcluster" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("dlcluster s", ["plain,status", "plain,ssh", "plain,ssh-config"]), ("dlcluster preflight --con", ["--context"])],
+)
+def test_words_are_completed_in_bash(line: str, expected: list[str]) -> None:
+    words = line.split()
+    variables = {"_DLCLUSTER_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run([sys.executable, PROGRAM], env=variables, capture_output=True, text=True, check=True)
+    assert [each for each in expected if each not in done.stdout] == []
+    assert "why" not in done.stdout
+
+
+def test_help_and_completion_import_no_verb() -> None:
+    program = (
+        "import sys; from cli.main import main; main([]); main(['--version']); "
+        "print([name for name in sys.modules if name.startswith(('boto', 'rich', 'paramiko', 'cli.verbs.'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROGRAM.parents[1], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("\n[]\n")
+
+
+def cpu_s(*arguments: str | Path) -> float:
+    """Return the least CPU time of three runs, which other work on the machine disturbs least."""
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(times)
+
+
+def test_help_is_quick() -> None:
+    cpu_s(PROGRAM, "--help")  # compiles
+    assert cpu_s(PROGRAM, "--help") - cpu_s("-c", "pass") < MOST_HELP_S

@@ -1,0 +1,128 @@
+"""A user works on a running cluster from the laptop: brings a script, runs it, follows it, fetches what it wrote."""
+
+import json
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from local.run.user import User
+from tests.e2e.conftest import NODES, STACK, Cluster
+from tests.local.terminal import CTRL_C, Terminal
+
+SCRIPT = """\
+import os, sys, time
+from pathlib import Path
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], sys.argv[1:], sorted(os.listdir(".")), flush=True)
+Path("out").mkdir(exist_ok=True)
+Path("out", "rank-" + os.environ["RANK"]).write_text("done")
+if "--wait" in sys.argv:
+    time.sleep(300)
+time.sleep(1)  # until every rank has written
+sys.exit(3 if "--fail" in sys.argv else 0)
+"""
+PORT = 18123
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laptop:
+    """A user in the directory of a project."""
+
+    user: User
+    project: Path
+
+    def dlcluster(self, *words: str, code: int = 0) -> str:
+        """Return what a verb prints, which must end with this exit code."""
+        done = subprocess.run(
+            ["dlcluster", *words], cwd=self.project, env=dict(self.user.environment),
+            capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def json(self, *words: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.dlcluster(*words, "--json"))
+        assert found["version"] == 1
+        return found
+
+
+@pytest.fixture(scope="module")
+def laptop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+    project = tmp_path_factory.mktemp("laptop") / "my project"
+    (project / "data").mkdir(parents=True)
+    (project / "data" / "large").write_text("stays here")
+    (project / "train.py").write_text(SCRIPT)
+    (project / ".gitignore").write_text("data/\n")
+    subprocess.run(["git", "init", "-q", project], check=True)
+    return Laptop(user=cluster.user, project=project)
+
+
+def test_the_clusters_and_the_nodes(laptop: Laptop, cluster: Cluster) -> None:
+    assert laptop.dlcluster("list").splitlines()[1].split()[:4] == [STACK, str(NODES), STACK, "CREATE_COMPLETE"]
+    nodes = laptop.json("status")["nodes"]
+    assert {node["instance_id"]: node["private_address"] for node in nodes} == cluster.addresses
+
+
+def test_a_script_runs_on_every_node_and_its_results_come_back(laptop: Laptop, tmp_path: Path) -> None:
+    said = laptop.dlcluster("run", "--", "train.py", "--fail", "0.1 x", code=3)
+    shown = "['--fail', '0.1 x'] ['.gitignore', 'train.py']"
+    lines = {line for line in said.splitlines() if line.startswith("deeplearning-worker")}
+    assert lines <= {f"deeplearning-worker{rank + 1} [0] rank {rank} of {NODES} {shown}" for rank in range(NODES)}
+    assert lines
+    job = laptop.json("jobs")["jobs"][-1]
+    assert (job["state"], job["exit_code"], len(job["nodes"])) == ("FAILED", 3, NODES)
+    assert shown in laptop.dlcluster("logs", job["id"])
+    got = laptop.json("pull", "worker2:my-project/out", str(tmp_path / "two"))
+    assert (got["files"], got["bytes"]) == (1, 4)
+    assert [path.name for path in (tmp_path / "two").iterdir()] == ["rank-1"]
+
+
+def test_push_brings_a_change_to_every_node(laptop: Laptop, cluster: Cluster) -> None:
+    (laptop.project / "new.py").write_text("new")
+    found = laptop.json("push")
+    assert (found["directory"], found["sent_files"]) == ("~/my-project", 1)
+    for slot in range(1, NODES + 1):
+        assert cluster.on(f"deeplearning-worker{slot}", "cat my-project/new.py") == "new"
+
+
+def test_ctrl_c_asks_and_leaves_the_job_which_is_then_stopped(laptop: Laptop) -> None:
+    terminal = Terminal(
+        ["dlcluster", "run", "--", "train.py", "--wait"],
+        directory=laptop.project,
+        environment=laptop.user.environment,
+    )
+    job = terminal.expect(r"dlcluster: job (\S+) runs")[1]
+    terminal.expect(r" rank \d of")
+    terminal.type(CTRL_C)
+    terminal.expect(rf"leave job {job} running\? \[Y/n\]: ")
+    terminal.type("y\n")
+    terminal.expect("goes on: dlcluster logs -f")
+    assert terminal.await_end() == 130
+    terminal.close()
+    assert laptop.json("stop", job)["state"] == "CANCELLED"
+    assert job in laptop.dlcluster("run", "--", "launch", "list").splitlines()[-1]
+
+
+def test_a_nodes_port_answers_here(laptop: Laptop, cluster: Cluster) -> None:
+    serve = f"nohup python3 -m http.server {PORT} --bind 127.0.0.1 --directory /etc/deeplearning >/dev/null 2>&1 &"
+    cluster.on("deeplearning-worker2", serve)
+    try:
+        tunnel = subprocess.Popen(
+            ["dlcluster", "tunnel", "worker2", str(PORT)],
+            env=dict(laptop.user.environment), stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert tunnel.stdout is not None
+        address = tunnel.stdout.readline().split()[0]
+        assert address == f"http://localhost:{PORT}/"
+        with urlopen(address, timeout=20) as answer:
+            assert answer.status == 200
+        os.killpg(tunnel.pid, signal.SIGINT)
+        assert tunnel.wait(20) == 130
+        tunnel.stdout.close()
+    finally:
+        cluster.on("deeplearning-worker2", f"pkill -f 'http.server {PORT}'")
