@@ -1,4 +1,4 @@
-"""The digits that come with the trainer, for the examples beside this file."""
+"""Load the digits that come with the trainer, for the examples in this folder."""
 
 import gzip
 import os
@@ -8,11 +8,11 @@ import numpy as np
 
 DIRECTORY = Path(os.environ.get("DIGITS", "/opt/deeplearning/trainer/datasets"))
 FOR_TRAINING = 1437
-"""Of 1,797; the others are held out."""
+"""Training samples of the 1,797; the others are held out."""
 
 
 def load():
-    """Images of shape (samples, 1, 8, 8) and their labels: first those for training, then the held-out ones."""
+    """Return images of shape (samples, 1, 8, 8) and labels: first for training, then the held-out ones."""
     pixels = gzip.decompress((DIRECTORY / "digits-images-idx3-ubyte.gz").read_bytes())
     names = gzip.decompress((DIRECTORY / "digits-labels-idx1-ubyte.gz").read_bytes())
     # Headers of idx files: 4 bytes, and 4 for each dimension.

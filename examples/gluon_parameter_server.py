@@ -1,4 +1,4 @@
-"""MXNet's Gluon with parameter servers, as written for MXNet's launch.py.
+"""Train with MXNet's Gluon and parameter servers, as written for MXNet's launch.py.
 
     launch -s 2 python gluon_parameter_server.py       two servers, a worker on every node
 
@@ -8,14 +8,14 @@ One worker a machine, which drives all of its GPUs; the servers keep the weights
 import argparse
 import random
 
-# A process that is told to be a server or the scheduler serves in here, and never gets further.
+# A server or the scheduler serves inside this import, and never returns from it.
 import mxnet as mx
 from digits import load
 from mxnet import autograd, gluon, nd
 
 
 class SplitSampler(gluon.data.sampler.Sampler):
-    """One of equal parts of the samples, shuffled; each worker takes another."""
+    """Shuffle this worker's part of the samples; all parts are equally long."""
 
     def __init__(self, length, num_parts=1, part_index=0):
         self._length = length // num_parts
@@ -41,7 +41,7 @@ def network():
 
 
 def train_batch(batch, devices, net, trainer, *, global_batch_size):
-    """Each device computes its share of this worker's batch; the servers add up the gradients of all workers."""
+    """Compute each device's share of this worker's batch; the servers add up the gradients of all workers."""
     inputs = gluon.utils.split_and_load(batch[0], devices, even_split=False)
     targets = gluon.utils.split_and_load(batch[1], devices, even_split=False)
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()

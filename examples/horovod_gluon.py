@@ -1,10 +1,10 @@
-"""MXNet's Gluon with Horovod, as written for horovodrun and mpirun.
+"""Train with MXNet's Gluon and Horovod, as written for horovodrun and mpirun.
 
     launch --engine horovod python horovod_gluon.py    every node, over Gloo
     launch --launcher mpi python horovod_gluon.py      the same over Open MPI
 
-One process a GPU. Marked are the lines that make a script for one GPU one for all of them. The learning rate grows
-with their number, from that of one GPU on, over the first epochs.
+There is one process a GPU. Comments mark the lines that Horovod adds to a script for one GPU. During the first epochs
+the learning rate grows from that of one GPU by the number of GPUs.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from mxnet import autograd, gluon, nd
 
 
 def network():
-    """With all sizes given, the weights are there before the first batch, to be broadcast."""
+    """Build the network. All sizes are given, so that the weights exist before the first batch, for the broadcast."""
     net = gluon.nn.HybridSequential()
     net.add(
         gluon.nn.Conv2D(32, 3, padding=1, activation="relu", in_channels=1), gluon.nn.MaxPool2D(2),
@@ -39,9 +39,9 @@ def main():
     hvd.init()  # Horovod
     mx.random.seed(0)
     np.random.seed(0)
-    device = mx.gpu(hvd.local_rank()) if mx.context.num_gpus() else mx.cpu()  # Horovod: a GPU of one's own
+    device = mx.gpu(hvd.local_rank()) if mx.context.num_gpus() else mx.cpu()  # Horovod: one GPU a process
     (images, labels), (held_out, answers) = load()
-    length = len(labels) // hvd.size()  # Horovod: a part of one's own, and all of the same length
+    length = len(labels) // hvd.size()  # Horovod: one part a process, all equally long
     own = slice(length * hvd.rank(), length * (hvd.rank() + 1))
     samples = gluon.data.ArrayDataset(images[own], labels[own].astype("float32"))
     batches = gluon.data.DataLoader(samples, options.batch_size, shuffle=True, last_batch="discard")
@@ -49,16 +49,16 @@ def main():
     net = network()
     net.initialize(mx.init.Xavier(), ctx=device)
     parameters = net.collect_params()
-    hvd.broadcast_parameters(parameters, root_rank=0)  # Horovod: all begin with the same weights
+    hvd.broadcast_parameters(parameters, root_rank=0)  # Horovod: start all processes with the same weights
     steps = len(batches)
     rate = mx.lr_scheduler.MultiFactorScheduler(
         step=[options.epochs * steps * 3 // 4], factor=0.1,
-        base_lr=options.lr * hvd.size(),  # Horovod: the batch of all processes is so many times larger
+        base_lr=options.lr * hvd.size(),  # Horovod: the global batch is larger by the number of processes
         warmup_begin_lr=options.lr, warmup_steps=options.warmup_epochs * steps,
     )  # fmt: skip
     optimizer = mx.optimizer.create("sgd", lr_scheduler=rate, momentum=0.9, wd=0.0001)
     if options.distributed_optimizer:
-        optimizer.rescale_grad = 1 / options.batch_size  # Horovod: what step() says does not reach it
+        optimizer.rescale_grad = 1 / options.batch_size  # Horovod: it does not see the batch size of step()
         trainer = gluon.Trainer(parameters, hvd.DistributedOptimizer(optimizer), kvstore=None)  # Horovod: averages
     else:
         trainer = hvd.DistributedTrainer(parameters, optimizer)  # Horovod: averages the gradients

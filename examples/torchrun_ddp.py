@@ -1,4 +1,4 @@
-"""PyTorch's DistributedDataParallel, as written for torchrun: it reads what torchrun sets and nothing else.
+"""Train with PyTorch's DistributedDataParallel, as written for torchrun: it reads only the variables of torchrun.
 
 torchrun --nproc-per-node 2 torchrun_ddp.py        one machine
 launch --nproc-per-node 2 torchrun_ddp.py          every node of the cluster; left out, one process a GPU

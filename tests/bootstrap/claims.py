@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 REGION = "eu-west-1"
 DEADLINE_S = 60.0
-"""Nobody waits longer for anything."""
+"""Longest wait for any result, in seconds."""
 PAUSE_S = 0.05
 """After a race that was lost: longest pause before the next try."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What came of one process's round."""
+    """The result of one process's round."""
 
     node_index: int
     lost: int
-    """Races that it took."""
+    """Number of attempts, lost races included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def receive(first: Connection) -> Any:
 
 
 def run(name: str, *, client: RemoteClient, first: Connection, desired_nodes: int) -> None:
-    """Be one process: claim an index in each table that is named."""
+    """Run one process: claim an index in each named table."""
     node = Node(instance_id=name, address=address_of(name), node_type="worker", host_key=public_key(name))
     while (table_name := receive(first)) is not None:
         table = Table(cast("DynamoDBClient", client), name=table_name, networks=NETWORKS)
@@ -109,7 +109,7 @@ def claim(node: Node, table: Table, *, desired_nodes: int) -> Claim:
 
 
 def answer(request: Request) -> Any:
-    """What moto's table says."""
+    """Return the membership in moto's table."""
     backend = dynamodb_backends[ACCOUNT_ID][REGION]
     if request.operation == "GetItem":
         item = backend.get_item(request.arguments["TableName"], request.arguments["Key"])
@@ -122,7 +122,7 @@ def answer(request: Request) -> Any:
 
 
 def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection, str]) -> dict[str, Any]:
-    """One round: everybody starts at once, on a table that nobody has seen."""
+    """Run one round: all processes start at once, on a new table."""
     name = f"round-{number}"
     client.create_table(
         TableName=name,

@@ -1,4 +1,4 @@
-"""Fixtures of the agent's tests: no programs, no AWS but moto."""
+"""Provide fixtures for the agent's tests, which run no programs and reach no AWS but moto."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from tests.bootstrap.simulated_cluster import LOG_GROUP, REGION, TABLE, Cluster
 
 
 class UnexpectedSubprocessError(BaseException):
-    """No Exception, so that no handler of the code under test swallows it."""
+    """Not an Exception, so that no handler in the code under test can catch it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,7 +40,7 @@ def _no_subprocess(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="session")
 def clients() -> Clients:
-    """Clients that reach nothing but moto; made once, as reading the services' models is slow."""
+    """Return clients that reach only moto, made once: reading the services' models is slow."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE"):
             patch.delenv(name, raising=False)
@@ -89,7 +89,7 @@ def cluster(
 
 @pytest.fixture
 def calls(cluster: Cluster) -> Iterator[Counter[str]]:
-    """How often which operation is asked of AWS."""
+    """Count the calls of each AWS operation."""
     counter: Counter[str] = Counter()
     watched: list[BaseClient] = [
         cluster.clients.autoscaling,

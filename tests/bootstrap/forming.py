@@ -1,4 +1,4 @@
-"""A master and its workers on their way to a cluster, and what their hosts file then says."""
+"""Form a cluster of a master and its workers, and render the hosts file that they should have."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def all_ready(nodes: list[TestNode]) -> Callable[[], bool]:
 
 
 def hosts_file(nodes: list[TestNode]) -> str:
-    """The hosts file of a master and its workers in index order."""
+    """Render the hosts file of a master and its workers in index order."""
     master, *workers = nodes
     lines = [f"{master.address} deeplearning-master deeplearning-worker1"]
     lines += [f"{each.address} deeplearning-worker{node_index}" for node_index, each in enumerate(workers, start=2)]

@@ -1,4 +1,4 @@
-"""Valid ids and keys for tests, drawn from a number or a word."""
+"""Make valid IDs and keys for tests from a number or a word."""
 
 import base64
 import hashlib

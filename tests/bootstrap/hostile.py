@@ -1,4 +1,4 @@
-"""Records as somebody forges them: right ones, of which parts are replaced by what could do harm."""
+"""Generate forged records: valid ones with harmful values in some places."""
 
 import json
 from typing import Any

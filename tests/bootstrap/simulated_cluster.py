@@ -1,4 +1,4 @@
-"""A cluster in moto for the agent's tests, and nodes whose root is a temporary directory."""
+"""Simulate a cluster for the agent's tests: AWS is moto, and each node's root is a temporary directory."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def node_config(node_type: str = "worker", **settings: object) -> NodeConfig:
 
 @dataclass
 class Clock:
-    """Time that passes only when a test says so."""
+    """A clock that only the test advances."""
 
     now: float = 1000.0
 
@@ -72,7 +72,7 @@ class Clock:
 
 @dataclass
 class RecordedActions:
-    """What would have been told to systemd and sshd."""
+    """Record the commands to systemd and sshd."""
 
     environment: dict[str, str] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ class RecordedActions:
 
 @dataclass
 class Metadata:
-    """What the metadata service of one node says; an exception instead when it is out."""
+    """The answers of one node's metadata service; an exception while it is down."""
 
     notice: TerminationNotice | MetadataError = field(default_factory=TerminationNotice)
 
@@ -131,11 +131,11 @@ class Cluster:
     subnet: str
     signals: list[tuple[str, str, str]] = field(default_factory=list)
     completed: list[str] = field(default_factory=list)
-    """Instances that told their group to go on with their end."""
+    """Instances that completed their lifecycle hook."""
     heartbeats: list[tuple[str, float]] = field(default_factory=list)
-    """Instances that asked their group to go on waiting, and when."""
+    """Heartbeats to the lifecycle hook: the instance and the time."""
     unhealthy: list[str] = field(default_factory=list)
-    """Instances that asked for another in their place."""
+    """Instances that asked for their replacement."""
     clock: Clock = field(default_factory=Clock)
 
     def take_signal(self, **signal: str) -> None:
@@ -167,7 +167,7 @@ class Cluster:
         return Table(self.clients.dynamodb, name=TABLE, networks=NETWORKS)
 
     def by_index(self) -> dict[int, str]:
-        """Who holds which index, by the table."""
+        """Return the instance IDs by index, as the table has them."""
         return {member.node_index: member.instance_id for member in self.table.read_membership().members}
 
     def terminate(self, instance_id: str, *, shrink: bool = False) -> None:
@@ -177,19 +177,19 @@ class Cluster:
         )
 
     def set_lifecycle_state(self, instance_id: str, state: str) -> None:
-        """What moto's groups skip: instances that come, go or stand by."""
+        """Set a lifecycle state that moto's groups skip."""
         for group in self._groups():
             for instance in group.instance_states:
                 if instance.instance.id == instance_id:
                     instance.lifecycle_state = state
 
     def drop_from_group(self, instance_id: str) -> None:
-        """The group is done with the instance, which EC2 still has."""
+        """Remove the instance from its group while EC2 still has it."""
         for group in self._groups():
             group.instance_states = [each for each in group.instance_states if each.instance.id != instance_id]
 
     def set_desired(self, node_type: str, size: int) -> None:
-        """What the group is asked for, before it acts on it."""
+        """Set the desired capacity before the group acts on it."""
         for group in self._groups():
             if group.name == f"{CLUSTER}-{node_type}":
                 group.desired_capacity = size
@@ -212,7 +212,7 @@ class Cluster:
         )
 
     def instances(self, node_type: str) -> list[tuple[str, str]]:
-        """Ids and private addresses, in the order of the ids."""
+        """Return the IDs and private addresses, in the order of the IDs."""
         groups = self.clients.autoscaling.describe_auto_scaling_groups(
             AutoScalingGroupNames=[f"{CLUSTER}-{node_type}"]
         )["AutoScalingGroups"]
@@ -280,7 +280,7 @@ class Cluster:
 
 
 def resolve(root: Path, name: str) -> str:
-    """The address of a host name by the node's own hosts file."""
+    """Return the address of a host name in the node's own hosts file."""
     for line in place(root, HOSTS_FILE).read_text().splitlines():
         address, *names = line.split("#")[0].split() or [""]
         if name in names:
@@ -289,7 +289,7 @@ def resolve(root: Path, name: str) -> str:
 
 
 def _image_file(root: Path, path: str, text: str) -> None:
-    """What the machine image or the first boot has put there."""
+    """Write the files of the machine image and of the first boot."""
     file = place(root, path)
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, TestNode
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Inode, time of change and content of every file below the root."""
+    """Return inode, time of change and content of every file below the root."""
     return {
         str(path.relative_to(root)): (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
         for path in sorted(root.rglob("*"))
@@ -188,7 +188,7 @@ def test_cluster_survives_the_loss_of_all_that_is_in_its_table(cluster: Cluster,
 
 
 def shows(node: TestNode, cluster: Cluster) -> bool:
-    """Whether the node has what the table says now."""
+    """Return whether the node has the table's current membership."""
     state = json.loads(node.text(contract.NODE_STATE))
     return bool(state["generation"] == cluster.table.read_generation())
 

@@ -1,4 +1,4 @@
-"""Kill -9 of the agent before any of its writes: no half a file, no lost index, and the next agent makes it right."""
+"""Kill the agent before each of its writes: no file is half written, no index is lost, and the next agent recovers."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ WORKERS = "deeplearning-worker1\ndeeplearning-worker2\n"
 
 
 class KilledError(BaseException):
-    """Like SIGKILL: nobody handles it."""
+    """Like SIGKILL, it cannot be handled."""
 
 
 class Writes:
-    """Lets so many writes of an agent pass, and kills it before the next."""
+    """Let a number of writes pass, and kill the agent before the next."""
 
     def __init__(self, cluster: Cluster, *, allowed: int) -> None:
         self._cluster = cluster
@@ -111,7 +111,7 @@ def check_all_is_right(cluster: Cluster, nodes: list[TestNode]) -> None:
 
 
 def forget(cluster: Cluster, nodes: list[TestNode]) -> None:
-    """As if nobody had ever been there."""
+    """Start on an empty disk."""
     for node in nodes:
         shutil.rmtree(node.root)
     cluster.signals.clear()

@@ -28,7 +28,7 @@ def write_config(root: Path, text: str) -> None:
 
 @pytest.fixture
 def _instance(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service runs on an instance that reaches moto."""
+    """Run the service on an instance that reaches moto."""
 
     def connect(_region: str) -> Clients:
         return cluster.clients
@@ -53,7 +53,7 @@ def test_fails_when_there_is_no_config(tmp_path: Path) -> None:
 
 @pytest.fixture
 def _signal_handlers() -> Iterator[None]:
-    """The handlers of the process that runs the tests come back."""
+    """Restore the signal handlers of the process that runs the tests."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     old = [signal.getsignal(number) for number in numbers]
     yield
@@ -181,5 +181,5 @@ def test_crash_that_no_stack_waits_for_is_reported_once(
         with pytest.raises(ZeroDivisionError):
             service.serve(tmp_path)
     assert asked == ["i-1 agent-crashed ZeroDivisionError"]
-    # Another machine would crash over the same thing.
+    # Another machine would crash in the same way.
     assert cluster.unhealthy == []

@@ -46,11 +46,11 @@ class Cdk:
         return self.checkout.parent / "output"
 
     def run(self, verb: str, **settings: str) -> tuple[int, str]:
-        """Exit code, and the output of both streams."""
+        """Return the exit code and the output of both streams."""
         return self._end(self._start(verb, settings))
 
     def create(self, verb: str = "", **settings: str) -> None:
-        """Deploy for the first time, and say in the master's stead that it is ready."""
+        """Deploy for the first time, and signal in place of the master that it is ready."""
         deploy = self._start(f"deploy --require-approval never {verb}", settings)
         end = time.monotonic() + COMMAND_LIMIT_S
         while deploy.poll() is None:

@@ -1,4 +1,4 @@
-"""Synthesizes stacks the way ``cdk synth`` does, with cdk.json's context; the validators are test_validators' part."""
+"""Synthesize stacks as ``cdk synth`` does, with cdk.json's context, but without the validators of test_validators."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What CloudFormation would do with a changed template: which resources it updates, and which it replaces.
+"""Predict which resources CloudFormation would update, and which it would replace, for a changed template.
 
 It replaces a resource when a create-only property changes, or refers to a resource that is replaced.
 Which properties those are, AWS says in the schemas of its resource types (``createOnlyProperties`` and
@@ -34,7 +34,7 @@ class Update:
 
 
 def compare(old: Template, new: Template) -> Update:
-    """Say what an update from one template to the other does."""
+    """Return what an update from one template to the other changes."""
     before, after = old["Resources"], new["Resources"]
     kept = before.keys() & after.keys()
     replaced: set[str] = set()

@@ -1,4 +1,4 @@
-"""A deploy that would replace the network is refused: the real command line against the local control plane."""
+"""Check that CloudFormation refuses to replace the network: the real command line against the local AWS."""
 
 from collections.abc import Iterator
 

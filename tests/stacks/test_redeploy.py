@@ -1,4 +1,4 @@
-"""What a changed setting does to a running cluster, told from the templates before and after."""
+"""Check what a changed setting does to a running cluster, by the templates before and after."""
 
 from collections.abc import Callable, Collection
 from typing import Any

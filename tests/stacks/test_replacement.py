@@ -1,4 +1,4 @@
-"""What the template says about nodes that come and go."""
+"""Check what the template says about nodes that arrive and leave."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Template = dict[str, Any]
 
 
 def groups(template: Template) -> dict[str, Any]:
-    """The Auto Scaling groups by their names."""
+    """Return the Auto Scaling groups by name."""
     found = [r for r in template["Resources"].values() if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
     return {group["Properties"]["AutoScalingGroupName"]: group for group in found}
 

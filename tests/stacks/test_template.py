@@ -1,34 +1,17 @@
-"""What must never regress in the synthesized template."""
+"""Check the synthesized template: what must never regress."""
 
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.json import JSONSnapshotExtension
 
 from bootstrap import contract
-from bootstrap.config import NodeConfig
-from stacks.cluster import BOOTSTRAP_TIMEOUT_S
-from stacks.nodes.user_data import SHEBANG, BundleSource, body
+from tests.stacks.template_parts import Template, launch_data, logical_id, resources
 
-Template = dict[str, Any]
 Synthesize = Callable[..., Template]
-
-
-def resources(template: Template, kind: str) -> list[dict[str, Any]]:
-    return [resource for resource in template["Resources"].values() if resource["Type"] == kind]
-
-
-def logical_id(template: Template, kind: str, part: str) -> str:
-    [found] = [k for k, r in template["Resources"].items() if r["Type"] == kind and part in k]
-    return str(found)
-
-
-def launch_data(template: Template) -> list[dict[str, Any]]:
-    return [r["Properties"]["LaunchTemplateData"] for r in resources(template, "AWS::EC2::LaunchTemplate")]
 
 
 def test_template_is_as_reviewed(template: Template, snapshot: SnapshotAssertion) -> None:
@@ -246,69 +229,3 @@ def test_outputs_are_the_contracts(template: Template) -> None:
         contract.LOGIN_USER_OUTPUT,
         contract.NETWORKS_OUTPUT,
     }
-
-
-@pytest.mark.parametrize(("name", "node_type"), [("Master", "master"), ("Workers", "worker")])
-def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name: str, node_type: str) -> None:
-    group = logical_id(template, "AWS::AutoScaling::AutoScalingGroup", name)
-    launch_template = template["Resources"][logical_id(template, "AWS::EC2::LaunchTemplate", name)]
-    [user_data] = launch_template["Properties"]["LaunchTemplateData"]["UserData"].values()
-    address = logical_id(template, "AWS::EC2::EIP", "MasterAddress")
-    url = _only(re.findall(r"s3://[^ \"]+\.zip", json.dumps(user_data)))
-    expected = body(
-        NodeConfig(
-            cluster_name="deeplearning",
-            region="<AWS::Region>",
-            node_type="master" if node_type == "master" else "worker",
-            group=f"deeplearning-{node_type}",
-            stack_id="<AWS::StackId>",
-            signal_resource=group,
-            fails_deploy=True,
-            min_nodes=None,
-            gpu_count=1,
-            address=f"<{address}>" if node_type == "master" else None,
-            address_allocation=f"<{address}.AllocationId>" if node_type == "master" else None,
-            table=f"<{logical_id(template, 'AWS::DynamoDB::Table', '')}>",
-            networks="10.0.0.0/16",
-            log_group=f"<{logical_id(template, 'AWS::Logs::LogGroup', '')}>",
-            bucket=f"<{logical_id(template, 'AWS::S3::Bucket', '')}>",
-            master_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesMaster')}.RoleId>",
-            worker_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesWorker')}.RoleId>",
-            engines=None,
-            default_user="ubuntu",
-            bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
-        ),
-        BundleSource(url=url, hash=url.rpartition("/")[2].removesuffix(".zip")),
-    )
-    assert _resolve(user_data) == f"{SHEBANG}\n{expected}"
-
-
-def _only(found: list[str]) -> str:
-    [value] = set(found)
-    return value
-
-
-def _resolve(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    [(function, argument)] = value.items()
-    if function == "Fn::Join":
-        return str(argument[0]).join(_resolve(part) for part in argument[1])
-    if function == "Fn::GetAtt":
-        return f"<{'.'.join(argument)}>"
-    return f"<{argument}>" if function == "Ref" else str(argument)
-
-
-@pytest.mark.parametrize(
-    ("engines", "told"), [((), "null"), (("mxnet",), '"mxnet"'), (("mxnet", "horovod"), '"horovod"')]
-)
-def test_nodes_are_told_the_environment_and_may_do_nothing_more_for_it(
-    synthesize: Synthesize, engines: tuple[str, ...], told: str
-) -> None:
-    plain, template = synthesize(worker_count=1), synthesize(worker_count=1, engines=engines)
-    assert json.dumps(f'"engines": {told}')[1:-1] in json.dumps(template)
-    policies = [
-        [resource for resource in each["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]
-        for each in (plain, template)
-    ]
-    assert policies[0] == policies[1]

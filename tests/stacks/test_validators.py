@@ -1,4 +1,4 @@
-"""Three validators look at the synthesized stack: cfn-lint, cdk-nag and the CDK's own."""
+"""Check the synthesized stack with three validators: cfn-lint, cdk-nag and the CDK's own."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The cluster's stable address: a master takes it over, and asks EC2 for it only when it must."""
+"""Check that a new master takes over the Elastic IP, and calls EC2 only when it must."""
 
 from collections import Counter
 

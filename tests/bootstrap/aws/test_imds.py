@@ -12,7 +12,7 @@ ANSWERS = {"/latest/meta-data/instance-id": "i-1", "/latest/meta-data/local-ipv4
 
 
 class MetadataHandler(BaseHTTPRequestHandler):
-    """The instance metadata service, version 2 only: nothing without a token."""
+    """An instance metadata service of version 2: it refuses requests without a token."""
 
     def do_PUT(self) -> None:
         wanted = self.path == "/latest/api/token" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
@@ -31,7 +31,7 @@ class MetadataHandler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_request(self, code: object = "-", size: object = "-") -> None:
-        """Nothing: the tests read answers, not logs."""
+        """Log nothing: the tests read only answers."""
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_long_line_keeps_its_beginning_and_its_end() -> None:
 
 @pytest.fixture
 def _root_logger() -> Iterator[None]:
-    """Whatever the test does to the process's logging is undone."""
+    """Undo the test's changes to the process's logging."""
     root = logging.getLogger()
     level, raising = root.level, logging.raiseExceptions
     kinds = (logging.handlers.RotatingFileHandler, logging.StreamHandler, logs.LogShipper)

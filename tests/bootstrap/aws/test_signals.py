@@ -62,7 +62,7 @@ def test_failure_that_nobody_waits_for_is_told_apart(clients: Clients, stubber: 
     refuse_as_too_late(stubber)
     late = signals(clients, sent_file)
     assert not late.failure("disk-full")
-    # Somebody has to see to the node first: an agent that is killed meanwhile must not forget it.
+    # The caller must deal with the node first: an agent that is killed meanwhile must not forget it.
     assert not late.sent
     assert not signals(clients, sent_file).sent
     late.settle("disk-full")

@@ -36,7 +36,7 @@ def new_coordinator(cluster: Cluster, table: Table) -> Coordinator:
 
 
 def publish(cluster: Cluster, table: Table, node_type: str) -> list[str]:
-    """Every instance of the group publishes its record, as its agent would."""
+    """Publish the record of every instance of the group, as its agent would."""
     role = {"master": "AROAMASTER", "worker": "AROAWORKER"}[node_type]
     ids = [instance_id for instance_id, _ in cluster.instances(node_type)]
     for instance_id in ids:
@@ -184,7 +184,7 @@ def test_index_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_g
 ) -> None:
     publish(cluster, table, "worker")
     before = look(coordinator, table)
-    # moto's groups replace an ended instance at once; the real ones take their time to notice, and a hook may go on.
+    # moto's groups replace an ended instance at once; real ones notice it later, and a lifecycle hook may still run.
     dead = {
         member.instance_id: Instance(instance_id=member.instance_id, state=state, address=address, grouped=True)
         for member in before.members
@@ -212,7 +212,7 @@ def test_node_indexes_and_generation_go_on_when_the_table_was_emptied(
     look(coordinator, table)
     publish(cluster, table, "worker")
     replaced = look(coordinator, table)
-    # Numbered anew, the survivor would come before the younger replacement.
+    # If indexes were assigned again, the survivor would come before its younger replacement.
     assert replaced.members[-1].instance_id == before[3]
     for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
         cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={TABLE_KEY: item[TABLE_KEY]})

@@ -1,4 +1,4 @@
-"""A node that has notice of its end: the others stop counting on it before it is let go."""
+"""Check that a node with a termination notice ends only after the others have dropped it from their lists."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -32,12 +32,12 @@ def record(cluster: Cluster, node: TestNode) -> NodeRecord:
 
 
 def listed(nodes: list[TestNode], draining_node: TestNode) -> list[bool]:
-    """In whose lists the leaver is."""
+    """Return the nodes whose lists name the draining node."""
     return [draining_node.host_key in node.text(contract.KNOWN_HOSTS_FILE) for node in nodes]
 
 
 def seconds(cluster: Cluster, nodes: list[TestNode], count: int, *, until: Callable[[], bool] = lambda: False) -> int:
-    """Let every agent make a pass a second; how many it took."""
+    """Let every agent make a pass a second; return the number of seconds."""
     for passed in range(count):
         if until():
             return passed
@@ -48,7 +48,7 @@ def seconds(cluster: Cluster, nodes: list[TestNode], count: int, *, until: Calla
 
 
 def kept_waiting(cluster: Cluster, draining_node: TestNode) -> bool:
-    """Whether the hook's timeout never came near, with two heartbeats lost."""
+    """Return whether the hook would not time out even if two heartbeats were lost."""
     times = [at for instance_id, at in cluster.heartbeats if instance_id == draining_node.instance_id]
     gaps = [after - before for before, after in pairwise([*times, cluster.clock.now])]
     return bool(gaps) and max(gaps) * 3 <= contract.DRAIN_TIMEOUT_S
@@ -182,7 +182,7 @@ def test_node_at_risk_leaves_the_lists_and_asks_for_a_replacement_once(cluster: 
 def refused(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, message: str, *, call: str = "complete_lifecycle_action"
 ) -> list[str]:
-    """Who asked its group, in vain."""
+    """Return the nodes that asked their group, which refused."""
     asked: list[str] = []
 
     def refuse(**action: str) -> None:

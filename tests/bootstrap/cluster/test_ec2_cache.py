@@ -1,4 +1,4 @@
-"""What is known of the instances between two questions to EC2."""
+"""Check what the cache returns between two calls to EC2."""
 
 from collections.abc import Collection
 
@@ -10,7 +10,7 @@ from bootstrap.cluster.ec2_cache import ABSENT_ANSWERS, REFRESH_PASSES, Ec2Cache
 
 
 class Ec2:
-    """What EC2 says, and which questions it was asked."""
+    """EC2's answers, and the calls that it got."""
 
     def __init__(self, *running: str) -> None:
         self.instances = {name: sighted(name) for name in running}

@@ -1,4 +1,4 @@
-"""Records that somebody forged: no file of a node takes a word of them, and the coordinator replaces them."""
+"""Check that forged records change no file of a node, and that the coordinator replaces them."""
 
 import getpass
 import json
@@ -69,7 +69,7 @@ def test_what_is_accepted_is_consistent(item: dict[str, Any]) -> None:
 
 
 def test_some_of_what_is_drawn_is_accepted() -> None:
-    """Else the two above would look at nothing."""
+    """Check that the two tests above have records to read."""
     assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.present) > 1)
 
 
@@ -157,7 +157,7 @@ def put(cluster: Cluster, item: Mapping[str, Any]) -> None:
 
 
 def forge(cluster: Cluster, **forged: object) -> None:
-    """Let the membership say something else of the member at index 2, in a new generation."""
+    """Forge the member at index 2 in the membership, in a new generation."""
     item = item_of(cluster, contract.MEMBERSHIP_ID)
     rows = [row | (forged if row["node_index"] == 2 else {}) for row in json.loads(item["members"]["S"])]
     put(cluster, item | {"members": {"S": json.dumps(rows)}, "generation": {"N": "900"}})
@@ -191,7 +191,7 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
 def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
     cluster: Cluster, nodes: list[TestNode], restarted: bool
 ) -> None:
-    """A restarted agent knows the indexes by its node's state, one on a new machine by the rows that are right."""
+    """A restarted agent knows the indexes from its node's state, one on a new machine from the valid members."""
     cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])
     cluster.run(nodes, until=lambda: nodes[1].instance_id in cluster.by_index().values())
@@ -229,7 +229,7 @@ def test_bad_generation_record_stops_nobody(cluster: Cluster, nodes: list[TestNo
 
 
 def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: list[TestNode]) -> None:
-    """With both keys the membership would be larger than any item may be."""
+    """With both keys, the membership would exceed DynamoDB's largest item."""
     by_index = cluster.by_index()
     for node_index in (2, 3):
         record_id = contract.node_record_id("AROAWORKER", by_index[node_index])
@@ -244,7 +244,7 @@ def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: 
 
 @pytest.mark.parametrize("role", ["AROAMASTER", "AROAWORKER"])
 def test_node_takes_back_its_own_record(cluster: Cluster, nodes: list[TestNode], role: str) -> None:
-    """Another process with its role may write a record that is right by itself."""
+    """Another process with the node's role may write a record that is valid by itself."""
     index = 1 if role == "AROAMASTER" else 2
     node, record_id = nodes[index - 1], contract.node_record_id(role, cluster.by_index()[index])
     forged = {"host_key": {"S": public_key("forged")}, "ssh_key": {"S": public_key("forged too")}}

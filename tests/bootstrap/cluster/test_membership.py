@@ -24,7 +24,7 @@ def by_index(members: tuple[Member, ...]) -> dict[int, str]:
 
 
 def filled(size: int) -> tuple[Member, ...]:
-    """A master and its workers, i-1 to the last, each at the index of its name."""
+    """Build a master and its workers, i-1 to the last, each at the index in its ID."""
     nodes = [node("i-1", "master"), *(node(f"i-{node_index}") for node_index in range(2, size + 1))]
     return assign_node_indexes((), desired_nodes=size, nodes=nodes, gone=())
 
@@ -180,7 +180,7 @@ def test_no_more_nodes_are_expected_than_a_membership_holds() -> None:
 
 
 def test_member_whose_type_does_not_fit_its_index_gets_another() -> None:
-    """Somebody forged the membership; its group says what it is."""
+    """The node type comes from the group, even if the membership was forged."""
     forged = tuple(replace(member, node_type="master") for member in filled(2))
     nodes = [node("i-1", "master"), node("i-2")]
     assert by_index(assign_node_indexes(forged, desired_nodes=2, nodes=nodes, gone=())) == {1: "i-1", 2: "i-2"}

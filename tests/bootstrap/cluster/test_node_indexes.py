@@ -1,4 +1,4 @@
-"""The rules of the node indexes, whatever the order of events: properties over random histories."""
+"""Check the rules of the node indexes in any order of events: properties over random histories."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ WORKERS = tuple(f"i-w{number}" for number in range(8))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """What one look at AWS finds: of an instance that is in none of the sets nothing is said."""
+    """The result of one pass: nothing is known about an instance that is in none of the sets."""
 
     desired_nodes: int
     here: frozenset[str]
@@ -66,7 +66,7 @@ def by_index(members: tuple[Member, ...]) -> dict[str, int]:
 
 
 def kept(members: tuple[Member, ...], found: Round) -> dict[str, int]:
-    """The members that are not gone, at the indexes that they had."""
+    """Return the members that are not gone, at their earlier indexes."""
     return {name: node_index for name, node_index in by_index(members).items() if name not in found.gone}
 
 
@@ -102,7 +102,7 @@ def test_node_indexes_move_only_when_a_shrink_is_over_and_then_all_at_once(histo
         assert moved == (
             {name for name, node_index in old.items() if node_index > max(found.desired_nodes, 1)} if over else set()
         )
-        # In the order that they had, into the lowest that were free.
+        # They keep their order and take the lowest free indexes.
         targets = [new[name] for name in sorted(moved, key=lambda name: old[name])]
         free = [node_index for node_index in range(2, found.desired_nodes + 1) if node_index not in old.values()]
         assert targets == free[: len(targets)]
@@ -119,7 +119,7 @@ def test_newcomer_that_is_there_gets_the_lowest_free_index_up_to_the_end(history
         held = {node_index for name, node_index in new.items() if name not in came}
         free = [node_index for node_index in range(2, found.desired_nodes + 1) if node_index not in held]
         assert taken == free[: len(taken)]
-        # Who is there and not in finds its node index taken: no room is left unused.
+        # A present node is left out only if its index is taken: no free index stays unused.
         waiting = found.here - found.draining - found.gone - new.keys()
         assert not waiting & set(WORKERS) or len(taken) == len(free)
         assert not waiting & set(MASTERS) or 1 in new.values()

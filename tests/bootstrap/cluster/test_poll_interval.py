@@ -1,4 +1,4 @@
-"""How often a cluster in which nothing changes asks AWS: no more with many nodes than with few."""
+"""Check how often a cluster asks AWS while nothing changes: the master's rate does not grow with the nodes."""
 
 import math
 import random
@@ -28,7 +28,7 @@ TABLE_WRITES = ("PutItem", "TransactWriteItems")
 
 
 class Rhythm:
-    """Agents that make their passes when they are due, and what each of them asks for."""
+    """Agents that make their passes when due, and the calls of each."""
 
     def __init__(self, cluster: Cluster, calls: Counter[str]) -> None:
         self._cluster = cluster
@@ -153,7 +153,7 @@ PASS_S = 0.05
 
 
 class Reader:
-    """An agent as the table sees it: it polls the generation, and reads the members when they have changed."""
+    """An agent's reads of the table: it polls the generation, and reads the members when they have changed."""
 
     def __init__(self, dice: random.Random, *, every_s: float) -> None:
         self._dice = dice
@@ -163,7 +163,7 @@ class Reader:
         self.generation = 1
 
     def units(self, now: float, *, generation: int) -> float:
-        """What this moment's pass takes, if there is one."""
+        """Return the read units of the pass that is due now, if one is."""
         if now < self._next:
             return 0.0
         wait = self._turn.wait(LARGEST, now=now) if generation != self.generation else None
@@ -176,7 +176,7 @@ class Reader:
 
 
 def simulated(*, every_s: float, changes: list[float], until: float) -> tuple[list[float], float]:
-    """Read units in each second, and when the last of the largest cluster's agents had the last change."""
+    """Return the read units of each second, and the time when the last agent of the largest cluster had the change."""
     dice = random.Random(7)
     readers = [Reader(dice, every_s=every_s) for _ in range(LARGEST)]
     seconds, informed = [0.0] * math.ceil(until), math.inf
@@ -192,7 +192,7 @@ def simulated(*, every_s: float, changes: list[float], until: float) -> tuple[li
 def test_one_change_of_the_largest_cluster_is_read_within_what_the_table_serves_and_soon() -> None:
     seconds, informed = simulated(every_s=6.0, changes=[10.0], until=40.0)
     assert max(seconds) < PARTITION_UNITS
-    # A node that leaves waits so long for the others, of which one may have met an error.
+    # A draining node waits this long for the others, one of which may have met an error.
     assert informed - 10.0 < GRACE_S - 4.0
 
 

@@ -1,4 +1,4 @@
-"""Who is in the lists: what the coordinator makes of nodes that come, stand by and leave."""
+"""Check which nodes the lists name as nodes arrive, go into standby and leave."""
 
 import itertools
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def new_coordinator(cluster: Cluster) -> Coordinator:
 
 
 def formed(cluster: Cluster, *, workers: int = 2) -> tuple[Coordinator, dict[int, str]]:
-    """A coordinator that has brought everybody in, and who got which index."""
+    """Return a coordinator after all instances have joined, and the instances by index."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
     publish(cluster)
@@ -159,7 +159,7 @@ def test_stopped_node_leaves_the_lists_and_is_looked_at_until_it_is_back(
     }
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: dict(instances))
     instances[before[2]] = replace(instances[before[2]], state="stopped")
-    # A coordinator that starts asks EC2; later ones are told by the group, which counts no stopped instance for long.
+    # A new coordinator asks EC2; later passes rely on the group, which soon stops counting a stopped instance.
     coordinator = new_coordinator(cluster)
     assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
     instances[before[2]] = replace(instances[before[2]], state="running")
@@ -189,7 +189,7 @@ def test_member_that_left_the_lists_does_not_come_back_by_losing_its_record(clus
 
 
 def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
-    """A record says when its node is away; that it is there, AWS says."""
+    """A node's record can say that it drains; only AWS says that it is present."""
     coordinator, before = formed(cluster)
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
     cluster.table.write_node(replace(record(before[2], "worker"), draining=False))

@@ -27,9 +27,9 @@ def test_thirty_processes_claim_node_indexes_at_once() -> None:
     rounds = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rounds) == ROUNDS
     for each in rounds:
-        # No node index held twice, none lost: what a process was told is what the table says in the end.
+        # No index is used twice and none is lost: each process's result is in the table in the end.
         assert sorted(each["claimed"].values()) == list(range(2, PROCESSES + 2))
         assert each["members"] == each["claimed"]
         assert each["generation"] == PROCESSES
-    # They did meet: with one writer after the other this would have proven nothing.
+    # The writers did collide: one after the other, they would have proven nothing.
     assert sum(each["lost"] for each in rounds) > 10 * ROUNDS

@@ -1,4 +1,4 @@
-"""Lost nodes and other sizes, end to end: what every agent has made of it on its own disk."""
+"""Check the files that every agent writes after a node is lost or the cluster is resized."""
 
 import shutil
 import stat
@@ -26,13 +26,13 @@ def authorized(node: TestNode) -> str:
 
 
 def key_of(master: TestNode) -> str:
-    """The line that lets this master in."""
+    """Return the authorized-keys line of this master."""
     public = master.text(f"{contract.CLUSTER_KEY_FILE}.pub").rsplit(" ", 1)[0]
     return f'from="{master.address}" {public} deeplearning-cdk\n'
 
 
 def agree(cluster: Cluster, nodes: list[TestNode]) -> None:
-    """Wait until every node's files name these nodes, in index order."""
+    """Let time pass until every node's files name these nodes, in index order."""
     cluster.run(nodes, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes))
 
 
@@ -143,6 +143,6 @@ def test_survivors_of_a_shrink_are_numbered_without_gaps(
         cluster.terminate(nodes[each].instance_id, shrink=True)
     stay = [nodes[each] for each in after]
     agree(cluster, stay)
-    # Both were gone when the coordinator looked: everything changed in one generation.
+    # Both were gone at the coordinator's pass: everything changed in one generation.
     assert cluster.table.read_generation() == generation + 1
     assert all("DEEPLEARNING_WORKERS_COUNT=3\n" in node.text(contract.ENVIRONMENT_FILE) for node in stay)

@@ -1,4 +1,4 @@
-"""The cluster's own key: made by each master for itself, and on no worker."""
+"""Check that each master makes the cluster's key for itself, and that no worker keeps one."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ USER = Access(uid=1234, gid=5678)
 
 @pytest.fixture
 def owners(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int]]:
-    """Whose a file was made, by its name: only root may give files away."""
+    """Record the owner that each file was to get, by name: only root may change owners."""
     found: dict[str, tuple[int, int]] = {}
 
     def chown(path: Path, uid: int, gid: int) -> None:
@@ -110,7 +110,7 @@ def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("owners")
 def test_old_key_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed at any moment, a master has a whole key or none."""
+    """A master that was killed at any moment has a complete key or none."""
     made(tmp_path, RecordedActions())
     directory = place(tmp_path, CLUSTER_KEY_DIR)
     seen: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""What Ubuntu 24.04 has other than the local nodes' Debian 12: sshd is started by its socket.
+"""Check what differs on Ubuntu 24.04 from the local nodes' Debian 12: its socket starts sshd.
 
 The files in ubuntu-24.04/ are short forms of its own: https://discourse.ubuntu.com/t/30189 tells how they work.
 """
@@ -26,7 +26,7 @@ esac
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root with Ubuntu's files, and a systemctl that knows whether sshd runs: see ``state/active``."""
+    """Make a root with Ubuntu's files, and a systemctl for which sshd runs if ``state/active`` exists."""
     root = Path(shutil.copytree(FILES, tmp_path / "root"))
     (tmp_path / "state").mkdir()
     (tmp_path / "bin").mkdir()
@@ -52,7 +52,7 @@ def test_after_the_first_connection_sshd_reads_its_configuration_again(machine: 
 
 
 def effective(root: Path) -> dict[str, list[str]]:
-    """What sshd makes of the configuration below a root."""
+    """Return sshd's effective configuration below a root."""
     config = root / "etc/ssh/sshd_config.below"
     config.write_text((root / "etc/ssh/sshd_config").read_text().replace("/etc/ssh", f"{root}/etc/ssh"))
     key = root / "etc/ssh/key"

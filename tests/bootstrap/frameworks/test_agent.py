@@ -1,4 +1,4 @@
-"""What the agent makes of its node's environment: ready no sooner, and a failure at once."""
+"""Check that the agent waits for its node's environment, and reports its failure at once."""
 
 import socket
 
@@ -54,7 +54,7 @@ def test_at_the_deadline_the_stack_hears_what_a_worker_waits_for(cluster: Cluste
 
 
 def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Cluster) -> None:
-    """A running cluster has more use for a master without engines than for none."""
+    """A running cluster is better off with a master without frameworks than with none."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")

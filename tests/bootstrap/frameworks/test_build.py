@@ -1,4 +1,4 @@
-"""A build with real programs that stand in for pip: what is asked of it, and what is said when it fails."""
+"""Check the commands of a build, and its failures, with programs that stand in for pip."""
 
 import contextlib
 import hashlib
@@ -33,7 +33,7 @@ esac
 
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """A Python that notes what it is asked, and fails at what is named; the file of its notes."""
+    """Make a Python that records its calls and fails at a named one; return the file of the calls."""
 
     def make(fails: str) -> Path:
         calls, program = tmp_path / "calls", tmp_path / "python3"

@@ -1,4 +1,4 @@
-"""What a Python of the environment does at the import of MXNet and at its exit; MXNet and NumPy are stand-ins."""
+"""Check the mends at the import of MXNet and at exit; MXNet and NumPy are stand-ins."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def run(site: Path, script: str) -> list[str]:
-    """What a script says, in a Python whose site directory that is."""
+    """Run a script with this site directory; return its output."""
     command = [sys.executable, "-S", "-c", f"import site; site.addsitedir({str(site)!r})\n{script}"]
     return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout.splitlines()
 

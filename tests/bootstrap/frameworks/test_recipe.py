@@ -1,4 +1,4 @@
-"""What an environment is named by, and where there can be none."""
+"""Check the name of an environment, and the machines that cannot have one."""
 
 import platform
 import sys

@@ -1,4 +1,4 @@
-"""Archives that want more than an environment needs, and one that does not."""
+"""Check that archives with anything an environment does not need are refused."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Nodes whose GPUs come and go, and time that passes on them."""
+"""Simulate nodes whose GPUs come and go, and let time pass on them."""
 
 from bootstrap.health.checks import HEALTH_S
 from tests.bootstrap.forming import all_ready
@@ -40,5 +40,5 @@ def ready_master(cluster: Cluster, gpus: Gpus) -> TestNode:
 
 
 def minutes(cluster: Cluster, node: TestNode, count: int) -> None:
-    """Passes at the pace of a steady node."""
+    """Make passes as often as a ready node does."""
     passes(cluster, node, int(count * HEALTH_S / 6.0), every=6.0)

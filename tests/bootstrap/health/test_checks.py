@@ -1,4 +1,4 @@
-"""What a node checks of itself and of its peers, and which of it makes the node broken."""
+"""Check the findings about a node and its peers, and which of them are defects."""
 
 import errno
 import os
@@ -142,7 +142,7 @@ def test_defect_is_told_before_a_peer_is_blamed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A port of this machine in the place of sshd's."""
+    """Listen on a port of this machine in place of sshd's."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         server.settimeout(10.0)
         monkeypatch.setattr(health, "SSH_PORT", server.getsockname()[1])
@@ -166,7 +166,7 @@ def test_ssh_server_introduces_itself(listener: socket.socket, greeting: bytes, 
 
 @pytest.mark.usefixtures("listener")
 def test_machine_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The kernel takes the connection; nobody says a word.
+    # The kernel accepts the connection, but no server answers.
     monkeypatch.setattr(health, "ANSWER_TIMEOUT_S", 0.1)
     assert not answers_ssh("127.0.0.1")
 

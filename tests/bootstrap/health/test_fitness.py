@@ -1,4 +1,4 @@
-"""What an agent makes of its node's health before it is ready: a reason for the stack, another instance instead."""
+"""Check how an agent reacts to a failed check before its node is ready: a signal to the stack, or a replacement."""
 
 import errno
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 @pytest.fixture
 def _stack_is_done(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node of a cluster that has long been created: CloudFormation takes no signals."""
+    """Add a node to a cluster that was created long ago: CloudFormation accepts no signals."""
 
     def refuse(**_: str) -> None:
         message = "Stack digits is in CREATE_COMPLETE state and cannot be signaled"
@@ -78,7 +78,7 @@ def throttled(**_: object) -> None:
 def test_node_that_aws_keeps_from_joining_is_kept(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, service: str
 ) -> None:
-    """The next one would fare no better; and when AWS is well again it joins."""
+    """A replacement would fail too; the node joins when AWS has recovered."""
     master = master_with(cluster, Gpus(4))
     with monkeypatch.context() as outage:
         outage.setattr(getattr(cluster.clients, service), "_make_api_call", lambda *_: throttled())
@@ -89,7 +89,7 @@ def test_node_that_aws_keeps_from_joining_is_kept(
 
 
 def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> None:
-    """After an upgrade of the driver on all nodes, say: each would be replaced."""
+    """After a driver upgrade on all nodes, for example, each would be replaced."""
     ready_master(cluster, Gpus(4))
 
     def mismatch() -> str:

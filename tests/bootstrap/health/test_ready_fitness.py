@@ -1,4 +1,4 @@
-"""What an agent makes of the health of a node that is ready: another instance in its place, or patience."""
+"""Check when an agent asks for the replacement of a ready node, and when it waits."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What preflight asks for room for is what the stack makes."""
+"""Check that preflight's quotas match the resources that the stack makes."""
 
 from typing import Any
 

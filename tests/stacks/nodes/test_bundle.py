@@ -1,4 +1,4 @@
-"""The node bundle: same bytes from same files, and all that a node needs."""
+"""Check that the same files give the same bundle, with all that a node needs."""
 
 import ast
 import io

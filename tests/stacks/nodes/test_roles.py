@@ -1,4 +1,4 @@
-"""What the nodes' roles allow."""
+"""Check what the nodes' roles allow."""
 
 import json
 import re
@@ -88,7 +88,7 @@ KEEPS_VERSIONS = {
     "s3:PutObjectVersionTagging",
     "s3:DeleteBucket",
 }
-"""What would take an old version away for good, or soon."""
+"""Return the actions that delete an old version, or let it expire."""
 
 
 @pytest.mark.parametrize("bucket", [None, "kept"])

@@ -1,4 +1,4 @@
-"""The user data, run by bash with stand-ins for the commands that reach out of the node."""
+"""Run the user data in bash, with stand-ins for the commands that use the network."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""Whatever is given as settings: a cluster, or one line that says what is wrong.
+"""Check that any settings give a cluster, or one line that says what is wrong.
 
 ``make soak`` throws 10,000 contexts at them, ``make test`` 600.
 """

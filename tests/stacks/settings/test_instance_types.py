@@ -1,4 +1,4 @@
-"""The catalogue of instance types, against figures of the EC2 API's own."""
+"""Compare the list of instance types with figures of the EC2 API."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ from stacks.settings import deep_learning_ami, instance_types
 
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
-    """Answers of DescribeInstanceTypes, as moto ships them."""
+    """Return the answers of DescribeInstanceTypes that moto ships."""
     spec = find_spec("moto")
     assert spec is not None
     assert spec.origin is not None

@@ -1,4 +1,4 @@
-"""The settings: where they come from, and what is refused with which words."""
+"""Check where settings come from, and the messages for bad ones."""
 
 from pathlib import Path
 from typing import Any

@@ -1,0 +1,22 @@
+from collections.abc import Iterator
+
+import pytest
+from botocore.stub import Stubber
+
+from bootstrap.cluster.table import Table
+from tests.bootstrap.cluster.table_records import StubbedTable
+from tests.bootstrap.given import NETWORKS
+from tests.bootstrap.simulated_cluster import TABLE, Cluster
+
+
+@pytest.fixture
+def table(cluster: Cluster) -> Table:
+    return Table(cluster.clients.dynamodb, name=TABLE, networks=NETWORKS)
+
+
+@pytest.fixture
+def stubbed(cluster: Cluster) -> Iterator[StubbedTable]:
+    waits: list[float] = []
+    with Stubber(cluster.clients.dynamodb) as stubber:
+        table = Table(cluster.clients.dynamodb, name=TABLE, networks=NETWORKS, sleep=waits.append)
+        yield StubbedTable(table=table, stubber=stubber, waits=waits)

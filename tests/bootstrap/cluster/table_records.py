@@ -1,0 +1,32 @@
+"""Records to write to the cluster's table, and a table whose answers a test scripts."""
+
+from dataclasses import dataclass
+
+from botocore.stub import Stubber
+
+from bootstrap.cluster.membership import EMPTY
+from bootstrap.cluster.records import NodeRecord
+from bootstrap.cluster.table import Stored, Table
+from tests.bootstrap.given import instance_id, public_key
+
+NOTHING_STORED = Stored(membership=EMPTY, condition={"ConditionExpression": "attribute_not_exists(id)"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StubbedTable:
+    """A table that gets scripted answers."""
+
+    table: Table
+    stubber: Stubber
+    waits: list[float]
+    """Seconds of each pause that the table made."""
+
+
+def worker_record(number: int) -> NodeRecord:
+    """Build the record of a worker."""
+    return NodeRecord(
+        record_id=f"AROA:i-{number}",
+        instance_id=instance_id(number),
+        node_type="worker",
+        host_key=public_key(number),
+    )

@@ -1,0 +1,69 @@
+"""Check that a forged membership is recognized, and that its valid members keep their indexes."""
+
+import json
+
+import pytest
+
+from bootstrap.cluster.membership import Member, Membership, members_to_json
+from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.table import Table
+from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
+from tests.bootstrap.cluster.table_records import NOTHING_STORED
+from tests.bootstrap.given import instance_id, public_key
+from tests.bootstrap.simulated_cluster import TABLE, Cluster
+
+
+def members(*by_index: int) -> tuple[Member, ...]:
+    return tuple(
+        Member(
+            node_index=node_index,
+            instance_id=instance_id(node_index),
+            address=f"10.0.0.{node_index}",
+            node_type="master" if node_index == 1 else "worker",
+            host_key=public_key(node_index),
+        )
+        for node_index in by_index
+    )
+
+
+def forge(cluster: Cluster, **attributes: object) -> None:
+    key = {TABLE_KEY: {"S": MEMBERSHIP_ID}}
+    item = cluster.clients.dynamodb.get_item(TableName=TABLE, Key=key)["Item"]
+    cluster.clients.dynamodb.put_item(TableName=TABLE, Item=item | attributes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("generation", [{"N": "4"}, {"S": "x" * 300_000}, {"BOOL": True}, {"N": "1E+125"}], ids=str)
+def test_bad_membership_is_replaced_unless_somebody_was_faster(
+    cluster: Cluster, table: Table, generation: dict[str, object]
+) -> None:
+    table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))
+    forge(cluster, generation=generation, desired_nodes={"N": "-1"})
+    stored = table.read_stored()
+    assert stored.flaw is not None
+    assert [member.node_index for member in stored.membership.members] == [1, 2, 3]
+    right = Membership(generation=5, desired_nodes=3, members=members(1, 2))
+    forge(cluster, generation={"N": "6"})
+    assert not table.replace_membership(stored, right)
+    assert table.replace_membership(table.read_stored(), right)
+    assert (table.read_generation(), table.read_stored().membership, table.read_stored().flaw) == (5, right, None)
+
+
+@pytest.mark.parametrize("forged", [{"N": "9"}, {"S": "4"}], ids=str)
+def test_bad_generation_record_is_a_flaw(cluster: Cluster, table: Table, forged: dict[str, object]) -> None:
+    table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))
+    assert table.read_stored().flaw is None
+    item = {TABLE_KEY: {"S": GENERATION_ID}, "version": {"N": "2"}, "generation": forged}
+    cluster.clients.dynamodb.put_item(TableName=TABLE, Item=item)  # type: ignore[arg-type]
+    assert table.read_stored().flaw is not None
+
+
+def test_of_a_bad_membership_the_members_that_are_right_keep_their_node_indexes(cluster: Cluster, table: Table) -> None:
+    table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3, 4)))
+    rows = json.loads(members_to_json(members(1, 2, 3, 4)))
+    rows[1]["address"] = "$(touch marker)"
+    rows[3]["node_index"] = 3
+    forge(cluster, members={"S": json.dumps(rows)})
+    found = table.read_stored().membership
+    assert found.members == members(1, 3)
+    with pytest.raises(RecordError, match=r"address must be an IPv4 address in 10\.0\.0\.0/8"):
+        table.read_membership()
