@@ -1,4 +1,4 @@
-"""Imports run one way: who may import what, by room."""
+"""Check that imports run one way: each package imports only what it may."""
 
 import ast
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-ROOMS = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
+PACKAGES = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
 CONTRACT = {"bootstrap.contract"}
 RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
 """The code that checks records, which every reader of records uses."""
@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "bootstrap": set(),
     "trainer": set(),
 }
-"""Modules of other rooms that a room may import; local and benchmarks stand outside the product."""
+"""Modules of other packages that a package may import; local and benchmarks stand outside the product."""
 ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "mxnet", "horovod", "numpy"}}
 """What code that runs on nodes may import besides the standard library."""
 
@@ -27,8 +27,8 @@ ELSEWHERE = {"bootstrap/frameworks/mends.py": {"numpy"}}
 """What a file may import that runs in an environment of its own, beside MXNet."""
 
 
-def modules(room: str) -> list[Path]:
-    return sorted((REPOSITORY / room).rglob("*.py"))
+def modules(package: str) -> list[Path]:
+    return sorted((REPOSITORY / package).rglob("*.py"))
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -41,7 +41,7 @@ def imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             origin = ".".join((*base, *([node.module] if node.module else [])))
-            yield from ([f"{origin}.{alias.name}" for alias in node.names] if origin in ROOMS else [origin])
+            yield from ([f"{origin}.{alias.name}" for alias in node.names] if origin in PACKAGES else [origin])
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
@@ -52,35 +52,35 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
         yield from _executed(child)
 
 
-def all_imports(room: str) -> Iterator[tuple[Path, str]]:
-    for path in modules(room):
+def all_imports(package: str) -> Iterator[tuple[Path, str]]:
+    for path in modules(package):
         for name in imports(path):
             yield path.relative_to(REPOSITORY), name
 
 
-@pytest.mark.parametrize("room", sorted(ALLOWED))
-def test_a_room_imports_of_the_others_only_what_it_may(room: str) -> None:
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_a_package_imports_of_the_others_only_what_it_may(package: str) -> None:
     foreign = [
         (str(path), name)
-        for path, name in all_imports(room)
-        if name.partition(".")[0] in ROOMS
-        and name.partition(".")[0] != room
-        and not any(name == allowed or name.startswith(f"{allowed}.") for allowed in ALLOWED[room])
+        for path, name in all_imports(package)
+        if name.partition(".")[0] in PACKAGES
+        and name.partition(".")[0] != package
+        and not any(name == allowed or name.startswith(f"{allowed}.") for allowed in ALLOWED[package])
     ]
     assert foreign == []
 
 
-@pytest.mark.parametrize("room", sorted(ON_NODES))
-def test_code_on_nodes_needs_only_what_is_there(room: str) -> None:
-    known = sys.stdlib_module_names | ON_NODES[room] | {"bootstrap", room}
-    names = [(str(path), name) for path, name in all_imports(room) if name.partition(".")[0] not in known]
+@pytest.mark.parametrize("package", sorted(ON_NODES))
+def test_code_on_nodes_needs_only_what_is_there(package: str) -> None:
+    known = sys.stdlib_module_names | ON_NODES[package] | {"bootstrap", package}
+    names = [(str(path), name) for path, name in all_imports(package) if name.partition(".")[0] not in known]
     assert [(path, name) for path, name in names if name not in ELSEWHERE.get(path, ())] == []
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("stacks", "benchmarks")])
-def test_only_stacks_and_the_app_import_the_cdk(room: str) -> None:
+@pytest.mark.parametrize("package", [package for package in PACKAGES if package not in ("stacks", "benchmarks")])
+def test_only_stacks_and_the_app_import_the_cdk(package: str) -> None:
     cdk = ("aws_cdk", "constructs", "jsii")
-    assert [(str(p), n) for p, n in all_imports(room) if n.partition(".")[0] in cdk] == []
+    assert [(str(p), n) for p, n in all_imports(package) if n.partition(".")[0] in cdk] == []
 
 
 @pytest.mark.parametrize("name", ["record_fields", "records"])
@@ -100,6 +100,6 @@ def test_settings_are_read_without_the_cdk() -> None:
 
 def test_nothing_of_the_product_imports_local() -> None:
     # Benchmarks, like tests, look at the product from outside.
-    product = [room for room in ROOMS if room not in ("local", "benchmarks")]
-    paths = [*(path for room in product for path in modules(room)), REPOSITORY / "app.py"]
+    product = [package for package in PACKAGES if package not in ("local", "benchmarks")]
+    paths = [*(path for package in product for path in modules(package)), REPOSITORY / "app.py"]
     assert [p for p in paths for n in imports(p) if n.partition(".")[0] == "local"] == []

@@ -56,9 +56,9 @@ class Membership:
         """Return the members that the lists name: those that do not drain."""
         return tuple(member for member in self.members if not member.draining)
 
-    def has(self, count: int | None) -> bool:
-        """Return whether at least ``count`` members are present; None stands for all desired nodes."""
-        return len(self.present) >= (self.desired_nodes if count is None else count)
+    def has(self, min_nodes: int | None) -> bool:
+        """Return whether at least ``min_nodes`` members are present; None stands for all desired nodes."""
+        return len(self.present) >= (self.desired_nodes if min_nodes is None else min_nodes)
 
     @property
     def master(self) -> Member | None:

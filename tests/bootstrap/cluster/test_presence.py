@@ -213,20 +213,20 @@ def test_replacement_that_comes_early_waits_for_the_index_and_is_on_its_way_mean
     assert coordinator.arriving == frozenset()
 
 
-@pytest.mark.parametrize("leavers", [(2, 3), (4, 5), (2, 5)])
+@pytest.mark.parametrize("leaving_indexes", [(2, 3), (4, 5), (2, 5)])
 def test_after_a_shrink_the_survivors_close_the_gaps_in_one_generation(
-    cluster: Cluster, leavers: tuple[int, int]
+    cluster: Cluster, leaving_indexes: tuple[int, int]
 ) -> None:
     coordinator, before = formed(cluster, workers=4)
-    cluster.terminate(before[leavers[0]], shrink=True)
-    cluster.set_lifecycle_state(before[leavers[1]], "Terminating:Wait")
+    cluster.terminate(before[leaving_indexes[0]], shrink=True)
+    cluster.set_lifecycle_state(before[leaving_indexes[1]], "Terminating:Wait")
     cluster.set_desired("worker", 2)
     first = look(cluster, coordinator)
-    stay = {node_index: name for node_index, name in before.items() if node_index not in leavers}
+    stay = {node_index: name for node_index, name in before.items() if node_index not in leaving_indexes}
     assert present(first) == stay
     assert look(cluster, coordinator) == first
-    cluster.clients.ec2.terminate_instances(InstanceIds=[before[leavers[1]]])
-    cluster.drop_from_group(before[leavers[1]])
+    cluster.clients.ec2.terminate_instances(InstanceIds=[before[leaving_indexes[1]]])
+    cluster.drop_from_group(before[leaving_indexes[1]])
     last = look(cluster, coordinator)
     assert (last.generation, last.desired_nodes) == (first.generation + 1, 3)
     moved = [name for node_index, name in stay.items() if node_index > 3]
