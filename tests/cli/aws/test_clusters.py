@@ -1,5 +1,6 @@
 """Paging and unfinished stacks, which moto does not do."""
 
+from datetime import datetime, timezone
 from typing import Any
 
 import boto3
@@ -13,7 +14,7 @@ from cli.errors import ClusterError
 def stack(name: str, outputs: dict[str, str]) -> dict[str, Any]:
     return {
         "StackName": name,
-        "CreationTime": "2026-01-01T00:00:00Z",
+        "CreationTime": datetime(2026, 1, 1, tzinfo=timezone.utc),
         "StackStatus": "CREATE_COMPLETE",
         "Outputs": [{"OutputKey": key, "OutputValue": value} for key, value in outputs.items()],
     }
