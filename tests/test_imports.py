@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-ROOMS = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
+PACKAGES = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
 CONTRACT = {"bootstrap.contract"}
 RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
 """The code that checks records, which every reader of records uses."""
@@ -41,7 +41,7 @@ def imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             origin = ".".join((*base, *([node.module] if node.module else [])))
-            yield from ([f"{origin}.{alias.name}" for alias in node.names] if origin in ROOMS else [origin])
+            yield from ([f"{origin}.{alias.name}" for alias in node.names] if origin in PACKAGES else [origin])
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
@@ -63,7 +63,7 @@ def test_a_room_imports_of_the_others_only_what_it_may(room: str) -> None:
     foreign = [
         (str(path), name)
         for path, name in all_imports(room)
-        if name.partition(".")[0] in ROOMS
+        if name.partition(".")[0] in PACKAGES
         and name.partition(".")[0] != room
         and not any(name == allowed or name.startswith(f"{allowed}.") for allowed in ALLOWED[room])
     ]
@@ -77,7 +77,7 @@ def test_code_on_nodes_needs_only_what_is_there(room: str) -> None:
     assert [(path, name) for path, name in names if name not in ELSEWHERE.get(path, ())] == []
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("stacks", "benchmarks")])
+@pytest.mark.parametrize("room", [room for room in PACKAGES if room not in ("stacks", "benchmarks")])
 def test_only_stacks_and_the_app_import_the_cdk(room: str) -> None:
     cdk = ("aws_cdk", "constructs", "jsii")
     assert [(str(p), n) for p, n in all_imports(room) if n.partition(".")[0] in cdk] == []
@@ -100,6 +100,6 @@ def test_settings_are_read_without_the_cdk() -> None:
 
 def test_nothing_of_the_product_imports_local() -> None:
     # Benchmarks, like tests, look at the product from outside.
-    product = [room for room in ROOMS if room not in ("local", "benchmarks")]
+    product = [room for room in PACKAGES if room not in ("local", "benchmarks")]
     paths = [*(path for room in product for path in modules(room)), REPOSITORY / "app.py"]
     assert [p for p in paths for n in imports(p) if n.partition(".")[0] == "local"] == []
