@@ -49,10 +49,10 @@ def detach(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
     """Start a detached job."""
     import_asyncio()
     from launcher.detached.detach import detach as start
-    from launcher.session import tell
+    from launcher.session import print_notes
 
     all_is_imported()
-    tell(job.notes)
+    print_notes(job.notes)
     return start(arguments, cwd=cwd)
 
 

@@ -21,12 +21,12 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
     """Run a job for this terminal; return its exit code."""
-    tell(job.notes)
+    print_notes(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
     return carry_out(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams, pool=pool)
 
 
-def tell(notes: Sequence[str]) -> None:
+def print_notes(notes: Sequence[str]) -> None:
     """Print notes about the options before the job begins."""
     for line in notes:
         note(line, OutputStream(STDERR_FD))

@@ -63,3 +63,9 @@ def test_a_circle_of_packages(tree: Path) -> None:
         write(tree, f"cli/{name}.py", f"import {imported}\n" if imported else "")
     [line] = broken(tree)
     assert {*line.removeprefix("import circle: ").split(" -> ")} == {"cli.x", "cli.y"}
+
+
+def test_every_circle_is_reported_not_only_the_first(tree: Path) -> None:
+    for name, imported in (("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")):
+        write(tree, f"cli/{name}.py", f"import cli.{imported}\n")
+    assert sorted(broken(tree)) == ["import circle: cli.a -> cli.b", "import circle: cli.c -> cli.d"]

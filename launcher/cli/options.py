@@ -169,9 +169,9 @@ def _known_options(parser: _Parser, arguments: Sequence[str]) -> argparse.Namesp
 
 def _refusal(option: str, *, known: Sequence[str]) -> UsageError:
     # Import only now: most command lines never need it.
-    from launcher.cli.unsupported_options import advice
+    from launcher.cli.unsupported_options import alternative
 
-    if without := advice(option):
+    if without := alternative(option):
         return UsageError(f"{option.partition('=')[0]} is not supported: {without}")
     return UsageError(f"unknown option {option}, {_meant(option, known)}supported: {', '.join(known)}")
 

@@ -33,7 +33,7 @@ REFUSED = {
 }
 
 
-def advice(option: str) -> str | None:
+def alternative(option: str) -> str | None:
     """Return what to do without `option`, if known; torchrun takes both spellings."""
     name = option.partition("=")[0]
     return REFUSED.get(name if not name.startswith("--") else name.replace("_", "-"))

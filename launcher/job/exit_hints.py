@@ -15,7 +15,7 @@ LIKENESS = 0.7
 """By difflib's measure `lst` and `stat` resemble a subcommand, `ls` does not."""
 
 
-def advice(code: int, command: Sequence[str]) -> str:
+def exit_hint(code: int, command: Sequence[str]) -> str:
     """Return what to add to the exit code of `command`, or an empty string."""
     if code == KILLED:
         return ": killed, as the kernel does where memory runs out"

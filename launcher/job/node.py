@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
-from launcher.job.exit_hints import advice
+from launcher.job.exit_hints import exit_hint
 from launcher.job.missing_cwd import MissingCwd
 from launcher.output.prefixes import ProcessOutput, Streams
 from launcher.spec import JOBS_DIR, NodeSpec
@@ -121,7 +121,7 @@ class Node:
         self._running.discard(process)
         if code:
             one = self._spec.processes[process]
-            reason = f"{self.connection.host}: {one.name} ended with exit code {code}{advice(code, one.command)}"
+            reason = f"{self.connection.host}: {one.name} ended with exit code {code}{exit_hint(code, one.command)}"
             log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{one.log}"
             tail = tuple(self._outputs[process].tail)
             # A command that cannot run now will not run the next time.

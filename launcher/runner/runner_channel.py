@@ -81,14 +81,14 @@ class RunnerChannel:
     def keep_alive(self) -> float:
         """Send a heartbeat if it is due and check the launcher's; return the seconds until the next time."""
         now = self._clock()
-        patience = HEARTBEAT_TIMEOUT_S + (self.grace_s if self.over else 0.0)
-        if now - self._heard >= patience:
+        timeout_s = HEARTBEAT_TIMEOUT_S + (self.grace_s if self.over else 0.0)
+        if now - self._heard >= timeout_s:
             self._give_up()
         if self.gone:
             return HEARTBEAT_INTERVAL_S
         if now - self._said >= HEARTBEAT_INTERVAL_S:
             self.send(FrameType.ALIVE)
-        return max(0.0, min(self._said + HEARTBEAT_INTERVAL_S, self._heard + patience) - now)
+        return max(0.0, min(self._said + HEARTBEAT_INTERVAL_S, self._heard + timeout_s) - now)
 
     def _give_up(self) -> None:
         self.over = self.gone = True

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from werkzeug.wrappers import Response
 
-Kind = Literal["throttle", "error"]
+ApiFaultKind = Literal["throttle", "error"]
 SERVICES: Final = ("autoscaling", "cloudformation", "dynamodb", "ec2", "iam", "logs", "s3", "ssm", "sts")
 """All services of the local AWS, named as in a signature."""
 FILE: Final = "api-faults.json"
@@ -26,7 +26,7 @@ REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
 class ApiFault:
     """Describe which requests of nodes fail, and how."""
 
-    kind: Kind
+    kind: ApiFaultKind
     service: str | None = None
     """Service as named in a signature ("dynamodb"); None for every service."""
     instance_id: str | None = None
@@ -68,7 +68,7 @@ _BROKEN: Final[Mapping[str, ServiceError]] = {
 }
 
 
-def injected_error(kind: Kind, service: str, *, query: bool) -> ServiceError:
+def injected_error(kind: ApiFaultKind, service: str, *, query: bool) -> ServiceError:
     """Return the error of a service; ``query`` means the query protocol, whose codes have no suffix."""
     if kind == "throttle":
         code = "Throttling" if query else "ThrottlingException"

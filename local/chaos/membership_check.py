@@ -90,7 +90,7 @@ def names_of(node_index: int) -> list[str]:
 
 def differences(
     *,
-    desired: int,
+    desired_nodes: int,
     instances: Iterable[Instance],
     views: Mapping[str, NodeView | str],
     previous: Observation | None = None,
@@ -98,8 +98,8 @@ def differences(
     """List all errors, a line each; ``views`` has by instance id what a node knows, or why it says nothing."""
     expected = {instance.instance_id: instance for instance in instances}
     found = []
-    if len(expected) != desired:
-        found.append(f"the groups want {desired} nodes, {len(expected)} are in service")
+    if len(expected) != desired_nodes:
+        found.append(f"the groups want {desired_nodes} nodes, {len(expected)} are in service")
     readable = {name: view for name, view in views.items() if isinstance(view, NodeView)}
     found += [f"{name}: {view}" for name, view in views.items() if not isinstance(view, NodeView)]
     found += [f"{name}: says nothing" for name in expected if name not in views]

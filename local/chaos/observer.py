@@ -53,7 +53,7 @@ FILES = (HOSTS_FILE, WORKERS_FILE, KNOWN_HOSTS_FILE, ENVIRONMENT_FILE)
 class Snapshot:
     """Hold what one look at a cluster found."""
 
-    desired: int
+    desired_nodes: int
     instances: tuple[Instance, ...]
     views: Mapping[str, NodeView | str]
 
@@ -87,7 +87,7 @@ class Observer:
         """List all errors, a line each; connections are tried only if everything else is right."""
         snapshot = self.snapshot()
         found = differences(
-            desired=snapshot.desired, instances=snapshot.instances, views=snapshot.views, previous=previous
+            desired_nodes=snapshot.desired_nodes, instances=snapshot.instances, views=snapshot.views, previous=previous
         )
         return found or self.login_failures(snapshot)
 
@@ -121,8 +121,8 @@ class Observer:
                 )
             )
             views[instance_id] = read_node(node)
-        desired = sum(group["DesiredCapacity"] for group in groups)
-        return Snapshot(desired=desired, instances=tuple(instances), views=views)
+        desired_nodes = sum(group["DesiredCapacity"] for group in groups)
+        return Snapshot(desired_nodes=desired_nodes, instances=tuple(instances), views=views)
 
     def login_failures(self, snapshot: Snapshot) -> list[str]:
         """Return a line for each pair of nodes in which one cannot log in to the other."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import boto3
 
-from local.aws.api_faults import ApiFault, Kind
+from local.aws.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
 from local.faults import api, disk, network, power
 from local.faults.node_indexes import members_by_cluster, resolve
@@ -158,7 +158,7 @@ class Faults:
         api.take_back(self._run_dir, self._fault("error", service, name=name))
 
     def _fault(
-        self, kind: Kind, service: str | None, *, name: str | None, share: float = 1.0, seed: int = 0
+        self, kind: ApiFaultKind, service: str | None, *, name: str | None, share: float = 1.0, seed: int = 0
     ) -> ApiFault:
         instance_id = None if name is None else self.node(name).instance_id
         return ApiFault(kind=kind, service=service, instance_id=instance_id, share=share, seed=seed)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.job.exit_hints import advice
+from launcher.job.exit_hints import exit_hint
 from tests.launcher.conftest import Cluster
 
 LINE = ("/bin/bash", "-c")
@@ -24,7 +24,7 @@ LINE = ("/bin/bash", "-c")
     ],
 )
 def test_advice_is_for_an_exit_code_that_alone_leads_nowhere(code: int, command: tuple[str, ...], said: str) -> None:
-    assert advice(code, command) == said
+    assert exit_hint(code, command) == said
 
 
 def test_a_directory_and_a_slip_of_a_verb_are_answered(cluster: Cluster) -> None:

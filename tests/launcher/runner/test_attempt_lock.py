@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.paths import JOBS_DIR
-from launcher.runner import attempt_lock as turn
+from launcher.runner import attempt_lock
 from launcher.runner.attempt_lock import acquire_attempt_lock
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.spec import NodeSpec
@@ -25,7 +25,7 @@ def channel() -> RunnerChannel:
 def test_an_attempt_does_not_start_beside_one_that_does_not_end(
     tmp_path: Path, channel: RunnerChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn, "AFTER_GRACE_S", 0.2)
+    monkeypatch.setattr(attempt_lock, "AFTER_GRACE_S", 0.2)
     lock = tmp_path / JOBS_DIR / "j" / ".n.lock"
     lock.parent.mkdir(parents=True)
     held = os.open(lock, os.O_RDWR | os.O_CREAT)

@@ -42,7 +42,7 @@ VIEWS: Mapping[str, NodeView | str] = {"i-1": RIGHT, "i-2": replace(RIGHT, node_
 
 def test_nothing_differs() -> None:
     previous = Observation(generation=3, instances={1: "i-1", 2: "i-7"})
-    assert differences(desired=2, instances=INSTANCES, views=VIEWS, previous=previous) == []
+    assert differences(desired_nodes=2, instances=INSTANCES, views=VIEWS, previous=previous) == []
 
 
 @pytest.mark.parametrize(
@@ -78,20 +78,20 @@ def test_nothing_differs() -> None:
 )
 def test_fails_when_one_node_has_something_wrong(change: dict[str, Any], line: str) -> None:
     views = {**VIEWS, "i-2": replace(RIGHT, **({"node_index": 2} | change))}
-    assert line in differences(desired=2, instances=INSTANCES, views=views)
+    assert line in differences(desired_nodes=2, instances=INSTANCES, views=views)
 
 
 def test_fails_when_a_node_says_nothing_or_is_missing() -> None:
-    assert differences(desired=3, instances=INSTANCES, views={"i-1": RIGHT, "i-2": "does not run"}) == [
+    assert differences(desired_nodes=3, instances=INSTANCES, views={"i-1": RIGHT, "i-2": "does not run"}) == [
         "the groups want 3 nodes, 2 are in service",
         "i-2: does not run",
     ]
-    assert differences(desired=2, instances=INSTANCES, views={"i-1": RIGHT}) == ["i-2: says nothing"]
+    assert differences(desired_nodes=2, instances=INSTANCES, views={"i-1": RIGHT}) == ["i-2: says nothing"]
 
 
 def test_fails_when_a_survivor_moved_or_the_generation_went_back() -> None:
     previous = Observation(generation=9, instances={2: "i-1", 3: "i-8"})
-    assert differences(desired=2, instances=INSTANCES, views=VIEWS, previous=previous) == [
+    assert differences(desired_nodes=2, instances=INSTANCES, views=VIEWS, previous=previous) == [
         "i-1 had index 2 and now has 1",
         "generation went back from 9 to 4",
     ]

@@ -14,9 +14,9 @@ from launcher.runner.process.reaper import AGAIN, await_end
 
 AGAIN_ONCE = """
 import os
-from launcher.runner.process import reaper as guard
-guard.LONGEST_S = {longest_s}
-os._exit(guard.run_under_reaper(lambda is_further: 7 if is_further else guard.AGAIN, lambda: {heard}))
+from launcher.runner.process import reaper
+reaper.LONGEST_S = {longest_s}
+os._exit(reaper.run_under_reaper(lambda is_further: 7 if is_further else reaper.AGAIN, lambda: {heard}))
 """
 STOPS_ITSELF = "kill -STOP $$; exit 7"
 
