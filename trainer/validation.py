@@ -1,7 +1,6 @@
 """Validate a network: count the validation images that it classifies correctly."""
 
 from contextlib import closing
-from typing import Final
 
 import numpy as np
 
@@ -10,12 +9,13 @@ from trainer.data.batches import BatchLoader, prefetch
 from trainer.data.samples import Samples
 from trainer.data.sampling import Shard
 
-VALIDATION_BATCH: Final = 256
 
+def count_valid(backend: Backend, load: BatchLoader, validation: Samples, *, shard: Shard, batch_size: int) -> int:
+    """Return how many of this rank's validation images the network classifies correctly.
 
-def count_valid(backend: Backend, load: BatchLoader, validation: Samples, *, shard: Shard) -> int:
-    """Return how many of this rank's validation images the network classifies correctly."""
+    ``batch_size`` is what the training takes at once: the device's memory holds that many.
+    """
     own = shard.of(np.arange(len(validation.labels)))
-    parts = (own[start : start + VALIDATION_BATCH] for start in range(0, len(own), VALIDATION_BATCH))
+    parts = (own[start : start + batch_size] for start in range(0, len(own), batch_size))
     with closing(prefetch(parts, lambda part: load(validation, part))) as batches:
         return sum(backend.count_correct(images, labels) for images, labels in batches)
