@@ -137,7 +137,7 @@ def _build_parser() -> _Parser:
 def _add_speed_options(parser: _Parser) -> None:
     add = parser.add_argument_group("speed (engine torch)").add_argument
     default = TrainConfig()
-    add("--dtype", help=f"of what is computed, one of {', '.join(DTYPES)} (default {default.data_type})")
+    add("--dtype", help=f"of what is computed, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
     add(
         "--gradient-accumulation",
         type=_number(int, COUNT),

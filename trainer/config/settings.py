@@ -72,7 +72,8 @@ class TrainConfig:
     sync_bn: bool = False
     """Whether BatchNorm normalises by the samples of all ranks. Left out: by each rank's own."""
     dtype: str | None = None
-    """Data type that the network computes in, one of DTYPES. Left out: float32, or what ``fast`` picks."""
+    """Data type that the network computes in, one of DTYPES. Left out: what ``fast`` picks, or float32, with TF32 on
+    GPUs."""
     gradient_accumulation: int = 1
     """Batches whose gradients make one step. Left out: 1."""
     gc_type: str = "none"
