@@ -10,11 +10,14 @@ from trainer.data.samples import Samples
 from trainer.data.sampling import Shard
 
 
-def count_valid(backend: Backend, load: BatchLoader, validation: Samples, *, shard: Shard, batch_size: int) -> int:
+def count_valid(
+    backend: Backend, load: BatchLoader, validation: Samples, *, shard: Shard, global_batch_size: int
+) -> int:
     """Return how many of this rank's validation images the network classifies correctly.
 
-    ``batch_size`` is what the training takes at once: the device's memory holds that many.
+    It gets as many at once as in a step of the training, since the device's memory holds these.
     """
+    batch_size = max(1, global_batch_size // shard.count)
     own = shard.of(np.arange(len(validation.labels)))
     parts = (own[start : start + batch_size] for start in range(0, len(own), batch_size))
     with closing(prefetch(parts, lambda part: load(validation, part))) as batches:
