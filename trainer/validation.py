@@ -1,4 +1,7 @@
-"""Validate a network: count the validation images that it classifies correctly."""
+"""Validate a network: count the validation images that it classifies correctly.
+
+Every rank counts among its own share of them; the training loop adds the counts up.
+"""
 
 from contextlib import closing
 
