@@ -5,7 +5,7 @@ the loss and the ranks' flags, so that one all-reduce a step sums everything, or
 (distributed/reduce/gradient_buckets.py). One process a device; gloo and a ring of ours between CPUs, NCCL between GPUs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from trainer.torch.autotune import MODE, decode, encode, mode_of
 from trainer.torch.compute_mode import DTYPES, EXACT, ComputeMode
 from trainer.torch.deferred_results import DeferredResults
 from trainer.torch.device import seed_device
-from trainer.torch.device_loader import DeviceBatch, device_loader, split, to_device
+from trainer.torch.device_loader import DeviceBatch, Parts, device_loader, load_parts, split, to_device
 from trainer.torch.flat_params import bind_gradients, bind_parameters, fill, flatten, order_by_decay, views
 from trainer.torch.optimizer import SGD, Precision
 from trainer.torch.snapshots import Snapshots
@@ -112,7 +112,7 @@ class TorchBackend:
         self._use(mode)
 
     def compute_gradients(
-        self, images: Images | DeviceBatch, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
+        self, images: Images | DeviceBatch | Parts, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
     ) -> BatchResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks."""
         self._flat_sums.zero_()
@@ -121,8 +121,7 @@ class TorchBackend:
         # Forward and backward, in as many parts as --gradient-accumulation says.
         if len(labels) or self._all_ranks_pass:
             with report_failed_step(images):
-                batch = to_device(images, labels, self._device, channels_last=self._mode.channels_last)
-                for number, part in enumerate(split(batch, self._accumulation), start=1):
+                for number, part in enumerate(self._parts(images, labels), start=1):
                     if number == self._accumulation:
                         # Between GPUs the next backward pass sends each bucket of gradients as soon as it is ready.
                         self._buckets.expect_last_backward()
@@ -140,6 +139,13 @@ class TorchBackend:
         result = self._results.push(figures, timeout_s=self._collective.timeout_s)
         self.timer.end(COMMUNICATION)
         return self._received(result) or NO_RESULT_YET
+
+    def _parts(self, images: Images | DeviceBatch | Parts, labels: Labels) -> Iterator[DeviceBatch]:
+        """Yield a step's samples in parts on the device."""
+        place = partial(to_device, device=self._device, channels_last=self._mode.channels_last)
+        if isinstance(images, Parts):
+            return (place(*part) for part in images)
+        return split(place(images, labels), self._accumulation)
 
     def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
         """Add this batch's gradients and loss to this rank's sums; return how many it classified correctly."""
@@ -177,16 +183,19 @@ class TorchBackend:
 
     def loader(self, data: DataSet) -> BatchLoader:
         """Return a function that loads batches of this data set."""
-        if self._device.type != "cuda":
-            return partial(prepare, data)
-        return device_loader(data, device=self._device, channels_last=self._mode.channels_last)
+        load: BatchLoader = partial(prepare, data)
+        if self._device.type == "cuda":
+            load = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
+        return load if self._accumulation == 1 else partial(load_parts, load, self._accumulation)
 
     def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next update on."""
         self._optimizer.learning_rate = rate
 
-    def count_correct(self, images: Images | DeviceBatch, labels: Labels) -> int:
+    def count_correct(self, images: Images | DeviceBatch | Parts, labels: Labels) -> int:
         """Return how many of these images the network classifies correctly."""
+        if isinstance(images, Parts):
+            return sum(self.count_correct(*part) for part in images)
         if not len(labels):
             return 0
         batch = to_device(images, labels, self._device, channels_last=self._mode.channels_last)

@@ -26,7 +26,7 @@ from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data
-from trainer.distributed.launcher_env import check_launcher, is_server
+from trainer.distributed.launcher_env import check_launcher, choose_store, is_server
 from trainer.distributed.world import divide_batch, warn_if_independent
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.metrics.metric_writers import MetricWriters, open_writers
@@ -57,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
         check_launcher(config.engine, os.environ)
+        config = choose_store(config, os.environ)
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         signals = Signals()
         run(config, signals)
@@ -277,7 +278,8 @@ class Trainer:
 
         # Gather before validating: with dist_async all ranks finish their steps here and take equal weights.
         phases = all_gather(backend, timer.take(), shard=self.shard)
-        valid = count_valid(backend, self.load, self.data.validation, shard=self.shard)
+        size = self.global_batch_size
+        valid = count_valid(backend, self.load, self.data.validation, shard=self.shard, global_batch_size=size)
         all_correct, valid = backend.all_reduce([own_correct, valid])
         peak = backend.peak_speed
         return EpochResult(

@@ -1,7 +1,9 @@
-"""Validate a network: count the validation images that it classifies correctly."""
+"""Validate a network: count the validation images that it classifies correctly.
+
+Every rank counts among its own share of them; the training loop adds the counts up.
+"""
 
 from contextlib import closing
-from typing import Final
 
 import numpy as np
 
@@ -10,12 +12,16 @@ from trainer.data.batches import BatchLoader, prefetch
 from trainer.data.samples import Samples
 from trainer.data.sampling import Shard
 
-VALIDATION_BATCH: Final = 256
 
+def count_valid(
+    backend: Backend, load: BatchLoader, validation: Samples, *, shard: Shard, global_batch_size: int
+) -> int:
+    """Return how many of this rank's validation images the network classifies correctly.
 
-def count_valid(backend: Backend, load: BatchLoader, validation: Samples, *, shard: Shard) -> int:
-    """Return how many of this rank's validation images the network classifies correctly."""
+    It gets as many at once as in a step of the training, since the device's memory holds these.
+    """
+    batch_size = max(1, global_batch_size // shard.count)
     own = shard.of(np.arange(len(validation.labels)))
-    parts = (own[start : start + VALIDATION_BATCH] for start in range(0, len(own), VALIDATION_BATCH))
+    parts = (own[start : start + batch_size] for start in range(0, len(own), batch_size))
     with closing(prefetch(parts, lambda part: load(validation, part))) as batches:
         return sum(backend.count_correct(images, labels) for images, labels in batches)

@@ -12,8 +12,8 @@ from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 
 OPTIONS = (
-    *("--benchmark", "1", "--num-examples", "600", "--num-epochs", "2", "--lr", "0.001"),
-    *("--kv-store", "dist_sync", "--model-prefix", "net", "--disp-batches", "1"),
+    *("--benchmark", "1", "--num-examples", "600", "--num-epochs", "2", "--lr", "0.001", "--last-batch", "keep"),
+    *("--kv-store", "dist_sync", "--model-prefix", "net", "--disp-batches", "1", "--dtype", "float32"),
 )
 VARIABLES = {"NCCL_SOCKET_IFNAME": "lo"}
 

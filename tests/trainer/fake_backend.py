@@ -35,6 +35,8 @@ class RecordingBackend:
         self.rates: list[float] = []
         """Learning rates, each time they change."""
         self.seeds: list[int] = []
+        self.validated: list[int] = []
+        """Images of each call of count_correct."""
 
     def loader(self, data: DataSet) -> BatchLoader:
         return partial(prepare, data)
@@ -60,6 +62,7 @@ class RecordingBackend:
         self.updates.append(samples)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
+        self.validated.append(len(labels))
         return len(labels)
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:

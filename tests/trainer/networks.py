@@ -111,3 +111,30 @@ def forgetful(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
         nn.Dropout(0.3),
         nn.Linear(64, classes),
     )
+
+
+class Classifier(nn.Module):
+    """A network of a library: its class takes no more than these."""
+
+    def __init__(self, num_classes: int = 1000, in_chans: int = 3) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(in_chans, 4, kernel_size=3)
+        self.scores = nn.Linear(4, num_classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.scores(self.convolution(images).mean((2, 3)))
+        return scores
+
+
+def as_in_torchvision(*, weights: str | None = None, progress: bool = True, **kwargs: int) -> nn.Module:
+    """Has the signature of torchvision.models.resnet18, whose class has no in_chans."""
+    assert weights is None
+    assert progress
+    assert set(kwargs) <= {"num_classes"}
+    return Classifier(**kwargs)
+
+
+def as_in_timm(pretrained: bool = False, **kwargs: int) -> nn.Module:
+    """Has the signature of timm.models.resnet18."""
+    assert not pretrained
+    return Classifier(**kwargs)

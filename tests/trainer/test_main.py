@@ -17,13 +17,15 @@ def test_missing_data_are_reported_before_torch_is_loaded(tmp_path: Path) -> Non
 
 
 def test_rank_0_says_once_how_many_samples_were_found(tmp_path: Path) -> None:
-    options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1", "--kv-store", "dist_sync")
+    options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1")
     first, second = (rank.log.read_text() for rank in run(*options, directory=tmp_path, count=2))
     assert first.count("data set synthetic: 64 training and 12 validation samples of 10 classes\n") == 1
     assert "data set" not in second
+    # Two processes train one network unless --kv-store says otherwise.
+    assert "global batch size 128," in first
 
 
 def test_what_trained_apart_says_so_in_its_last_line(tmp_path: Path) -> None:
-    options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1")
+    options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1", "--kv-store", "device")
     for rank in run(*options, directory=tmp_path, count=2):
         assert "--kv-store device does not communicate, 2 processes" in rank.log.read_text().splitlines()[-1]

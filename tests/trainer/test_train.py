@@ -59,6 +59,19 @@ def test_the_last_batch_is_left_out_where_it_is_smaller(
     assert result.loss == pytest.approx((begin + 4 * len(updates)) / (begin + sum(updates)))
 
 
+def test_validation_takes_as_many_images_at_once_as_the_training(data: DataSet) -> None:
+    backend = RecordingBackend(losses=[4] * 5)
+    train(
+        backend,
+        data,
+        config=TrainConfig(num_epochs=1),
+        shard=Shard(index=0, count=2),
+        global_batch_size=4,
+        policy=RecordingPolicy(),
+    )
+    assert backend.validated == [2, 2, 1]
+
+
 def test_utilisation_is_of_all_ranks_devices(data: DataSet) -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     backend.peak_speed = 10.0

@@ -87,8 +87,9 @@ def _build_parser() -> _Parser:
     stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
     add(
         "--kv-store",
-        help=f"the first is the default of {stores} (device and local do not communicate: each process trains a "
-        "network of its own; dist_async: checkpoints at epochs' ends alone, none at SIGTERM)",
+        help=f"of {stores} (default dist_sync for several processes, device for one; device and local do not "
+        "communicate: each process trains a network of its own; dist_async: checkpoints at epochs' ends alone, none at "
+        "SIGTERM)",
     )
     add(
         "--sync-bn",
@@ -136,7 +137,7 @@ def _build_parser() -> _Parser:
 def _add_speed_options(parser: _Parser) -> None:
     add = parser.add_argument_group("speed (engine torch)").add_argument
     default = TrainConfig()
-    add("--dtype", help=f"of what is computed, one of {', '.join(DTYPES)} (default {default.data_type})")
+    add("--dtype", help=f"of what is computed, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
     add(
         "--gradient-accumulation",
         type=_number(int, COUNT),

@@ -68,11 +68,12 @@ class TrainConfig:
     """What becomes of an epoch's last batch where it is smaller, one of LAST_BATCHES. Left out: drop; the next epoch
     has another order."""
     kv_store: str | None = None
-    """How ranks communicate. Left out: device, as in MXNet, so that each process trains alone; horovod with Horovod."""
+    """How ranks communicate. Left out: dist_sync where the launcher started several processes, device for one."""
     sync_bn: bool = False
     """Whether BatchNorm normalises by the samples of all ranks. Left out: by each rank's own."""
     dtype: str | None = None
-    """Data type that the network computes in, one of DTYPES. Left out: float32, or what ``fast`` picks."""
+    """Data type that the network computes in, one of DTYPES. Left out: what ``fast`` picks, or float32, with TF32 on
+    GPUs."""
     gradient_accumulation: int = 1
     """Batches whose gradients make one step. Left out: 1."""
     gc_type: str = "none"

@@ -16,15 +16,24 @@ from torch.nn.functional import batch_norm
 # The base class for all numbers of dimensions has no public name.
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from trainer.errors import UsageError
+
 TORCH_CLASSES: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 AllReduce = Callable[[torch.Tensor], None]
 """Replaces a tensor by its sum over all ranks."""
 
 
 def adapt_batch_norms(model: nn.Module, *, all_reduce: AllReduce | None) -> None:
-    """Make every BatchNorm accept a shard of one sample; with ``all_reduce`` also share its statistics."""
+    """Make every BatchNorm accept a shard of one sample; with ``all_reduce`` also share its statistics.
+
+    Raises UsageError when it cannot share those of a user's own subclass.
+    """
     for module in batch_norms(model):
         if type(module) not in TORCH_CLASSES:
+            if all_reduce is not None:
+                raise UsageError(
+                    f"--sync-bn takes torch's own BatchNorm classes alone, the network has {type(module).__qualname__}"
+                )
             continue  # Leave a user's own subclass alone.
         # In place, as torch's lazy modules change their class: weights, buffers and hooks stay.
         module.__class__ = LocalBatchNorm if all_reduce is None else SyncBatchNorm

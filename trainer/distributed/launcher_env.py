@@ -1,8 +1,10 @@
 """Read from the environment what the launcher started this process as."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
+from trainer.config.settings import TrainConfig
 from trainer.errors import UsageError
 
 ROLE: Final = "DMLC_ROLE"
@@ -13,6 +15,8 @@ LAUNCHER_VARIABLES: Final = {
     "horovod": ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"),
 }
 """Variables that only the processes of this --engine have."""
+COUNTS: Final = {"torch": "WORLD_SIZE", "mxnet": "DMLC_NUM_WORKER"}
+"""Number of processes by --engine; Horovod has one kv-store."""
 NO_EVIDENCE: Final = ("", "1")
 """Numbers of ranks that fit every --engine."""
 
@@ -20,6 +24,12 @@ NO_EVIDENCE: Final = ("", "1")
 def is_server(environment: Mapping[str, str]) -> bool:
     """Return whether this process is one of MXNet's servers or their scheduler, which train nothing."""
     return environment.get(ROLE) in SERVER_ROLES
+
+
+def choose_store(config: TrainConfig, environment: Mapping[str, str]) -> TrainConfig:
+    """Return the settings with the kv-store dist_sync where it is left open and several processes were started."""
+    is_alone = environment.get(COUNTS.get(config.engine, ""), "") in NO_EVIDENCE
+    return config if config.kv_store or is_alone else replace(config, kv_store="dist_sync")
 
 
 def check_launcher(engine: str, environment: Mapping[str, str]) -> None:

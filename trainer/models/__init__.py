@@ -58,8 +58,9 @@ def check_network(name: str) -> None:
 def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module":
     """Build a network with new weights from torch's random numbers.
 
-    Its function gets those of the keywords ``classes`` and ``image_shape`` (channels, height, width)
-    that it takes. Raises UsageError when there is no such function, or it returns no nn.Module with weights.
+    Its function gets those of the keywords ``classes`` and ``image_shape`` (channels, height, width) that it takes, or
+    of torchvision's and timm's, ``num_classes`` and ``in_chans``. Raises UsageError when there is no such function, or
+    it returns no nn.Module with weights.
     """
     # Imported late: a wrong option is reported without loading torch.
     from torch import nn
@@ -109,17 +110,28 @@ def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:
     Raises UsageError when there is no such function, or it needs other arguments.
     """
     function = _find(reference)
-    known = {"classes": classes, "image_shape": image_shape}
     takes = inspect.signature(function).parameters
+    known = {"classes": classes, "image_shape": image_shape, "num_classes": classes, "in_chans": image_shape[0]}
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needs = [name for name, each in takes.items() if each.default is each.empty and each.kind not in variable]
     if others := [name for name in needs if name not in known]:
         raise UsageError(
-            f"--network {reference} takes {' and '.join(others)}, a network gets only {' and '.join(known)}: "
+            f"--network {reference} takes {' and '.join(others)}, a network gets only {', '.join(known)}: "
             "give the others defaults"
         )
-    takes_all = any(each.kind is each.VAR_KEYWORD for each in takes.values())
-    return function(**{name: value for name, value in known.items() if takes_all or name in takes})
+    hidden = _hidden_keywords(takes)
+    return function(**{name: value for name, value in known.items() if name in hidden or name in takes})
+
+
+def _hidden_keywords(takes: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
+    """Return the keywords that a function takes without naming them: it hands its **kwargs to the network's class."""
+    if not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+        return ()
+    if {"weights", "progress"} & takes.keys():
+        return ("num_classes",)  # as torchvision's
+    if "pretrained" in takes:
+        return ("num_classes", "in_chans")  # as timm's
+    return ("classes", "image_shape")
 
 
 def _find(reference: str) -> Callable[..., object]:

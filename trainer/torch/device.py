@@ -27,8 +27,9 @@ def prepare_device(config: TrainConfig, world: World, environment: MutableMappin
         if config.deterministic:
             make_deterministic(environment)
         torch.cuda.set_device(device)
-        # By default cuDNN rounds the factors of convolutions to 10 bits (TF32), which is not float32.
-        torch.backends.cudnn.allow_tf32 = False
+        # With TF32 tensor cores take the factors of convolutions and matrix products, rounded to 10 bits. Only a
+        # float32 that is asked for is exact.
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.dtype != "float32"
     elif config.compile == "graphs":
         raise UsageError(f"--compile graphs records what a GPU does, this rank computes on {device}: 1 compiles alone")
     return device

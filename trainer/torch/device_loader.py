@@ -5,8 +5,10 @@ only the indices of the samples travel. The loader runs in the thread that prepa
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from trainer.data import Images, Labels
-from trainer.data.batches import PADDING, Draws
+from trainer.data.batches import PADDING, BatchLoader, Draws
 from trainer.data.samples import DataSet, InMemory, Samples
 from trainer.data.sampling import Indices
 from trainer.side_stream import select_device
@@ -46,6 +48,38 @@ def split(batch: DeviceBatch, count: int) -> Iterator[DeviceBatch]:
     """Yield the batch in ``count`` parts that differ by at most one sample."""
     both = (torch.tensor_split(each, count) for each in (batch.images, batch.targets))
     return (DeviceBatch(images=images, targets=targets) for images, targets in zip(*both, strict=True))
+
+
+class Parts:
+    """One step's samples in parts, for --gradient-accumulation: each is loaded while the one before is trained on."""
+
+    def __init__(
+        self, load: BatchLoader, samples: Samples, indices: Indices, draws: Draws | None, *, count: int
+    ) -> None:
+        """Load the first part."""
+        self._load = partial(load, samples, draws=draws)
+        first, *self._others = np.array_split(indices, count)
+        self._first = self._load(first)
+        pixels = self._first[0]
+        self.shape = (len(indices), *(pixels.images if isinstance(pixels, DeviceBatch) else pixels).shape[1:])
+        """Of all images together."""
+
+    def __iter__(self) -> Iterator[tuple[Images | DeviceBatch, Labels]]:
+        """Yield images and labels of one part after the other."""
+        ready = self._first
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="parts") as worker:
+            for indices in self._others:
+                coming = worker.submit(self._load, indices)
+                yield ready
+                ready = coming.result()
+        yield ready
+
+
+def load_parts(
+    load: BatchLoader, count: int, samples: Samples, indices: Indices, draws: Draws | None = None
+) -> tuple[Parts, Labels]:
+    """Return these samples in ``count`` parts, and the labels of all."""
+    return Parts(load, samples, indices, draws, count=count), samples.labels[indices]
 
 
 class DeviceLoader:

@@ -9,7 +9,7 @@ import torch
 
 from trainer.data import Images
 from trainer.errors import TrainerError, first_line
-from trainer.torch.device_loader import DeviceBatch
+from trainer.torch.device_loader import DeviceBatch, Parts
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ NOT_DETERMINISTIC: Final = "does not have a deterministic implementation"
 
 
 @contextmanager
-def report_failed_step(images: Images | DeviceBatch) -> Iterator[None]:
+def report_failed_step(images: Images | DeviceBatch | Parts) -> Iterator[None]:
     """Turn an error of a step on these images into one line, where one line is enough."""
     samples, *shape = (images.images if isinstance(images, DeviceBatch) else images).shape
     try:

@@ -120,7 +120,7 @@ def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -
             "--engine mxnet needs `launch --engine mxnet`, got processes of the engine torch (WORLD_SIZE is 3)",
         ),
         (
-            f"launch -s 1 python {TRAINER} --engine mxnet",
+            f"launch -s 1 python {TRAINER} --engine mxnet --kv-store device",
             "--kv-store device is for one worker, got 3: dist_sync is for all",
         ),
         (

@@ -23,7 +23,7 @@ STEPS = 12
 OPTIONS = (
     *("--kv-store", "dist_sync", "--num-epochs", str(EPOCHS), "--batch-size", "16", "--model-prefix", "net"),
     *("--network", "tests.trainer.networks:forgetful", "--benchmark", "1", "--image-shape", "3,16,16"),
-    *("--num-examples", "368", "--random-crop", "1", "--random-mirror", "1"),
+    *("--num-examples", "368", "--last-batch", "keep", "--random-crop", "1", "--random-mirror", "1"),
     *("--lr", "0.02", "--lr-batch-size", "16", "--warmup-epochs", "1.5", "--lr-step-epochs", "2"),
 )
 EVERY_STEP = ("--checkpoint-seconds", "0.000001")

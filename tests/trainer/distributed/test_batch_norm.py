@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.trainer.distributed.test_dist_sync import distance
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
 from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import SyncBatchNorm, adapt_batch_norms
+from trainer.errors import UsageError
 from trainer.models import build
 from trainer.step import TorchBackend
 
@@ -19,7 +21,7 @@ BATCH_SIZE = 37
 OPTIONS = (
     *("--network", "tests.trainer.networks:normalised", "--lr", "0.01", "--warmup-epochs", "3"),
     *("--benchmark", "1", "--image-shape", "3,12,12", "--random-crop", "1", "--random-mirror", "1"),
-    *("--kv-store", "dist_sync", "--model-prefix", "net"),
+    *("--kv-store", "dist_sync", "--model-prefix", "net", "--last-batch", "keep"),
 )
 TOLERANCE = 1e-5
 
@@ -148,3 +150,15 @@ def test_a_part_without_samples_on_any_rank_changes_no_statistics() -> None:
     torch.autograd.backward(network(images).sum())
     for name, value in network.state_dict().items():
         assert name.endswith("tracked") or torch.equal(value, before[name]), name
+
+
+class Own(nn.BatchNorm2d):
+    """A user's."""
+
+
+def test_sync_bn_refuses_a_subclass_that_it_would_leave_out() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, kernel_size=3), Own(2))
+    adapt_batch_norms(model, all_reduce=None)
+    assert type(model[1]) is Own
+    with pytest.raises(UsageError, match="--sync-bn takes torch's own BatchNorm classes alone, the network has Own"):
+        adapt_batch_norms(model, all_reduce=lambda _: None)

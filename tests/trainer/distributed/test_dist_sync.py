@@ -18,6 +18,7 @@ RANKS = 3
 # A low rate: max-pooling takes one of two nearly equal values, so that with larger steps rounding
 # errors alone may lead two correct runs apart.
 OPTIONS = (
+    *("--last-batch", "keep"),
     *("--benchmark", "1", "--num-epochs", str(EPOCHS), "--lr", "0.001"),
     *("--kv-store", "dist_sync", "--model-prefix", "net"),
 )

@@ -4,7 +4,8 @@ import sys
 import pytest
 
 from tests.trainer.programs.processes import REPOSITORY
-from trainer.distributed.launcher_env import check_launcher, is_server
+from trainer.config.settings import TrainConfig
+from trainer.distributed.launcher_env import check_launcher, choose_store, is_server
 from trainer.errors import UsageError
 
 
@@ -22,6 +23,24 @@ from trainer.errors import UsageError
 )
 def test_an_engine_runs_alone_or_in_its_own_processes(engine: str, environment: dict[str, str]) -> None:
     check_launcher(engine, environment)
+
+
+@pytest.mark.parametrize(
+    ("engine", "kv_store", "environment", "store"),
+    [
+        ("torch", None, {"WORLD_SIZE": "8"}, "dist_sync"),
+        ("torch", None, {"WORLD_SIZE": "1"}, "device"),
+        ("torch", None, {}, "device"),
+        ("torch", "device", {"WORLD_SIZE": "8"}, "device"),
+        ("mxnet", None, {"DMLC_NUM_WORKER": "2"}, "dist_sync"),
+        ("mxnet", "dist_async", {"DMLC_NUM_WORKER": "2"}, "dist_async"),
+        ("horovod", None, {"HOROVOD_SIZE": "2"}, "horovod"),
+    ],
+)
+def test_several_processes_train_one_network_unless_asked_otherwise(
+    engine: str, kv_store: str | None, environment: dict[str, str], store: str
+) -> None:
+    assert choose_store(TrainConfig(engine=engine, kv_store=kv_store), environment).store == store
 
 
 @pytest.mark.parametrize(

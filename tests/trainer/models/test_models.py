@@ -92,7 +92,7 @@ def test_ones_own_network_gets_what_it_takes(tmp_path: Path, monkeypatch: pytest
         ("tests.trainer.networks:not_a_function", "not_a_function must be a function in .*/networks.py, it is int"),
         (
             "tests.trainer.networks:demanding",
-            "demanding takes width and dropout, a network gets only classes and image_shape: give",
+            "demanding takes width and dropout, a network gets only classes, image_shape, num_classes, in_chans: give",
         ),
         (
             "tests.trainer.networks:too_few",
@@ -122,6 +122,14 @@ def test_ones_own_network_is_as_new_when_it_has_been_looked_at() -> None:
     assert isinstance(model, Counting)
     assert model.calls == 0
     assert model.training
+
+
+@pytest.mark.parametrize(
+    ("function", "channels"), [("as_in_torchvision", 3), ("as_in_timm", 3), ("as_in_timm", 1), ("Classifier", 1)]
+)
+def test_a_librarys_function_is_called_as_the_library_has_it(function: str, channels: int) -> None:
+    network = build(f"tests.trainer.networks:{function}", classes=7, image_shape=(channels, 8, 8))
+    assert network(torch.zeros(2, channels, 8, 8)).shape == (2, 7)
 
 
 def test_a_module_that_ones_own_network_lacks_is_told_as_python_does(

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
-from trainer.data import Images, Labels
+from trainer.data import Images, Labels, Pixels
 from trainer.data.batches import prepare
 from trainer.data.sampling import Shard
 from trainer.data.synthetic import make_synthetic
@@ -117,6 +118,30 @@ def test_accumulated_batches_are_one_batch(parts: int) -> None:
     assert results[0].loss_sum == pytest.approx(results[1].loss_sum)
     assert results[0].correct == results[1].correct
     assert steps(accumulated, 1, IMAGES[:1], LABELS[:1]).keys()
+
+
+def test_accumulated_batches_are_read_one_part_after_the_other() -> None:
+    class Counting:
+        """Notes how many samples are asked for at once."""
+
+        labels = DATA.train.labels
+        reads: list[int] = []
+
+        def read(self, indices: NDArray[np.int64]) -> Pixels:
+            self.reads.append(len(indices))
+            return DATA.train.read(indices)
+
+    backend, whole, samples = make(accumulation=4), make(accumulation=4), Counting()
+    images, labels = backend.loader(DATA)(samples, np.arange(22))
+    assert samples.reads == [6]
+    assert images.shape == (22, *SHAPE)
+    assert backend.compute_gradients(images, labels) == whole.compute_gradients(IMAGES[:22], LABELS[:22])
+    assert samples.reads == [6, 6, 5, 5]
+    for each in (backend, whole):
+        each.update(samples=22)
+    assert digest(backend.weights()) == digest(whole.weights())
+    images, labels = backend.loader(DATA)(samples, np.arange(22))
+    assert backend.count_correct(images, labels) == whole.count_correct(IMAGES[:22], LABELS[:22])
 
 
 @pytest.mark.parametrize("mode", [EXACT, ComputeMode(channels_last=True), ComputeMode(dtype="bfloat16"), HALF])

@@ -82,6 +82,26 @@ def test_a_cpu_gives_the_same_bits_untold() -> None:
         assert not torch.are_deterministic_algorithms_enabled()
 
 
+@pytest.fixture
+def same_rounding() -> Iterator[None]:
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("same_rounding")
+@pytest.mark.parametrize(("dtype", "rounds"), [(None, True), ("float32", False), ("bfloat16", True)])
+def test_a_gpu_rounds_factors_unless_float32_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, dtype: str | None, rounds: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("torch.cuda.set_device", lambda _: None)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = not rounds
+    prepare_device(TrainConfig(dtype=dtype), World(), {"OMP_NUM_THREADS": "1"})
+    assert torch.backends.cudnn.allow_tf32 is torch.backends.cuda.matmul.allow_tf32 is rounds
+
+
 def test_fails_when_there_is_no_gpu_whose_launches_could_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with pytest.raises(UsageError, match="--compile graphs records what a GPU does, this rank computes on cpu"):

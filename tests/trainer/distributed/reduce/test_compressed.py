@@ -87,7 +87,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("one_thread")
 def test_ranks_learn_the_same_and_nearly_what_one_process_learns(tmp_path: Path) -> None:
-    options = (*OPTIONS, "--num-examples", "300", "--gc-type", "fp16")
+    options = (*OPTIONS, "--num-examples", "300", "--last-batch", "keep", "--gc-type", "fp16")
     ranks = run(*options, "--batch-size", "15", directory=tmp_path, count=2)
     assert ranks[0].digests == ranks[1].digests
     config = parse([*options, "--batch-size", "30", "--resume", "never"])

@@ -151,7 +151,16 @@ PROGRAM = (str(Path(bucketed_trainer.__file__)),)
 # An epoch's last batch is a single sample: the first rank has none of it.
 OPTIONS = (
     *("--network", "tests.trainer.networks:normalised", "--lr", "0.01", "--kv-store", "dist_sync"),
-    *("--benchmark", "1", "--image-shape", "3,12,12", "--num-examples", str(5 * 2 * 2 * BATCH_SIZE + 1)),
+    *(
+        "--benchmark",
+        "1",
+        "--image-shape",
+        "3,12,12",
+        "--num-examples",
+        str(5 * 2 * 2 * BATCH_SIZE + 1),
+        "--last-batch",
+        "keep",
+    ),
     *("--batch-size", str(BATCH_SIZE), "--gradient-accumulation", "2", "--sync-bn"),
     *("--num-epochs", "3", "--disp-batches", "1", "--model-prefix", "net"),
 )
