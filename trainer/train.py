@@ -279,8 +279,8 @@ class Trainer:
         # Gather before validating: with dist_async all ranks finish their steps here and take equal weights.
         phases = all_gather(backend, timer.take(), shard=self.shard)
         size = self.global_batch_size
-        valid = count_valid(backend, self.load, self.data.validation, shard=self.shard, global_batch_size=size)
-        all_correct, valid = backend.all_reduce([own_correct, valid])
+        own_valid = count_valid(backend, self.load, self.data.validation, shard=self.shard, global_batch_size=size)
+        all_correct, valid = backend.all_reduce([own_correct, own_valid])
         peak = backend.peak_speed
         return EpochResult(
             samples=total - begin,

@@ -53,7 +53,7 @@ def test_biases_and_batch_norms_factors_decay_on_request_alone(decay_all: bool) 
         weight_decay=0.5,
         decay_all=decay_all,
     )
-    before = ours.weights()
+    before = {name: np.asarray(value, np.float32) for name, value in ours.weights().items()}
     # Without samples the gradients are 0.
     ours.compute_gradients(np.zeros((0, 1, 4, 4), np.float32), np.zeros(0, np.int64))
     ours.update(samples=1)

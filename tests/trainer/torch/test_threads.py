@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -63,7 +62,7 @@ class Event:
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuda]:
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     stand_in = Cuda()
     for name in ("set_device", "stream", "current_stream"):
         monkeypatch.setattr(torch.cuda, name, getattr(stand_in, name))
