@@ -7,7 +7,7 @@ and both ways make the same number of epochs. The figures are the validation acc
 ``last_batch_RATE`` is their mean over tails of 1, 16 and 64 samples at the learning rates 0.1 and 0.8, and
 ``last_batch_worst`` the least of all. At least 1 means that dropping is the better default.
 
-Run by ``make bench B=last_batch`` or ``python -m benchmarks.last_batch``; it takes some minutes of one core.
+Run by ``make bench B=last_batch`` or ``python -m benchmarks.train.last_batch``; it takes some minutes of one core.
 """
 
 import logging
