@@ -154,7 +154,7 @@ def _field_docstrings() -> Iterator[tuple[str, str]]:
     for cls in ClusterProps.__mro__:
         if cls.__module__.startswith("stacks."):
             [definition] = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-            assert isinstance(definition, ast.ClassDef)  # noqa: S101  (inspect returned a class)
+            assert isinstance(definition, ast.ClassDef)
             for field, text in zip(definition.body, definition.body[1:], strict=False):
                 if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
                     yield ast.unparse(field.target), str(ast.literal_eval(text.value))

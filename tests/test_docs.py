@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 def test_a_list_follows_an_empty_line(page: Path) -> None:
     """GitHub shows a list without one, the built pages do not."""
     lines = list(text_lines(page))
-    starts = [now for before, now in zip(lines, lines[1:], strict=False) if is_item(now) and is_text(before)]
+    starts = [now for before, now in pairwise(lines) if is_item(now) and is_text(before)]
     assert starts == []
 
 
