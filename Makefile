@@ -9,6 +9,7 @@
 # make test-gpu   test the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not in make test
 # make soak       long runs: random faults (SEED) on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); races (RACES=50); 10,000 settings
 # make lint       run a part of make test; also: unit, e2e
+# make docs       build the documentation and check its links; it says where the pages are
 # make clean      remove everything that was set up; refused while a local AWS is running
 # make bench      run the side-by-side benchmarks (B=name for one of them)
 # The first run sets up what is missing: Debian packages, environments, node image (see local/setup.sh).
@@ -16,7 +17,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test gate lint checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines test-gpu soak bench clean local-aws enter end status
+.PHONY: root help setup demo test gate lint docs checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines test-gpu soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -75,7 +76,13 @@ checks: lint
 
 lint:
 	@$(ENTER) ruff check . && ruff format --check . && mypy . && mypy --python-version 3.10 bootstrap launcher \
-		&& python -m tests.layout
+		&& python -m tests.layout && python -m docs.generate --check
+	@$(MAKE) --no-print-directory docs
+
+# Warnings are errors: a link that leads nowhere, a page that the navigation lacks.
+docs:
+	@mkdir -p "$(CACHE)"
+	@$(ENTER) NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir "$(CACHE)/docs" && echo "documentation: $(CACHE)/docs/index.html"
 
 unit:
 	@$(MAKE) --no-print-directory -j2 others alone

@@ -28,3 +28,11 @@ def test_settings_on_the_command_line() -> None:
     settings = set(re.findall(r"-c (\w+)=", TEXT))
     assert settings
     assert settings <= {field.name for field in fields(ClusterProps)}
+
+
+def test_the_front_page_is_short_and_honest() -> None:
+    lines = (REPOSITORY / "README.md").read_text().splitlines()
+    assert len(lines) <= 130
+    first_screen = "\n".join(lines[:40])
+    for needed in ("docs/aws-truth.md", "make demo", "make test", "cdk destroy", "launch"):
+        assert needed in first_screen

@@ -232,7 +232,7 @@ def test_warnings(settings: dict[str, Any], ids: set[str]) -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    text = Path(__file__).resolve().parents[3].joinpath("docs/settings.md").read_text()
+    text = Path(__file__).resolve().parents[3].joinpath("docs/reference/settings.md").read_text()
     assert [name for name in SETTINGS if f"`{name}`" not in text] == []
 
 

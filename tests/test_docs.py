@@ -1,0 +1,70 @@
+"""Check the documentation: pages written from the code follow it, files that pages name exist, lists render.
+
+``make lint`` compares all reference pages with the code and checks links and anchors.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from docs import generate
+from stacks.settings.props import SETTINGS
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
+NAMES = [str(page.relative_to(REPOSITORY)) for page in PAGES]
+ROOMS = "stacks|bootstrap|launcher|trainer|cli|local|tests|benchmarks|examples|docs"
+
+
+def text_lines(page: Path) -> Iterator[str]:
+    """Yield the lines outside of fenced blocks."""
+    fenced = False
+    for line in page.read_text().splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(rf"`((?:{ROOMS})/[\w./-]+\.(?:py|md|sh|json|svg))`", page.read_text())
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_list_follows_an_empty_line(page: Path) -> None:
+    """GitHub shows a list without one, the built pages do not."""
+    lines = list(text_lines(page))
+    starts = [now for before, now in pairwise(lines) if is_item(now) and is_text(before)]
+    assert starts == []
+
+
+def is_item(line: str) -> bool:
+    return re.match(r"(-|\d+\.) ", line) is not None
+
+
+def is_text(line: str) -> bool:
+    return bool(line.strip()) and not is_item(line) and not line.startswith(" ")
+
+
+def test_a_page_that_differs_from_the_code_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "BUILDERS", {"settings.md": generate.settings_page})
+    page = tmp_path / "settings.md"
+    assert list(generate.stale_pages(tmp_path)) == ["settings.md"]
+    page.write_text(generate.settings_page())
+    assert list(generate.stale_pages(tmp_path)) == []
+    page.write_text(page.read_text().replace("g6.xlarge", "g5.xlarge"))
+    assert list(generate.stale_pages(tmp_path)) == ["settings.md"]
+
+
+def test_the_settings_page_has_every_setting() -> None:
+    assert re.findall(r"^\| `(\w+)` ", generate.settings_page(), re.MULTILINE) == list(SETTINGS)
+
+
+def test_every_variable_of_the_contract_is_described() -> None:
+    shown = re.findall(r"^\| `(DEEPLEARNING_\w+)` ", generate.variables_page(), re.MULTILINE)
+    assert sorted(shown) == sorted(generate.VARIABLES)
