@@ -19,7 +19,7 @@ def test_status_lists_the_nodes_in_index_order(deploy: Deploy, capsys: pytest.Ca
     assert main(["status"]) == 0
     summary, head, *rows, last = capsys.readouterr().out.splitlines()
     assert summary == "demo: 2 of 3 nodes, generation 7"
-    assert head.split() == ["SLOT", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE"]
+    assert head.split() == ["INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE"]
     zone = rows[0].split()[4]
     assert zone.startswith(REGION)
     assert [row.split() for row in rows] == [
