@@ -23,10 +23,10 @@ def main() -> int:
         props = ClusterProps.from_context(app.node.get_all_context())
         if env and env.region:
             props.check_region(env.region)
+        ClusterStack(app, "ClusterStack", props=props, env=env)
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    ClusterStack(app, "ClusterStack", props=props, env=env)
     app.synth()
     return 0
 

@@ -30,6 +30,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "DEEPLEARNING_WORKERS_COUNT": "number of nodes, the master included",
     "DEEPLEARNING_WORKER_GPU_COUNT": "GPUs of this node; 0 on a CPU type",
     "DEEPLEARNING_BUCKET": "name of the cluster's S3 bucket",
+    "DEEPLEARNING_SCRATCH": "directory on the node's own NVMe disks, lost with the node; unset on types without them",
     "DEEPLEARNING_INSTANCE_ID": "EC2's id of this instance",
     "DEEPLEARNING_KEEP_S": "yours to set: seconds for which `launch` keeps connections for the next job; 0 keeps none",
 }

@@ -8,8 +8,9 @@ from constructs import Construct
 from bootstrap import contract
 from bootstrap.config import NodeConfig
 from stacks.immutable_setting import ImmutableSetting
+from stacks.network.existing_network import ExistingNetwork, cluster_zone, existing_subnets
 from stacks.network.master_address import MasterAddress
-from stacks.network.network import Network, default_zone, zone_in_template
+from stacks.network.network import Network, zone_in_template
 from stacks.network.security_groups import SecurityGroups
 from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
@@ -35,14 +36,8 @@ class DeepLearningCluster(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps) -> None:
         super().__init__(scope, construct_id)
         self.props = props
-        self.zone = props.availability_zone or default_zone(self)
-        self.network = Network(
-            self,
-            "Network",
-            cluster_name=props.cluster_name,
-            cidr=props.vpc_cidr,
-            availability_zone=zone_in_template(self.zone),
-        )
+        self.zone = cluster_zone(self, props)
+        self.network = self._network()
         self.security = SecurityGroups(
             self,
             "Security",
@@ -86,12 +81,32 @@ class DeepLearningCluster(Construct):
         )
         return {"zone-not-pinned": sentence}
 
+    def _network(self) -> Network | ExistingNetwork:
+        if self.props.vpc_id is not None:
+            return ExistingNetwork(self, "Network", subnets=existing_subnets(self, self.props))
+        return Network(
+            self,
+            "Network",
+            cluster_name=self.props.cluster_name,
+            cidr=self.props.vpc_cidr,
+            availability_zone=zone_in_template(self.zone),
+        )
+
     def _refuse_changes(self) -> None:
         """Refuse a deploy that would harm the running nodes."""
         replaces = "it would replace the network and every node"
         zone = self.zone or UNKNOWN_ZONE
         bucket = self.props.bucket or "one of its own"
-        ImmutableSetting(self, "VpcCidr", name="vpc_cidr", value=self.props.vpc_cidr, why=replaces)
+        # One parameter for both, so that a cluster moves neither into an existing VPC nor out of it.
+        name, value = ("vpc_id", vpc) if (vpc := self.props.vpc_id) else ("vpc_cidr", self.props.vpc_cidr)
+        ImmutableSetting(self, "VpcCidr", name=name, value=value, why=replaces)
+        for construct_id, name, subnet in (
+            ("Subnet", "subnet_id", self.props.subnet_id),
+            ("MasterSubnet", "master_subnet_id", self.props.master_subnet),
+        ):
+            if subnet is not None:
+                left = "running nodes take no addresses of another subnet for the cluster's"
+                ImmutableSetting(self, construct_id, name=name, value=subnet, why=left)
         ImmutableSetting(self, "AvailabilityZone", name="availability_zone", value=zone, why=replaces)
         ImmutableSetting(
             self, "Bucket", name="bucket", value=bucket, why="running nodes would lose their rights to the old one"
@@ -149,7 +164,7 @@ class DeepLearningCluster(Construct):
             address=self.address.address if is_master else None,
             address_allocation=self.address.allocation_id if is_master else None,
             table=self.table.table_name,
-            networks=props.vpc_cidr,
+            networks=self.network.networks,
             log_group=self.log_group.log_group_name,
             bucket=self.bucket.bucket_name,
             master_role_id=self.roles.master.role_id,

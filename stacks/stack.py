@@ -7,7 +7,8 @@ from constructs import Construct
 
 from bootstrap import contract
 from stacks.cluster import DeepLearningCluster
-from stacks.network.network import default_zone, zone_in_template
+from stacks.network.existing_network import cluster_zone
+from stacks.network.network import zone_in_template
 from stacks.nodes.machine_image import LOGIN_USER
 from stacks.settings.props import ClusterProps
 
@@ -17,7 +18,7 @@ class ClusterStack(cdk.Stack):
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
         super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
-        self._zone = zone_in_template(props.availability_zone or default_zone(self))
+        self._zone = zone_in_template(cluster_zone(self, props))
         self.cluster = DeepLearningCluster(self, "Cluster", props=props)
         for key, value in props.tags.items():
             cdk.Tags.of(self).add(key, value)
@@ -40,5 +41,5 @@ class ClusterStack(cdk.Stack):
             contract.LOG_GROUP_OUTPUT: cluster.log_group.log_group_name,
             contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
             contract.LOGIN_USER_OUTPUT: LOGIN_USER,
-            contract.NETWORKS_OUTPUT: cluster.props.vpc_cidr,
+            contract.NETWORKS_OUTPUT: cluster.network.networks,
         }

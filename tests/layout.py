@@ -18,7 +18,7 @@ MOST_MODULES: Final = 12
 MOST_LINES: Final = 300
 LEAST_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
-    "cli/preflight": (14, "one check a file"),
+    "cli/preflight": (15, "one check a file"),
     "cli/verbs": (16, "one verb a file"),
 }
 """Packages that may have more modules: how many, and the reason."""

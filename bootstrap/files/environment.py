@@ -7,21 +7,25 @@ from bootstrap.contract import (
     BUCKET_VARIABLE,
     GPU_COUNT_VARIABLE,
     INSTANCE_ID_VARIABLE,
+    SCRATCH_VARIABLE,
     WORKERS_COUNT_VARIABLE,
     WORKERS_FILE,
     WORKERS_PATH_VARIABLE,
 )
 
 
-def variables(*, workers_count: int, gpu_count: int, bucket: str, instance_id: str) -> dict[str, str]:
-    """Return the variables that every process on a node sees."""
-    return {
+def variables(
+    *, workers_count: int, gpu_count: int, bucket: str, instance_id: str, scratch: str | None
+) -> dict[str, str]:
+    """Return the variables that every process on a node sees; ``scratch`` is None on a node without local disks."""
+    values = {
         WORKERS_PATH_VARIABLE: WORKERS_FILE,
         WORKERS_COUNT_VARIABLE: str(workers_count),
         GPU_COUNT_VARIABLE: str(gpu_count),
         BUCKET_VARIABLE: bucket,
         INSTANCE_ID_VARIABLE: instance_id,
     }
+    return values if scratch is None else {**values, SCRATCH_VARIABLE: scratch}
 
 
 def profile_script(values: Mapping[str, str]) -> str:

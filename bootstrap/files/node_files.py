@@ -14,6 +14,7 @@ from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.errors import ConfigError
 from bootstrap.files import environment, hosts, ssh
+from bootstrap.files.scratch import scratch_directory
 from bootstrap.files.workers import workers_file
 
 
@@ -68,6 +69,7 @@ class NodeFiles:
             gpu_count=gpu_count,
             bucket=self._bucket,
             instance_id=member.instance_id,
+            scratch=scratch_directory(self._root),
         )
         changed = {
             **self._write_members(membership, node_index=member.node_index),

@@ -8,18 +8,22 @@ from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.target import PreflightTarget, is_deployed
 
 ELASTIC_IPS: Final = 2
-"""One for the NAT gateway and one for the master."""
+"""One for the NAT gateway and one for the master; in an existing VPC the master's alone."""
 VPCS: Final = 1
 
 
 def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the cluster's addresses are allowed; AWS's default is 5 a region."""
     used = len(target.clients.ec2.describe_addresses()["Addresses"])
-    yield from _room(target, "Elastic IP", quotas.ELASTIC_IPS, needed=ELASTIC_IPS, used=used)
+    needed = ELASTIC_IPS if target.props.vpc_id is None else 1
+    yield from _room(target, "Elastic IP", quotas.ELASTIC_IPS, needed=needed, used=used)
 
 
 def vpc(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that another VPC is allowed."""
+    """Check that another VPC is allowed, unless the cluster goes into an existing one."""
+    if target.props.vpc_id is not None:
+        yield ok("VPC", f"the cluster goes into {target.props.vpc_id}")
+        return
     pages = target.clients.ec2.get_paginator("describe_vpcs").paginate()
     used = sum(len(page["Vpcs"]) for page in pages)
     yield from _room(target, "VPC", quotas.VPCS, needed=VPCS, used=used)

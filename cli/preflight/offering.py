@@ -26,11 +26,18 @@ def offering(target: PreflightTarget) -> Iterator[Finding]:
         yield problem("instance type", sentence, "choose another instance_type, or cdk destroy first")
     else:
         fix = " or ".join(f"-c availability_zone={other}" for other in having)
+        if target.props.subnet_id is not None:
+            fix = f"choose a subnet_id in {' or '.join(having)}"
         yield problem("instance type", f"{name} is not offered in {zone}", fix)
 
 
 def _zone(target: PreflightTarget) -> str | None:
-    """Return the deploy's zone: the setting, or the first of the zones that a synth looks up."""
+    """Return the deploy's zone: the settings', or the first of the zones that a synth looks up."""
+    if target.props.subnet_id is not None:
+        found = target.clients.ec2.describe_subnets(
+            Filters=[{"Name": "subnet-id", "Values": [target.props.subnet_id]}]
+        )["Subnets"]
+        return found[0]["AvailabilityZone"] if found else None
     if target.props.availability_zone is not None:
         return target.props.availability_zone
     return first_zone(

@@ -12,7 +12,19 @@ from cli.aws.clients import Clients, aws_errors, connect
 from cli.cdk_context import read_context, read_props
 from cli.errors import EXIT_FAILED, ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.output import STYLES, json_option, print_json
-from cli.preflight import account, bucket, capacity, image, network, offering, permissions, service_role, stack, volumes
+from cli.preflight import (
+    account,
+    bucket,
+    capacity,
+    existing_network,
+    image,
+    network,
+    offering,
+    permissions,
+    service_role,
+    stack,
+    volumes,
+)
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.target import Check, PreflightTarget
 from cli.shared_options import Selection
@@ -29,6 +41,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("AMI", image.image),
     ("Elastic IP", network.elastic_ip),
     ("VPC", network.vpc),
+    ("subnets", existing_network.subnets),
     ("bucket", bucket.bucket),
     ("cdk bootstrap", account.bootstrap),
     ("stack", stack.stack),

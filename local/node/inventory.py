@@ -80,13 +80,20 @@ def _rule(permission: Mapping[str, Any]) -> Rule:
 
 
 def _default_routes(ec2: "EC2Client") -> dict[str, Mapping[str, Any]]:
-    """Return the default route of each subnet that has one."""
+    """Return the default route by subnet, and by VPC that of its main table; {} where there is none.
+
+    The main table is that of the subnets without a table of their own ("Subnet route tables", Amazon VPC User Guide).
+    """
     routes: dict[str, Mapping[str, Any]] = {}
     for table in ec2.describe_route_tables()["RouteTables"]:
-        default = [r for r in table["Routes"] if r.get("DestinationCidrBlock") == "0.0.0.0/0"]
+        default: Mapping[str, Any] = next(
+            (dict(r) for r in table["Routes"] if r.get("DestinationCidrBlock") == "0.0.0.0/0"), {}
+        )
         for association in table["Associations"]:
-            if default and "SubnetId" in association:
-                routes[association["SubnetId"]] = default[0]
+            if "SubnetId" in association:
+                routes[association["SubnetId"]] = default
+            elif association.get("Main"):
+                routes[table["VpcId"]] = default
     return routes
 
 
@@ -152,7 +159,7 @@ def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Invent
     items: list[Mapping[str, Any]] = [dict(i) for r in reservations for i in r["Instances"]]
 
     def internet_address(item: Mapping[str, Any]) -> str | None:
-        route = routes.get(item["SubnetId"], {})
+        route = routes.get(item["SubnetId"], routes.get(item["VpcId"], {}))
         if "NatGatewayId" in route:
             return nat_addresses.get(route["NatGatewayId"])
         return (item.get("PublicIpAddress") or None) if "GatewayId" in route else None

@@ -69,6 +69,8 @@ class Network(Construct):
         )
         self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[0]
         self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[0]
+        self.networks = cidr
+        """The blocks that contain every node's address, with commas between them."""
         self._name_parts(cluster_name)
 
     def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:

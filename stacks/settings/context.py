@@ -44,6 +44,8 @@ _NAMES_ELSEWHERE: Final = {
     "num_nodes": "worker_count (the nodes besides the master)",
     "gpus": "gpu_count",
     "zone": "availability_zone",
+    "vpc": "vpc_id",
+    "subnet": "subnet_id",
     "name": "cluster_name",
     "key": "key_name",
     "disk_size": "root_volume_gib",

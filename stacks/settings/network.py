@@ -1,4 +1,4 @@
-"""Define the settings of a cluster's network: its addresses and its availability zone."""
+"""Define the settings of a cluster's network: a VPC of its own, or subnets of one that exists."""
 
 import ipaddress
 import re
@@ -18,6 +18,10 @@ TAKEN_BLOCKS: Final = {
 }
 """Blocks that no cluster network may overlap (Amazon VPC User Guide, "IPv4 VPC CIDR blocks")."""
 _ZONE: Final = re.compile(r"[a-z]{2}(?:-[a-z0-9]{1,12}){1,6}-[0-9]{1,2}[a-z]")
+_VPC: Final = re.compile(r"vpc-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+_SUBNET: Final = re.compile(r"subnet-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+_HEX: Final = "and 8 or 17 hex digits"
+_OWN_VPC_CIDR: Final = "10.0.0.0/16"
 _RESERVED_ADDRESSES: Final = 5
 """Addresses that AWS keeps in each subnet."""
 
@@ -28,15 +32,46 @@ class NetworkSettings(CapacitySettings):
 
     availability_zone: str | None = None
     """Zone of all nodes; left out, the region's first when it is looked up. A running cluster keeps it."""
-    vpc_cidr: str = "10.0.0.0/16"
+    vpc_cidr: str = _OWN_VPC_CIDR
     """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet. A
     running cluster keeps it."""
+    vpc_id: str | None = None
+    """VPC that exists and takes the nodes; it stays as it is. Left out, the cluster makes one of its own. A
+    running cluster keeps it."""
+    subnet_id: str | None = None
+    """Subnet of the workers in ``vpc_id``; its zone is the cluster's. A running cluster keeps it."""
+    master_subnet_id: str | None = None
+    """Public subnet of the master, in the zone of ``subnet_id``; left out, that one. A running cluster keeps it."""
 
     def check(self) -> None:
-        """Check that AWS takes the block and that half of it has room for the workers."""
+        """Check the own network's addresses, or that an existing one is named in full."""
         super().check()
-        zone, cidr = self.availability_zone, self.vpc_cidr
+        zone = self.availability_zone
         require(zone is None or _ZONE.fullmatch(zone), "availability_zone", zone, "like us-east-1a")
+        self._check_own_vpc()
+        self._check_existing_vpc()
+
+    @property
+    def master_subnet(self) -> str | None:
+        """Return the existing subnet of the master, if it is in one."""
+        return self.master_subnet_id or self.subnet_id
+
+    def _check_existing_vpc(self) -> None:
+        vpc, subnet, master = self.vpc_id, self.subnet_id, self.master_subnet_id
+        require(vpc is None or _VPC.fullmatch(vpc), "vpc_id", vpc, f"vpc- {_HEX}")
+        for name, value in (("subnet_id", subnet), ("master_subnet_id", master)):
+            require(value is None or _SUBNET.fullmatch(value), name, value, f"subnet- {_HEX}")
+            require(value is None or vpc is not None, name, value, "left out without vpc_id")
+        if vpc is None:
+            return
+        require(subnet is not None, "subnet_id", subnet, f"a subnet of vpc_id {vpc}")
+        own = (("availability_zone", self.availability_zone, None), ("vpc_cidr", self.vpc_cidr, _OWN_VPC_CIDR))
+        for name, value, default in own:
+            require(value == default, name, value, f"left out with vpc_id {vpc}: subnet_id says it")
+
+    def _check_own_vpc(self) -> None:
+        """Check that AWS takes the block and that half of it has room for the workers."""
+        cidr = self.vpc_cidr
         block = ipv4_block("vpc_cidr", cidr)
         require(16 <= block.prefixlen <= 27, "vpc_cidr", cidr, "between /16 and /27")
         for taken, reason in TAKEN_BLOCKS.items():
@@ -44,7 +79,8 @@ class NetworkSettings(CapacitySettings):
                 raise SettingsError(f"vpc_cidr must not overlap {taken}, got {shown(cidr)}: {reason}")
         # The two subnets are the halves of the block.
         room = block.num_addresses // 2 - _RESERVED_ADDRESSES
-        require(self.worker_count <= room, "worker_count", self.worker_count, f"at most {room} in vpc_cidr {cidr}")
+        fits = self.worker_count <= room or self.vpc_id is not None
+        require(fits, "worker_count", self.worker_count, f"at most {room} in vpc_cidr {cidr}")
 
     def check_region(self, region: str) -> None:
         """Refuse a zone of another region, once the region of the deploy is known."""

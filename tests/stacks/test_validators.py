@@ -13,6 +13,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from stacks.settings.props import ClusterProps
 from stacks.stack import ClusterStack
+from tests.stacks import existing_vpc
 
 SETTINGS: list[dict[str, Any]] = [
     {"worker_count": 4, "min_workers": 1, "key_name": "mine", "ssh_location": "203.0.113.0/24"},
@@ -20,6 +21,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"worker_count": 0, "ami": "ami-0123456789abcdef0", "instance_type": "c5.large"},
     {"bucket": "kept.by-an-earlier.cluster"},
     {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
+    {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "ssh_location": "203.0.113.0/24"},
 ]
 IGNORED = {
     "W3005": "the CDK adds a dependency on the role to each launch template, needed or not",
@@ -28,8 +30,9 @@ IGNORED = {
 
 
 def cluster(context: dict[str, Any], outdir: Path, **settings: Any) -> tuple[cdk.App, ClusterStack]:
-    app = cdk.App(context=context, outdir=str(outdir))
-    return app, ClusterStack(app, "ClusterStack", props=ClusterProps(**settings))
+    app = cdk.App(context=context | existing_vpc.LOOKED_UP, outdir=str(outdir))
+    env = cdk.Environment(account=existing_vpc.ACCOUNT, region=existing_vpc.REGION) if "vpc_id" in settings else None
+    return app, ClusterStack(app, "ClusterStack", props=ClusterProps(**settings), env=env)
 
 
 def violations(outdir: Path) -> list[tuple[str, str]]:

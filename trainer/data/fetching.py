@@ -1,7 +1,8 @@
 """Fetch a data set from S3 to this machine before the training, with the AWS command line.
 
-It stays in ``~/.cache/deeplearning/data``, so that the next training fetches only what has changed. To fetch each byte
-from S3 only once and copy it from node to node, use ``launch --sync-s3`` and ``--sync-dst-dir``.
+It stays in ``~/.cache/deeplearning/data``, or on the machine's own disks that ``DEEPLEARNING_SCRATCH`` names, so that
+the next training fetches only what has changed. To fetch each byte from S3 only once and copy it from node to node, use
+``launch --sync-s3`` and ``--sync-dst-dir``.
 """
 
 import fcntl
@@ -30,7 +31,7 @@ def local_directory(place: str) -> Path:
     """
     if not place.startswith(SCHEME):
         return Path(place).expanduser()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = _cache()
     directory = cache / "deeplearning/data" / place.removeprefix(SCHEME).strip("/")
     # Not beside the directory, where another fetch might remove it.
     lock = cache / "deeplearning/locks" / urllib.parse.quote(place, safe="")
@@ -47,6 +48,14 @@ def local_directory(place: str) -> Path:
             S3Folder(place).fetch_all(directory, deadline_s=FETCH_S)
             lock.write_text("fetched")
     return directory
+
+
+def _cache() -> Path:
+    """Return the user's own cache directory, on the scratch disks where there are any."""
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen)
+    scratch = os.environ.get("DEEPLEARNING_SCRATCH")
+    return Path(scratch, f"cache-{os.getuid()}") if scratch else Path.home() / ".cache"
 
 
 @contextmanager

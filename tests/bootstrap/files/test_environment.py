@@ -2,7 +2,7 @@ import pytest
 
 from bootstrap.files import environment
 
-VALUES = environment.variables(workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a")
+VALUES = environment.variables(workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a", scratch=None)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,10 @@ VALUES = environment.variables(workers_count=3, gpu_count=8, bucket="bucket", in
 )
 def test_variables_are_written_as_their_reader_wants_them(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_a_node_with_disks_of_its_own_names_the_directory_on_them() -> None:
+    values = environment.variables(
+        workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a", scratch="/nvme/own"
+    )
+    assert values == {**VALUES, "DEEPLEARNING_SCRATCH": "/nvme/own"}

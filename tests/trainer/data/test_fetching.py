@@ -1,5 +1,6 @@
 """Data sets in S3, by the real command line and a server that speaks S3."""
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -82,3 +83,17 @@ def test_what_another_process_fetches_meanwhile_is_not_fetched_again(
     assert fetched == [PLACE]
     local_directory(PLACE)
     assert fetched == [PLACE] * 2
+
+
+@pytest.mark.parametrize("scratch", [True, False])
+def test_a_copy_is_kept_on_the_scratch_disks_where_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scratch: bool
+) -> None:
+    put(cat="small")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DEEPLEARNING_SCRATCH", str(tmp_path / "nvme") if scratch else "")
+    directory = local_directory(PLACE)
+    assert held(directory) == {"cat": "small"}
+    cache = f"nvme/cache-{os.getuid()}" if scratch else "home/.cache"
+    assert directory == tmp_path / cache / f"deeplearning/data/{BUCKET}/sets/animals"

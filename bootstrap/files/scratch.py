@@ -1,0 +1,43 @@
+"""Find the instance's own NVMe disks and make the directory on them that every user may write."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+IMAGE_MOUNT: Final = "/opt/dlami/nvme"
+"""Where a Deep Learning AMI mounts all instance-store disks as one file system, at every boot, before the user data
+(its release notes: ``dlami-nvme.service``). Another image may mount its disks there, too."""
+SCRATCH_DIR: Final = f"{IMAGE_MOUNT}/deeplearning"
+_OPEN_TO_ALL: Final = 0o1777
+"""As /tmp: everybody may write, and only owners remove."""
+
+
+def scratch_directory(root: Path) -> str | None:
+    """Make the directory if need be and return its path; None where no file system is mounted.
+
+    The disks are empty after a stop, so ask each time and not once. A disk that fails takes no node out of the cluster.
+    """
+    if not (root / IMAGE_MOUNT.lstrip("/")).is_mount():
+        return None
+    try:
+        return SCRATCH_DIR if _is_ready(root / SCRATCH_DIR.lstrip("/")) else None
+    except OSError as error:
+        log.debug("no scratch: %s", error)
+        return None
+
+
+def _is_ready(directory: Path) -> bool:
+    """Make the directory and open it to all; False if another user made it: its owner could replace what is in it."""
+    directory.mkdir(exist_ok=True)
+    # The mount point may be open to all: a link must not lead root elsewhere.
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(handle).st_uid != os.geteuid():
+            return False
+        os.fchmod(handle, _OPEN_TO_ALL)
+        return True
+    finally:
+        os.close(handle)

@@ -1,0 +1,164 @@
+"""Whether an existing VPC can hold the cluster: its subnets, free addresses, routes, name servers and endpoints."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.target import PreflightTarget, is_deployed
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, RouteTableTypeDef, RouteTypeDef, SubnetTypeDef
+
+SUBJECT: Final = "subnets"
+GATEWAY_SERVICES: Final = ("s3", "dynamodb")
+INTERFACE_SERVICES: Final = ("autoscaling", "cloudformation", "logs")
+"""What a worker calls (stacks/nodes/roles.py), besides those of GATEWAY_SERVICES."""
+_DEFAULT: Final = "0.0.0.0/0"
+
+
+def subnets(target: PreflightTarget) -> Iterator[Finding]:
+    """Find what is missing for nodes in the subnets, each with its mend; the VPC itself is never changed."""
+    props = target.props
+    if props.vpc_id is None or props.subnet_id is None or props.master_subnet is None:
+        return
+    found = _subnets(target, props.vpc_id)
+    named = {"subnet_id": props.subnet_id, "master_subnet_id": props.master_subnet}
+    if absent := [f"{name} {subnet_id}" for name, subnet_id in named.items() if subnet_id not in found]:
+        listing = f"aws ec2 describe-subnets --region {target.region} --filters Name=vpc-id,Values={props.vpc_id}"
+        yield problem(SUBJECT, f"{' and '.join(absent)}: no subnet of {props.vpc_id}", f"choose one of {listing}")
+        return
+    worker, master = found[props.subnet_id], found[props.master_subnet]
+    problems = [
+        *_free_addresses(target, worker, master),
+        *_master_route(target, master),
+        *(_worker_routes(target, worker) if props.worker_count else ()),
+        *_name_servers(target, props.vpc_id),
+    ]
+    yield from problems or [ok(SUBJECT, f"{props.vpc_id} has room, routes and name servers for the nodes")]
+
+
+def _of_vpc(vpc_id: str) -> "list[FilterTypeDef]":
+    return [{"Name": "vpc-id", "Values": [vpc_id]}]
+
+
+def _subnets(target: PreflightTarget, vpc_id: str) -> "dict[str, SubnetTypeDef]":
+    pages = target.clients.ec2.get_paginator("describe_subnets").paginate(Filters=_of_vpc(vpc_id))
+    return {subnet["SubnetId"]: subnet for page in pages for subnet in page["Subnets"]}
+
+
+def _free_addresses(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTypeDef") -> Iterator[Finding]:
+    if is_deployed(target):
+        return
+    needed: dict[str, int] = {worker["SubnetId"]: target.props.worker_count}
+    needed[master["SubnetId"]] = needed.get(master["SubnetId"], 0) + 1
+    for subnet in {each["SubnetId"]: each for each in (worker, master)}.values():
+        wanted, free = needed[subnet["SubnetId"]], subnet["AvailableIpAddressCount"]
+        if wanted > free:
+            sentence = f"{subnet['SubnetId']} has {free} free addresses, the cluster needs {wanted} there"
+            yield problem(SUBJECT, sentence, "choose a larger subnet, or fewer workers")
+
+
+def _route_table(target: PreflightTarget, subnet: "SubnetTypeDef") -> "RouteTableTypeDef | None":
+    """The subnet's own route table, or its VPC's main one."""
+    pages = target.clients.ec2.get_paginator("describe_route_tables").paginate(Filters=_of_vpc(subnet["VpcId"]))
+    tables = [table for page in pages for table in page["RouteTables"]]
+    own = [t for t in tables if any(a.get("SubnetId") == subnet["SubnetId"] for a in t["Associations"])]
+    main = [t for t in tables if any(a.get("Main") for a in t["Associations"])]
+    return next(iter(own + main), None)
+
+
+def _default_route(table: "RouteTableTypeDef | None") -> "RouteTypeDef | None":
+    routes = table["Routes"] if table else []
+    return next((route for route in routes if route.get("DestinationCidrBlock") == _DEFAULT), None)
+
+
+def _leads_to_internet(route: "RouteTypeDef | None") -> bool:
+    return route is not None and route.get("GatewayId", "").startswith("igw-")
+
+
+def _blackhole(subnet: "SubnetTypeDef", table: "RouteTableTypeDef | None") -> Iterator[Finding]:
+    name = table["RouteTableId"] if table else "no route table"
+    yield problem(
+        SUBJECT,
+        f"the default route of {subnet['SubnetId']} ({name}) leads to something that is gone",
+        "give the route a target that exists: aws ec2 replace-route",
+    )
+
+
+def _master_route(target: PreflightTarget, master: "SubnetTypeDef") -> Iterator[Finding]:
+    table = _route_table(target, master)
+    route = _default_route(table)
+    if route is not None and route.get("State") == "blackhole":
+        yield from _blackhole(master, table)
+    elif not _leads_to_internet(route):
+        sentence = f"{master['SubnetId']} has no default route to an internet gateway: nobody could reach the master"
+        yield problem(SUBJECT, sentence, "choose a public master_subnet_id")
+    else:
+        yield from _public_addresses(target, master)
+
+
+def _public_addresses(target: PreflightTarget, subnet: "SubnetTypeDef") -> Iterator[Finding]:
+    """Behind an internet gateway a node reaches AWS from a public address alone, the master before its Elastic IP."""
+    name = subnet["SubnetId"]
+    if not subnet["MapPublicIpOnLaunch"]:
+        yield problem(
+            SUBJECT,
+            f"{name} leads to an internet gateway and gives its nodes no public addresses: they would reach nothing",
+            "choose another subnet, or: "
+            f"aws ec2 modify-subnet-attribute --region {target.region} --subnet-id {name} --map-public-ip-on-launch",
+        )
+
+
+def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator[Finding]:
+    """A worker reaches AWS over its default route, or else over endpoints."""
+    table = _route_table(target, worker)
+    route = _default_route(table)
+    if route is None:
+        yield from _endpoints(target, worker, table)
+    elif route.get("State") == "blackhole":
+        yield from _blackhole(worker, table)
+    elif _leads_to_internet(route) and target.props.master_subnet != worker["SubnetId"]:
+        yield from _public_addresses(target, worker)
+
+
+def _endpoints(
+    target: PreflightTarget, worker: "SubnetTypeDef", table: "RouteTableTypeDef | None"
+) -> Iterator[Finding]:
+    """Without a default route every service that a worker calls must have an endpoint in the VPC."""
+    vpc_id, table_id = worker["VpcId"], table["RouteTableId"] if table else ""
+    pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
+    present = [
+        endpoint for page in pages for endpoint in page["VpcEndpoints"] if endpoint["State"].lower() == "available"
+    ]
+    by_route = {e["ServiceName"] for e in present if table_id in e.get("RouteTableIds", [])}
+    by_name = {e["ServiceName"] for e in present if e.get("PrivateDnsEnabled")}
+    create = f"aws ec2 create-vpc-endpoint --region {target.region} --vpc-id {vpc_id}"
+    gateway = f"--vpc-endpoint-type Gateway --route-table-ids {table_id}"
+    interface = f"--vpc-endpoint-type Interface --subnet-ids {worker['SubnetId']} --security-group-ids GROUP"
+    having: Mapping[str, Sequence[str]] = {"gateway": [*by_route, *by_name], "interface": [*by_name]}
+    for kind, options, services in (
+        ("gateway", gateway, GATEWAY_SERVICES),
+        ("interface", f"{interface}, where GROUP lets port 443 in from {worker['CidrBlock']}", INTERFACE_SERVICES),
+    ):
+        for service in services:
+            if not any(name.endswith(f".{service}") for name in having[kind]):
+                sentence = f"{worker['SubnetId']} has no default route, and {vpc_id} no {kind} endpoint of {service}"
+                # The name's prefix is another in China.
+                prefix = "cn.com.amazonaws" if target.partition == "aws-cn" and kind == "interface" else "com.amazonaws"
+                yield problem(
+                    SUBJECT, sentence, f"{create} --service-name {prefix}.{target.region}.{service} {options}"
+                )
+
+
+def _name_servers(target: PreflightTarget, vpc_id: str) -> Iterator[Finding]:
+    """Without AWS's name server no node finds a service; private names of endpoints take the second attribute too."""
+    ec2 = target.clients.ec2
+    support = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsSupport")["EnableDnsSupport"]
+    names = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsHostnames")["EnableDnsHostnames"]
+    for attribute, option, enabled in (
+        ("enableDnsSupport", "--enable-dns-support", support.get("Value")),
+        ("enableDnsHostnames", "--enable-dns-hostnames", names.get("Value")),
+    ):
+        if not enabled:
+            fix = f"aws ec2 modify-vpc-attribute --region {target.region} --vpc-id {vpc_id} {option}"
+            yield problem(SUBJECT, f"{vpc_id} has {attribute} off", fix)

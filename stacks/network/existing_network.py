@@ -1,0 +1,135 @@
+"""A network that exists already: the user's VPC and subnets, looked up once and kept in cdk.context.json.
+
+The stack changes nothing in them. The nodes' addresses are those of the subnets, so that it makes no difference
+whether a subnet is in the VPC's first address block or in a secondary one.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from bootstrap import contract
+from stacks.network.network import default_zone
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError, require
+
+_DOCKER: Final = ipaddress.IPv4Network("172.17.0.0/16")
+_PUBLIC: Final = "Public"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExistingSubnet:
+    """A subnet as the CDK's look-up describes it."""
+
+    subnet_id: str
+    vpc_id: str
+    cidr: str
+    zone: str
+    route_table_id: str
+    is_public: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExistingSubnets:
+    """The subnets of the two kinds of nodes; they may be the same one."""
+
+    master: ExistingSubnet
+    worker: ExistingSubnet
+
+
+class ExistingNetwork(Construct):
+    """The user's VPC, with the interface of ``Network``."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, subnets: ExistingSubnets) -> None:
+        super().__init__(scope, construct_id)
+        master, worker = subnets.master, subnets.worker
+        self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=worker.vpc_id, availability_zones=[worker.zone])
+        self.networks = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
+        """The blocks that contain every node's address, with commas between them."""
+        self._subnets = {
+            contract.MASTER: _imported(self, "MasterSubnet", master),
+            contract.WORKER: _imported(self, "WorkerSubnet", worker),
+        }
+
+    def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:
+        """Return the subnet of the nodes of a type."""
+        return self._subnets[node_type]
+
+
+def _imported(scope: Construct, construct_id: str, subnet: ExistingSubnet) -> ec2.ISubnet:
+    return ec2.Subnet.from_subnet_attributes(
+        scope,
+        construct_id,
+        subnet_id=subnet.subnet_id,
+        availability_zone=subnet.zone,
+        route_table_id=subnet.route_table_id,
+    )
+
+
+def cluster_zone(scope: Construct, props: ClusterProps) -> str | None:
+    """Return the zone of all nodes; None if only CloudFormation can choose it."""
+    if props.vpc_id is not None:
+        return existing_subnets(scope, props).worker.zone
+    return props.availability_zone or default_zone(scope)
+
+
+def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
+    """Look the settings' subnets up. Raises SettingsError for those that cannot hold the cluster."""
+    vpc_id, worker_id, master_id = props.vpc_id, props.subnet_id, props.master_subnet
+    if vpc_id is None or worker_id is None or master_id is None:
+        raise TypeError("the settings name no existing network")
+    found = _look_up(scope, vpc_id, wanted=[worker_id, master_id])
+    named = {"subnet_id": worker_id, "master_subnet_id": master_id}
+    for name, subnet_id in named.items():
+        require(
+            subnet_id in found, name, subnet_id, f"a subnet of {vpc_id}: {', '.join(sorted(found)) or 'it has none'}"
+        )
+        cidr = found[subnet_id].cidr
+        if ipaddress.IPv4Network(cidr).overlaps(_DOCKER):
+            raise SettingsError(f"{name} must not overlap {_DOCKER}, got {cidr}: Docker's bridge has it on every node")
+    worker, master = found[worker_id], found[master_id]
+    require(master.zone == worker.zone, "master_subnet_id", master_id, f"in the zone of subnet_id, {worker.zone}")
+    public = ", ".join(s.subnet_id for s in found.values() if s.is_public and s.zone == worker.zone)
+    require(
+        master.is_public,
+        "master_subnet_id",
+        master_id,
+        f"a public subnet, as log-in needs the master's public address: {public or f'{vpc_id} has none there'}",
+    )
+    return ExistingSubnets(master=master, worker=worker)
+
+
+def _look_up(scope: Construct, vpc_id: str, *, wanted: list[str]) -> dict[str, ExistingSubnet]:
+    stack = cdk.Stack.of(scope)
+    if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(stack.region):
+        raise SettingsError(f"vpc_id {vpc_id} needs credentials, as its subnets are looked up in the account")
+    found = cdk.ContextProvider.get_value(
+        scope,
+        # VPC_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
+        provider="vpc-provider",
+        props={"filter": {"vpc-id": vpc_id}, "returnAsymmetricSubnets": True, "returnVpnGateways": False},
+        # The CDK discards the first pass, which runs before the look-up.
+        dummy_value=_placeholder(wanted, zone=f"{stack.region}a"),
+    )
+    return {
+        subnet["subnetId"]: ExistingSubnet(
+            subnet_id=subnet["subnetId"],
+            vpc_id=vpc_id,
+            cidr=subnet["cidr"],
+            zone=subnet["availabilityZone"],
+            route_table_id=subnet["routeTableId"],
+            is_public=group["type"] == _PUBLIC,
+        )
+        for group in found.value["subnetGroups"]
+        for subnet in group["subnets"]
+    }
+
+
+def _placeholder(subnet_ids: list[str], *, zone: str) -> dict[str, Any]:
+    known = {"cidr": "10.0.0.0/24", "availabilityZone": zone, "routeTableId": "rtb-12345678"}
+    subnets = [{"subnetId": each, **known} for each in subnet_ids]
+    return {"subnetGroups": [{"type": _PUBLIC, "subnets": subnets}]}

@@ -1,0 +1,54 @@
+"""The directory on the instance's own disks: there only while they are mounted, open to every user."""
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.files.scratch import IMAGE_MOUNT, SCRATCH_DIR, scratch_directory
+
+
+@pytest.fixture
+def mount_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The image's mount point below a root of the test's own, mounted as far as Python can tell."""
+    directory = tmp_path / IMAGE_MOUNT.lstrip("/")
+    directory.mkdir(parents=True)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == directory)
+    return directory
+
+
+def test_every_user_may_write_there_and_remove_only_their_own(tmp_path: Path, mount_point: Path) -> None:
+    assert scratch_directory(tmp_path) == SCRATCH_DIR
+    assert (mount_point / "deeplearning").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_what_is_there_stays(tmp_path: Path, mount_point: Path) -> None:
+    scratch_directory(tmp_path)
+    file = mount_point / "deeplearning/data"
+    file.touch()
+    assert scratch_directory(tmp_path) == SCRATCH_DIR
+    assert file.exists()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_there_is_none_where_nothing_is_mounted(tmp_path: Path, exists: bool) -> None:
+    if exists:
+        (tmp_path / IMAGE_MOUNT.lstrip("/")).mkdir(parents=True)
+    assert scratch_directory(tmp_path) is None
+    assert not (tmp_path / SCRATCH_DIR.lstrip("/")).exists()
+
+
+def test_fails_when_a_link_leads_elsewhere(tmp_path: Path, mount_point: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    (mount_point / "deeplearning").symlink_to(elsewhere)
+    assert scratch_directory(tmp_path) is None
+    assert elsewhere.stat().st_mode & 0o7777 == 0o700
+
+
+def test_fails_when_another_user_made_the_directory(
+    tmp_path: Path, mount_point: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mount_point / "deeplearning").mkdir(mode=0o755)
+    monkeypatch.setattr("os.geteuid", lambda: -1)
+    assert scratch_directory(tmp_path) is None
+    assert (mount_point / "deeplearning").stat().st_mode & 0o7777 == 0o755

@@ -1,0 +1,186 @@
+from typing import Any
+
+import pytest
+
+from cli.preflight import existing_network, network, offering
+from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
+
+VPC, MASTER, WORKERS = "vpc-01234567", "subnet-0000000a", "subnet-0000000b"
+IGW = {"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "igw-1", "State": "active"}
+NAT = {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-1", "State": "active"}
+LOCAL = {"DestinationCidrBlock": "10.8.0.0/16", "GatewayId": "local", "State": "active"}
+
+
+def subnet(name: str, *, free: int = 100, public: bool = False) -> dict[str, Any]:
+    return {
+        "SubnetId": name,
+        "VpcId": VPC,
+        "CidrBlock": "10.8.0.0/24",
+        "AvailabilityZone": "eu-west-1b",
+        "AvailableIpAddressCount": free,
+        "MapPublicIpOnLaunch": public,
+    }
+
+
+class ExistingVpc:
+    """An account with one VPC; a test changes what differs from a good one, then asks."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        account.settings = {
+            "cluster_name": "demo",
+            "worker_count": 3,
+            "vpc_id": VPC,
+            "subnet_id": WORKERS,
+            "master_subnet_id": MASTER,
+        }
+        self.subnets = [subnet(MASTER, public=True), subnet(WORKERS)]
+        self.master_routes = [LOCAL, IGW]
+        self.worker_routes = [LOCAL, NAT]
+        self.endpoints: list[dict[str, Any]] | None = None
+        self.dns = {"enableDnsSupport": True, "enableDnsHostnames": True}
+
+    def findings(self) -> list[str]:
+        answers = self.account.answers
+        answers("ec2", "describe_subnets", {"Subnets": self.subnets})
+        self.account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+        tables = [
+            # The master's subnet has no table of its own: the main one counts.
+            {"RouteTableId": "rtb-main", "Routes": self.master_routes, "Associations": [{"Main": True}]},
+            {"RouteTableId": "rtb-1", "Routes": self.worker_routes, "Associations": [{"SubnetId": WORKERS}]},
+        ]
+        answers("ec2", "describe_route_tables", {"RouteTables": tables})
+        if self.account.settings["worker_count"]:
+            answers("ec2", "describe_route_tables", {"RouteTables": tables})
+        if self.endpoints is not None:
+            answers("ec2", "describe_vpc_endpoints", {"VpcEndpoints": self.endpoints})
+        for name, value in self.dns.items():
+            expected = {"VpcId": VPC, "Attribute": name}
+            answers("ec2", "describe_vpc_attribute", {name[0].upper() + name[1:]: {"Value": value}}, expected)
+        return [
+            f"{found.level}: {found.sentence}: {found.fix}" for found in self.account.check(existing_network.subnets)
+        ]
+
+
+@pytest.fixture
+def vpc(account: Account) -> ExistingVpc:
+    return ExistingVpc(account)
+
+
+def test_a_good_vpc_has_nothing_missing(vpc: ExistingVpc) -> None:
+    assert vpc.findings() == [f"ok: {VPC} has room, routes and name servers for the nodes: "]
+
+
+def test_a_cluster_with_a_network_of_its_own_asks_nothing(account: Account) -> None:
+    assert account.check(existing_network.subnets) == []
+
+
+def test_fails_when_a_subnet_is_not_in_the_vpc(account: Account) -> None:
+    account.settings = ExistingVpc(account).account.settings
+    account.answers("ec2", "describe_subnets", {"Subnets": [subnet(WORKERS)]})
+    found = account.finds(existing_network.subnets)
+    assert (found.level, found.sentence) == ("problem", f"master_subnet_id {MASTER}: no subnet of {VPC}")
+
+
+def test_fails_when_a_subnet_has_too_few_free_addresses(vpc: ExistingVpc) -> None:
+    vpc.subnets = [subnet(MASTER, free=0, public=True), subnet(WORKERS, free=2)]
+    assert [found.split(":")[1] for found in vpc.findings()] == [
+        f" {WORKERS} has 2 free addresses, the cluster needs 3 there",
+        f" {MASTER} has 0 free addresses, the cluster needs 1 there",
+    ]
+
+
+def test_a_master_in_the_workers_subnet_takes_one_address_more(vpc: ExistingVpc) -> None:
+    vpc.account.settings["master_subnet_id"] = None
+    vpc.subnets, vpc.worker_routes = [subnet(WORKERS, free=3, public=True)], [LOCAL, IGW]
+    [found] = vpc.findings()
+    assert "has 3 free addresses, the cluster needs 4 there" in found
+
+
+def test_fails_when_the_master_has_no_way_to_the_internet(vpc: ExistingVpc) -> None:
+    vpc.master_routes = [LOCAL, NAT]
+    [found] = vpc.findings()
+    assert found.startswith(f"problem: {MASTER} has no default route to an internet gateway")
+
+
+def test_fails_when_a_default_route_leads_nowhere(vpc: ExistingVpc) -> None:
+    vpc.worker_routes = [LOCAL, NAT | {"State": "blackhole"}]
+    [found] = vpc.findings()
+    assert f"the default route of {WORKERS} (rtb-1) leads to something that is gone" in found
+
+
+def test_fails_when_workers_in_a_public_subnet_get_no_public_addresses(vpc: ExistingVpc) -> None:
+    vpc.worker_routes = [LOCAL, IGW]
+    [found] = vpc.findings()
+    assert f"modify-subnet-attribute --region eu-west-1 --subnet-id {WORKERS} --map-public-ip-on-launch" in found
+
+
+def test_fails_when_the_master_starts_without_a_public_address(vpc: ExistingVpc) -> None:
+    """The agent takes the Elastic IP later, and needs S3 and EC2 before that."""
+    vpc.subnets = [subnet(MASTER), subnet(WORKERS)]
+    [found] = vpc.findings()
+    assert f"modify-subnet-attribute --region eu-west-1 --subnet-id {MASTER} --map-public-ip-on-launch" in found
+
+
+def endpoint(service: str, **more: Any) -> dict[str, Any]:
+    return {"ServiceName": f"com.amazonaws.eu-west-1.{service}", "State": "available", **more}
+
+
+ALL = [
+    endpoint("s3", RouteTableIds=["rtb-1"]),
+    endpoint("dynamodb", RouteTableIds=["rtb-1"]),
+    *(endpoint(service, PrivateDnsEnabled=True) for service in existing_network.INTERFACE_SERVICES),
+]
+
+
+def test_endpoints_stand_in_for_a_default_route(vpc: ExistingVpc) -> None:
+    vpc.worker_routes, vpc.endpoints = [LOCAL], ALL
+    assert [found.split(":")[0] for found in vpc.findings()] == ["ok"]
+
+
+@pytest.mark.parametrize("missing", range(len(ALL)))
+def test_fails_when_an_endpoint_is_missing(vpc: ExistingVpc, missing: int) -> None:
+    name = ALL[missing]["ServiceName"]
+    vpc.worker_routes, vpc.endpoints = [LOCAL], [each for each in ALL if each["ServiceName"] != name]
+    [found] = vpc.findings()
+    assert f"no {'gateway' if missing < 2 else 'interface'} endpoint of {name.split('.')[-1]}: " in found
+    assert f"create-vpc-endpoint --region eu-west-1 --vpc-id {VPC} --service-name {name} " in found
+
+
+@pytest.mark.parametrize("useless", [{"RouteTableIds": ["rtb-main"]}, {"RouteTableIds": ["rtb-1"], "State": "pending"}])
+def test_fails_when_an_endpoint_does_not_serve_the_subnet(vpc: ExistingVpc, useless: dict[str, Any]) -> None:
+    vpc.worker_routes, vpc.endpoints = [LOCAL], [endpoint("s3") | useless, *ALL[1:]]
+    [found] = vpc.findings()
+    assert "no gateway endpoint of s3" in found
+
+
+@pytest.mark.parametrize(
+    ("attribute", "option"),
+    [("enableDnsSupport", "--enable-dns-support"), ("enableDnsHostnames", "--enable-dns-hostnames")],
+)
+def test_fails_when_the_vpc_does_not_resolve_names(vpc: ExistingVpc, attribute: str, option: str) -> None:
+    vpc.dns[attribute] = False
+    [found] = vpc.findings()
+    assert found == (
+        f"problem: {VPC} has {attribute} off: aws ec2 modify-vpc-attribute --region eu-west-1 --vpc-id {VPC} {option}"
+    )
+
+
+def test_an_existing_vpc_needs_one_elastic_ip_and_no_vpc(vpc: ExistingVpc, account: Account, quota: Quota) -> None:
+    account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+    account.answers("ec2", "describe_addresses", {"Addresses": [{}, {}, {}, {}]})
+    quota("ec2", "L-0263D0A3", 5)
+    assert account.finds(network.elastic_ip).level == "ok"
+    assert str(account.finds(network.vpc)).endswith(f"the cluster goes into {VPC}")
+
+
+def test_the_type_is_looked_for_in_the_zone_of_the_subnet(vpc: ExistingVpc, account: Account) -> None:
+    account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+    account.answers("ec2", "describe_subnets", {"Subnets": [subnet(WORKERS)]})
+    having = [{"Location": "eu-west-1c"}]
+    account.answers("ec2", "describe_instance_type_offerings", {"InstanceTypeOfferings": having})
+    found = account.finds(offering.offering)
+    assert (found.sentence, found.fix) == (
+        "g6.xlarge is not offered in eu-west-1b",
+        "choose a subnet_id in eu-west-1c",
+    )

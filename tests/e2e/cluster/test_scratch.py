@@ -1,0 +1,44 @@
+"""A node with a mounted disk of its own names a directory there; the agent notices the mount by itself."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import Cluster
+
+NODE = "deeplearning-worker2"
+MOUNT = "/opt/dlami/nvme"
+NOTICED_S = 60.0
+CONNECT_ANEW = "DEEPLEARNING_KEEP_S=0"
+ECHO = "sh -c 'echo scratch=$DEEPLEARNING_SCRATCH'"
+SHOW = "echo $DEEPLEARNING_SCRATCH"
+
+
+@pytest.fixture
+def disk(cluster: Cluster) -> Iterator[None]:
+    """Mount what stands in for the NVMe disks, where the Deep Learning AMI mounts them."""
+    assert cluster.on(NODE, SHOW) == ""
+    cluster.on(NODE, f"sudo mkdir -p {MOUNT} && sudo mount -t tmpfs -o size=64m,mode=755 scratch {MOUNT}")
+    yield
+    cluster.on(NODE, f"sudo umount {MOUNT}")
+    await_scratch(cluster, "")
+
+
+def await_scratch(cluster: Cluster, expected: str) -> None:
+    deadline = time.monotonic() + NOTICED_S
+    # A shared connection keeps the variables that it began with.
+    while (found := cluster.user.ssh(NODE, SHOW).strip()) != expected:
+        assert time.monotonic() < deadline, f"DEEPLEARNING_SCRATCH is {found!r} after {NOTICED_S:g} s"
+        time.sleep(1.0)
+
+
+@pytest.mark.usefixtures("disk")
+def test_the_login_user_finds_the_disk_and_may_write_there(cluster: Cluster) -> None:
+    await_scratch(cluster, f"{MOUNT}/deeplearning")
+    touch = "touch $DEEPLEARNING_SCRATCH/mine && stat -c %U $DEEPLEARNING_SCRATCH/mine"
+    assert cluster.user.ssh(NODE, touch).strip() == "ubuntu"
+    said = cluster.on("deeplearning-master", f"{CONNECT_ANEW} launch {ECHO}")
+    # One node has it; the others have no disk of their own.
+    assert said.count(f"scratch={MOUNT}/deeplearning") == 1, said
+    assert said.count("scratch=") == 3, said

@@ -1,0 +1,30 @@
+"""An existing VPC as the CDK's look-up describes it: a public subnet, and a private one in a secondary block."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+ACCOUNT, REGION = "111111111111", "us-west-2"
+VPC, MASTER, WORKERS = "vpc-0123456789abcdef0", "subnet-0aaaaaaaaaaaaaaa1", "subnet-0bbbbbbbbbbbbbbb2"
+SETTINGS: Final = {"vpc_id": VPC, "subnet_id": WORKERS, "master_subnet_id": MASTER}
+PIN: Final = (
+    f"vpc-provider:account={ACCOUNT}:filter.vpc-id={VPC}:region={REGION}"
+    ":returnAsymmetricSubnets=true:returnVpnGateways=false"
+)
+
+
+def described(subnets: Sequence[tuple[str, str, str, str]]) -> dict[str, Any]:
+    """Return the look-up's answer as cdk.context.json holds it, of subnets (type, id, block, zone)."""
+    groups = [
+        {
+            "name": kind,
+            "type": kind,
+            "subnets": [{"subnetId": name, "cidr": cidr, "availabilityZone": zone, "routeTableId": "rtb-1"}],
+        }
+        for kind, name, cidr, zone in subnets
+    ]
+    return {PIN: {"vpcId": VPC, "vpcCidrBlock": "10.8.0.0/16", "availabilityZones": [], "subnetGroups": groups}}
+
+
+LOOKED_UP: Final = described(
+    [("Public", MASTER, "10.8.0.0/24", "us-west-2b"), ("Private", WORKERS, "100.64.0.0/20", "us-west-2b")]
+)

@@ -1,0 +1,118 @@
+"""An existing VPC: what is looked up once, what is refused, and that the stack creates no network beside it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
+from stacks.stack import ClusterStack
+from tests.stacks.existing_vpc import ACCOUNT, LOOKED_UP, MASTER, PIN, REGION, SETTINGS, VPC, WORKERS, described
+
+ENV = cdk.Environment(account=ACCOUNT, region=REGION)
+
+
+def synthesize(
+    context: dict[str, Any], outdir: Path, *, env: cdk.Environment | None = ENV, **settings: Any
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return the template, and what is still to be looked up."""
+    app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
+    props = ClusterProps(**{"ami": "ami-01234567", **SETTINGS, **settings})
+    ClusterStack(app, "ClusterStack", props=props, env=env)
+    app.synth()
+    template = json.loads((outdir / "ClusterStack.template.json").read_text())
+    return template, json.loads((outdir / "manifest.json").read_text()).get("missing", [])
+
+
+def resources(template: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [each["Properties"] for each in template["Resources"].values() if each["Type"] == f"AWS::{kind}"]
+
+
+def test_the_vpc_is_looked_up_once_and_nothing_else(context: dict[str, Any], tmp_path: Path) -> None:
+    _, missing = synthesize(context, tmp_path / "first")
+    assert [each["key"] for each in missing] == [PIN]
+    _, missing = synthesize(context | LOOKED_UP, tmp_path / "second")
+    assert missing == []
+
+
+def test_the_nodes_are_in_the_subnets_and_no_network_is_made(context: dict[str, Any], tmp_path: Path) -> None:
+    template, _ = synthesize(context | LOOKED_UP, tmp_path)
+    made = {each["Type"] for each in template["Resources"].values() if each["Type"].startswith("AWS::EC2::")}
+    rules = {"AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"}
+    assert made - rules == {"AWS::EC2::EIP", "AWS::EC2::SecurityGroup", "AWS::EC2::LaunchTemplate"}
+    subnets = [group["VPCZoneIdentifier"] for group in resources(template, "AutoScaling::AutoScalingGroup")]
+    assert subnets == [[MASTER], [WORKERS]]
+    assert {group["VpcId"] for group in resources(template, "EC2::SecurityGroup")} == {VPC}
+
+
+def test_the_nodes_trust_the_addresses_of_their_subnets_also_in_a_secondary_block(
+    context: dict[str, Any], tmp_path: Path
+) -> None:
+    template, _ = synthesize(context | LOOKED_UP, tmp_path)
+    assert template["Outputs"]["ClusterNetworks"]["Value"] == "10.8.0.0/24,100.64.0.0/20"
+    for launch_template in resources(template, "EC2::LaunchTemplate"):
+        assert '\\"networks\\": \\"10.8.0.0/24,100.64.0.0/20\\"' in json.dumps(launch_template)
+
+
+def test_a_running_cluster_keeps_its_vpc_and_subnets(context: dict[str, Any], tmp_path: Path) -> None:
+    template, _ = synthesize(context | LOOKED_UP, tmp_path)
+    kept = {
+        each["Description"].split()[1]: each["Default"] for each in template["Parameters"].values() if "Default" in each
+    }
+    assert {name: kept[name] for name in ("vpc_id", "subnet_id", "master_subnet_id", "availability_zone")} == {
+        "vpc_id": VPC,
+        "subnet_id": WORKERS,
+        "master_subnet_id": MASTER,
+        "availability_zone": "us-west-2b",
+    }
+    own, _ = synthesize(context, tmp_path / "own", vpc_id=None, subnet_id=None, master_subnet_id=None)
+    # The same parameter, so that a cluster neither moves into an existing VPC nor out of it.
+    [parameter] = [name for name, each in template["Parameters"].items() if each.get("Default") == VPC]
+    assert own["Parameters"][parameter]["Default"] == "10.0.0.0/16"
+
+
+@pytest.mark.parametrize(
+    ("subnets", "settings", "message"),
+    [
+        ([], {}, f"master_subnet_id must be a subnet of {VPC}: {WORKERS}, got '{MASTER}'"),
+        ([("Public", MASTER, "10.8.0.0/24", "us-west-2c")], {}, "must be in the zone of subnet_id, us-west-2b"),
+        ([("Private", MASTER, "10.8.0.0/24", "us-west-2b")], {}, f"must be a public subnet, .*: {VPC} has none there"),
+        ([("Public", MASTER, "10.8.0.0/24", "us-west-2b")], {"master_subnet_id": None}, f"public subnet, .*: {MASTER}"),
+        ([("Public", MASTER, "172.17.8.0/24", "us-west-2b")], {}, "overlap 172.17.0.0/16, .*: Docker's bridge"),
+    ],
+)
+def test_fails_when_a_subnet_cannot_hold_its_nodes(
+    context: dict[str, Any], tmp_path: Path, subnets: list[Any], settings: dict[str, Any], message: str
+) -> None:
+    found = described([("Private", WORKERS, "100.64.0.0/20", "us-west-2b"), *subnets])
+    with pytest.raises(SettingsError, match=message):
+        synthesize(context | found, tmp_path, **settings)
+
+
+def test_fails_when_there_is_no_account_to_look_in(context: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=f"vpc_id {VPC} needs credentials"):
+        synthesize(context, tmp_path, env=None)
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        ({"vpc_id": "10.0.0.0/16"}, "vpc_id must be vpc- and 8 or 17 hex digits, got '10.0.0.0/16'"),
+        ({"vpc_id": VPC}, f"subnet_id must be a subnet of vpc_id {VPC}, got None"),
+        ({"subnet_id": WORKERS}, "subnet_id must be left out without vpc_id"),
+        ({**SETTINGS, "subnet_id": "vpc-01234567"}, "subnet_id must be subnet- and 8 or 17 hex digits"),
+        ({**SETTINGS, "vpc_cidr": "10.8.0.0/16"}, f"vpc_cidr must be left out with vpc_id {VPC}"),
+        ({**SETTINGS, "availability_zone": "us-west-2b"}, "availability_zone must be left out with vpc_id"),
+        ({"vpc": VPC}, "unknown setting 'vpc', did you mean vpc_id?"),
+    ],
+)
+def test_fails_when_the_network_is_named_by_halves(context: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        ClusterProps.from_context(context)
+
+
+def test_an_existing_subnet_may_hold_more_than_half_of_the_default_block() -> None:
+    assert ClusterProps.from_context({**SETTINGS, "worker_count": 400}).worker_count == 400
