@@ -13,8 +13,8 @@ from pathlib import Path
 
 from launcher.cli.options import parse_options
 from launcher.errors import LaunchError
-from launcher.job.exit_hints import VERBS
 from launcher.spec import Job
+from launcher.subcommands import SUBCOMMANDS
 from launcher.transport.pool.pool import open_pool
 
 STANDARD_FDS = (0, 1, 2)
@@ -23,26 +23,26 @@ STANDARD_FDS = (0, 1, 2)
 def main(arguments: Sequence[str]) -> int:
     """Run a job or a subcommand; return the exit code."""
     open_streams()
-    keep_to_ourselves()
+    close_fds_on_exec()
     try:
-        if arguments and arguments[0] in VERBS:
-            return run_verb(arguments)
+        if arguments and arguments[0] in SUBCOMMANDS:
+            return run_subcommand(arguments)
         job = parse_options(arguments, environ=os.environ)
         cwd = working_directory()
         return detach(job, arguments, cwd=cwd) if job.detach else run_here(job, cwd=cwd)
     except LaunchError as error:
-        from launcher.session import refuse
+        from launcher.session import print_refusal
 
-        return refuse(error)
+        return print_refusal(error)
 
 
-def run_verb(arguments: Sequence[str]) -> int:
+def run_subcommand(arguments: Sequence[str]) -> int:
     """Run a subcommand."""
     import_asyncio()
-    from launcher.history.commands import main as verb
+    from launcher.history.commands import main as subcommand
 
-    all_is_imported()
-    return verb(arguments)
+    enable_gc()
+    return subcommand(arguments)
 
 
 def detach(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
@@ -51,7 +51,7 @@ def detach(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
     from launcher.detached.detach import detach as start
     from launcher.session import print_notes
 
-    all_is_imported()
+    enable_gc()
     print_notes(job.notes)
     return start(arguments, cwd=cwd)
 
@@ -62,7 +62,7 @@ def run_here(job: Job, *, cwd: str) -> int:
     import_asyncio()
     from launcher.session import run
 
-    all_is_imported()
+    enable_gc()
     return run(job, cwd=cwd, pool=pool)
 
 
@@ -76,7 +76,7 @@ def import_asyncio() -> None:
         del sys.modules["ssl"]
 
 
-def all_is_imported() -> None:
+def enable_gc() -> None:
     """Collect garbage from now on, but not among modules."""
     gc.freeze()
     gc.enable()
@@ -91,7 +91,7 @@ def open_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)
 
 
-def keep_to_ourselves() -> None:
+def close_fds_on_exec() -> None:
     """Keep descriptors that the caller left open out of child processes: stored connections outlive this one.
 
     They would hold locks of flock(1), and keep a pipe's reader waiting.

@@ -6,8 +6,8 @@ LOCK_FILE = "job.lock"
 """Lock file in a job's directory on its launcher's machine; see launcher.history.lock."""
 JOB_LOG = "job.log"
 """Log of a detached job in its directory, beside those of its processes."""
-AGENT_VARIABLE = "SSH_AUTH_SOCK"
-"""Names the socket of the user's SSH agent (ssh-agent(1))."""
+SSH_AGENT_VARIABLE = "SSH_AUTH_SOCK"
+"""Names the socket of the user's SSH agent (ssh-agent(1)); here, where the runner can import it quickly."""
 
 
 def log_name(process: str) -> str:

@@ -15,7 +15,7 @@ from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
 STDOUT_FD, STDERR_FD = 1, 2
-LAST_WORDS_DEADLINE_S = 10.0
+PRINT_TIMEOUT_S = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -23,7 +23,7 @@ def run(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
     """Run a job for this terminal; return its exit code."""
     print_notes(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
-    return carry_out(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams, pool=pool)
+    return run_and_record(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams, pool=pool)
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -32,12 +32,14 @@ def print_notes(notes: Sequence[str]) -> None:
         note(line, OutputStream(STDERR_FD))
 
 
-def refuse(error: LaunchError) -> int:
+def print_refusal(error: LaunchError) -> int:
     """Print why there is no job; return the exit code."""
-    return last_words(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
+    return print_failure(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
-def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None) -> int:
+def run_and_record(
+    job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None
+) -> int:
     """Run a job to its end; return the exit code of the first rank that failed, or 0."""
     journal.begin()
     try:
@@ -48,25 +50,25 @@ def carry_out(job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: C
         failure = stopped_by(signal.SIGINT)
     journal.ended(failure)
     stderr = streams[FrameType.STDERR]
-    if journal.trouble is not None:
-        note(f"no record of the job is kept: {journal.trouble}", stderr)
-    code = 0 if failure is None else last_words(failure, stderr)
-    if trouble := journal.publish():
-        note(f"the job's record is not in the bucket: {trouble}", stderr)
+    if journal.write_error is not None:
+        note(f"no record of the job is kept: {journal.write_error}", stderr)
+    code = 0 if failure is None else print_failure(failure, stderr)
+    if upload_error := journal.publish():
+        note(f"the job's record is not in the bucket: {upload_error}", stderr)
     return code
 
 
 def note(line: str, stderr: Sink) -> None:
     """Print something that is no failure of the job."""
-    stderr.send_at_the_end(f"launch: {line}\n".encode(errors="surrogateescape"), deadline_s=LAST_WORDS_DEADLINE_S)
+    stderr.send_at_the_end(f"launch: {line}\n".encode(errors="surrogateescape"), deadline_s=PRINT_TIMEOUT_S)
 
 
-def last_words(failure: Failure, stderr: Sink) -> int:
+def print_failure(failure: Failure, stderr: Sink) -> int:
     """Print why the job failed; return its exit code."""
     tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
     where = f"launch: all that it said: {failure.log}\n" if failure.log else ""
     said = tail + f"{where}launch: {failure.reason}\n".encode(errors="surrogateescape")
-    stderr.send_at_the_end(said, deadline_s=LAST_WORDS_DEADLINE_S)
+    stderr.send_at_the_end(said, deadline_s=PRINT_TIMEOUT_S)
     return failure.exit_code
 
 
@@ -77,7 +79,7 @@ async def run_until_signal(
     running = asyncio.ensure_future(
         run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, observer=journal, pool=pool)
     )
-    beating = asyncio.ensure_future(journal.beat())
+    beating = asyncio.ensure_future(journal.touch_lock_forever())
     received: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from launcher.hosts.hostfile import Host, HostSource
-from launcher.paths import JOBS_DIR as JOBS_DIR  # re-exported
 from launcher.paths import log_name
 from launcher.sync.request import SyncRequest
 
@@ -48,11 +47,6 @@ class Job:
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
 
-    def on(self, hosts: tuple[Host, ...]) -> "Job":
-        """Return the same job on other machines."""
-        servers = sum(host.slots for host in hosts) if self.servers_follow else self.servers
-        return replace(self, hosts=hosts, servers=servers)
-
     detach: bool = False
     """Whether it goes on without the shell that started it."""
     force: bool = False
@@ -65,6 +59,11 @@ class Job:
     """Local ranks of each node whose output is shown; left out, all. The output of the others is only kept."""
     notes: tuple[str, ...] = ()
     """Notes about the command line, for the user."""
+
+    def with_hosts(self, hosts: tuple[Host, ...]) -> "Job":
+        """Return the same job on other machines."""
+        servers = sum(host.slots for host in hosts) if self.servers_follow else self.servers
+        return replace(self, hosts=hosts, servers=servers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +109,7 @@ class NodeSpec:
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
     gpus: list[str] | None = field(default_factory=list)
-    """GPUs that the processes take (launcher.job.gpus.Gpus)."""
+    """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus)."""
     keep: bool = False
     """Whether the runner waits for another job after this one."""
 

@@ -26,6 +26,7 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "bootstrap/files/workers.py": "one renderer a file",
     "launcher/errors.py": "the errors of a package",
     "launcher/paths.py": "names that the runner imports with every job",
+    "launcher/subcommands.py": "names that are imported without their code",
     "launcher/validate.py": "shared by all options",
     "local/errors.py": "the errors of a package",
     "local/faults/clients.py": "one cache for all faults",

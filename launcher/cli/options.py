@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, WORKERS_PATH_VARIABLE
 from launcher.cli.host_options import first_hosts, host_source_from, this_machine
-from launcher.cli.starters import Started, find_starter, refuse_starter
+from launcher.cli.starters import StarterCall, find_starter, refuse_starter
 from launcher.cli.sync_options import add_sync_options, sync_request
 from launcher.cli.torchrun_options import (
     add_torchrun_options,
@@ -23,6 +23,7 @@ from launcher.cli.torchrun_options import (
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import FORMS
+from launcher.shell_words import ASSIGNMENT
 from launcher.spec import GRACE_S, Job, Restarts
 from launcher.validate import whole_number
 
@@ -40,7 +41,6 @@ NO_TERMINAL = 80
 """Width of help, in columns, if it does not go to a terminal."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A variable's name, as a shell reads it (POSIX.1-2017, Base Definitions 3.235, Name)."""
-ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class _Help(argparse.HelpFormatter):
@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-class _OfMpirun(argparse.Action):
+class _RejectMpirunOption(argparse.Action):
     """An option whose name begins as one of launch's: argparse would take the rest of it for a value."""
 
     def __call__(self, parser: object, namespace: object, values: Any, option_string: str | None = None) -> None:
@@ -101,7 +101,7 @@ def _parser() -> _Parser:
     parser.add_argument("--detach", action="store_true", help="run on without this shell; see launch list, logs, stop")
     parser.add_argument("--force", action="store_true", help="start also on GPUs that are in use")
     add_torchrun_options(parser)
-    parser.add_argument("-mca", "-map-by", action=_OfMpirun, nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
     return parser
 
@@ -129,7 +129,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     passed_on = {name: environ[name] for name in FRAMEWORKS[framework].passed_on if name in environ}
     asked = dict(_variable(item, environ, framework=framework) for item in options.env)
     if (starter := find_starter(_words(options))) is not None:
-        refuse_starter(starter, options=_own(arguments, options), hosts=hosts)
+        refuse_starter(starter, options=_launch_words(arguments, options), hosts=hosts)
     return Job(
         hosts=hosts,
         local=local,
@@ -157,9 +157,9 @@ def _known_options(parser: _Parser, arguments: Sequence[str]) -> argparse.Namesp
     starter = None if unknown else find_starter(_words(options))
     if starter is not None and starter.name == "torchrun" and starter.plain:
         # torchrun does what launch does: its options become launch's, and its script the command.
-        options, unknown = parser.parse_known_args([*_own(arguments, options), *starter.words])
+        options, unknown = parser.parse_known_args([*_launch_words(arguments, options), *starter.words])
         if options.command and not unknown:
-            options.command = _torchruns(starter, options)
+            options.command = _torchrun_command(starter, options)
     if unknown:
         shown = (action for action in parser._actions if action.help != argparse.SUPPRESS)
         raise _refusal(unknown[0], known=sorted(action.option_strings[-1] for action in shown if action.option_strings))
@@ -173,10 +173,10 @@ def _refusal(option: str, *, known: Sequence[str]) -> UsageError:
 
     if without := alternative(option):
         return UsageError(f"{option.partition('=')[0]} is not supported: {without}")
-    return UsageError(f"unknown option {option}, {_meant(option, known)}supported: {', '.join(known)}")
+    return UsageError(f"unknown option {option}, {_suggestion(option, known)}supported: {', '.join(known)}")
 
 
-def _meant(option: str, known: Sequence[str]) -> str:
+def _suggestion(option: str, known: Sequence[str]) -> str:
     import difflib
 
     nearest = difflib.get_close_matches(option.partition("=")[0].replace("_", "-"), known, n=1, cutoff=0.9)
@@ -243,7 +243,7 @@ def _variable(item: str, environ: Mapping[str, str], *, framework: str) -> tuple
     return key, value if colon else environ[key]
 
 
-def _own(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
+def _launch_words(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
     """Return the part of the command line before the command."""
     own = list(arguments[: len(arguments) - len(options.command)])
     return own[:-1] if own[-1:] == ["--"] else own
@@ -253,7 +253,7 @@ def _words(options: argparse.Namespace) -> list[str]:
     return list(options.command[1:] if options.command[:1] == ["--"] else options.command)
 
 
-def _torchruns(starter: Started, options: argparse.Namespace) -> list[str]:
+def _torchrun_command(starter: StarterCall, options: argparse.Namespace) -> list[str]:
     """Return the command of a line that says torchrun: the Python that torchrun is installed in runs the script."""
     if options.no_python:
         return [*starter.before, *_words(options)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
-from launcher.job.exit_hints import OF_A_SHELL
+from launcher.shell_words import ASSIGNMENT, GLOB_CHARS, KEYWORDS, SHELL_OPERATORS, SHELLS
 
 STARTERS = {
     "torchrun": "",
@@ -30,26 +30,20 @@ MODULES = {
     "horovod.runner.launch": "horovodrun",
 }
 """The same for what ``python -m`` may name."""
-BEFORE = frozenset(
+WRAPPERS = frozenset(
     (
         *("command", "env", "exec", "nice", "nohup", "numactl", "setsid", "stdbuf", "sudo", "time", "timeout"),
         *("conda", "pipenv", "poetry", "uv"),
     )
 )
 """Programs that run another one, which their line names."""
-SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
-ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 PYTHON = re.compile(r"python[0-9.]*")
-KEYWORDS = frozenset(("!", "{", "do", "elif", "else", "if", "then", "until", "while"))
-"""Words of a shell after which a command follows (POSIX.1-2017, Shell, 2.4)."""
-PATTERN = frozenset("*?[{~")
-"""What a shell expands, besides launcher.job.exit_hints.OF_A_SHELL."""
-BETWEEN = re.compile(r"-.*|[0-9.]+[smhd]?|run|--|" + ASSIGNMENT.pattern + ".*")
-"""Most words between such a program and the one that it runs."""
+WRAPPER_ARGUMENT = re.compile(r"-.*|[0-9.]+[smhd]?|run|--|" + ASSIGNMENT.pattern + ".*")
+"""Words that may stand between a wrapper and its command."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Started:
+class StarterCall:
     """Describe the call of a starter."""
 
     name: str
@@ -63,21 +57,21 @@ class Started:
     """Whether only variables precede it, and no shell has to read the line."""
 
 
-def find_starter(command: Sequence[str]) -> Started | None:
+def find_starter(command: Sequence[str]) -> StarterCall | None:
     """Find the starter that `command` calls, in words or in a line for a shell."""
     words = list(command)
     while len(words) > 1 and ASSIGNMENT.match(words[0]):
         words.pop(0)
     if len(words) == 1 and " " in words[0]:
         return _in_line(words[0], before=tuple(command[:-1]))
-    words = list(command[_start(command) :])
+    words = list(command[_program_index(command) :])
     if words and _name(words[0]) in SHELLS:
         lines = (line for at, line in enumerate(words[2:], 2) if re.fullmatch(r"-\w*c", words[at - 1]))
         return next(filter(None, (_in_line(line, before=("sh",)) for line in lines)), None)
-    return _call(command)
+    return _parse_call(command)
 
 
-def _in_line(line: str, *, before: tuple[str, ...]) -> Started | None:
+def _in_line(line: str, *, before: tuple[str, ...]) -> StarterCall | None:
     if not any(name in line for name in (*STARTERS, *MODULES)):
         return None
     import shlex
@@ -88,23 +82,23 @@ def _in_line(line: str, *, before: tuple[str, ...]) -> Started | None:
         tokens = list(lexer)
     except ValueError:  # the shell will report it
         return None
-    if before[:1] != ("sh",) and not (OF_A_SHELL | PATTERN).intersection(line):
-        return _call((*before, *tokens))
+    if before[:1] != ("sh",) and not (SHELL_OPERATORS | GLOB_CHARS).intersection(line):
+        return _parse_call((*before, *tokens))
     call: list[str] = []
     for token in (*tokens, ";"):
-        if not OF_A_SHELL.issuperset(token):
+        if not SHELL_OPERATORS.issuperset(token):
             if call or token not in KEYWORDS:
                 call.append(token)
-        elif (found := _call(call)) is not None:
-            return Started(name=found.name, before=(), python=found.python, words=found.words, plain=False)
+        elif (found := _parse_call(call)) is not None:
+            return StarterCall(name=found.name, before=(), python=found.python, words=found.words, plain=False)
         else:
             call = []
     return None
 
 
-def _call(command: Sequence[str]) -> Started | None:
+def _parse_call(command: Sequence[str]) -> StarterCall | None:
     """Find the starter that a simple command calls."""
-    start = _start(command)
+    start = _program_index(command)
     before, words = tuple(command[:start]), tuple(command[start:])
     if not words:
         return None
@@ -123,18 +117,18 @@ def _call(command: Sequence[str]) -> Started | None:
         python = f"{words[0].rpartition('/')[0]}/python"
     if name == "accelerate" and rest[:1] == ("launch",):
         rest = rest[1:]
-    return Started(name=name, before=variables, python=python, words=rest, plain=plain)
+    return StarterCall(name=name, before=variables, python=python, words=rest, plain=plain)
 
 
-def _start(command: Sequence[str]) -> int:
+def _program_index(command: Sequence[str]) -> int:
     """Return the index of the program that a line runs in the end."""
     start, wraps, after_option = 0, False, False
     while start < len(command):
         word = command[start]
         name = _name(word)
-        if name in BEFORE:
+        if name in WRAPPERS:
             wraps = True
-        elif ASSIGNMENT.match(word) or (wraps and BETWEEN.fullmatch(word)):
+        elif ASSIGNMENT.match(word) or (wraps and WRAPPER_ARGUMENT.fullmatch(word)):
             pass
         elif not (after_option and name not in STARTERS and not PYTHON.fullmatch(name)):
             break
@@ -147,7 +141,7 @@ def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def refuse_starter(found: Started, *, options: Sequence[str], hosts: Sequence[Host]) -> None:
+def refuse_starter(found: StarterCall, *, options: Sequence[str], hosts: Sequence[Host]) -> None:
     """Raise UsageError with the line that works, unless the job is one process, which cannot train apart."""
     processes = sum(host.slots for host in hosts)
     if processes == 1:

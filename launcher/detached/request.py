@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from launcher.paths import AGENT_VARIABLE
+from launcher.paths import SSH_AGENT_VARIABLE
 
 LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
@@ -37,7 +37,7 @@ class DetachedJob:
             job_id=job_id,
             arguments=list(arguments),
             # A forwarded agent ends with the session: what works now must work later too.
-            environment={name: value for name, value in os.environ.items() if name != AGENT_VARIABLE},
+            environment={name: value for name, value in os.environ.items() if name != SSH_AGENT_VARIABLE},
             cwd=cwd,
             umask=umask,
             limits={name: resource.getrlimit(getattr(resource, name))[0] for name in LIMITS},

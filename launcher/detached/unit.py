@@ -12,7 +12,7 @@ from launcher.errors import LaunchError
 from launcher.history.journal import Journal, jobs_directory
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
-from launcher.session import carry_out
+from launcher.session import run_and_record
 from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
@@ -30,7 +30,7 @@ def main(handed_over: Path) -> int:
     directory = jobs_directory() / request.job_id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = LogSink(directory)
-    return carry_out(
+    return run_and_record(
         job,
         journal=Journal(
             job,
@@ -38,7 +38,7 @@ def main(handed_over: Path) -> int:
             cwd=request.cwd,
             detached=True,
             on_running=lambda: ready(systemd),
-            goes_down=goes_down,
+            systemd_is_stopping=systemd_is_stopping,
         ),
         cwd=request.cwd,
         streams={FrameType.STDOUT: log, FrameType.STDERR: log},
@@ -52,7 +52,7 @@ def ready(systemd: str | None) -> None:
             channel.sendto(b"READY=1", systemd.replace("@", "\0", 1))
 
 
-def goes_down() -> bool:
+def systemd_is_stopping() -> bool:
     """Return whether systemd ends everything of the user's, not this job alone; see systemctl(1), is-system-running."""
     try:
         said = subprocess.run(

@@ -52,7 +52,7 @@ class Framework:
     """Variables for a machine with several ranks, unless the machine or the user sets them."""
     has_servers: bool = False
     """Whether there are parameter servers, and one worker drives all GPUs of its machine."""
-    takes: str | None = None
-    """What the nodes need for a script of this framework, by its name in the ``engines`` setting."""
+    required_engine: str | None = None
+    """Value of the setting ``engines`` that this framework requires."""
     scopes: Callable[[Job], Mapping[str, int]] | None = None
     """Scopes and their sizes in the launcher's rendezvous store (launcher.frameworks.horovod_store), if it is used."""

@@ -60,6 +60,6 @@ FRAMEWORK = Framework(
     ),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"),
-    takes="horovod",
+    required_engine="horovod",
     scopes=scopes,
 )

@@ -58,5 +58,5 @@ FRAMEWORK = Framework(
     own_variables=(REMOTE_SHELL, *RUNNERS_OWN),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=INTERFACES,
-    takes="horovod",
+    required_engine="horovod",
 )

@@ -64,5 +64,5 @@ FRAMEWORK = Framework(
     passed_on=("OMP_NUM_THREADS", INTERFACE, "PS_VERBOSE"),
     interface_variables=(INTERFACE,),
     has_servers=True,
-    takes="mxnet",
+    required_engine="mxnet",
 )

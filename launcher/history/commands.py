@@ -18,7 +18,8 @@ from launcher.history import store
 from launcher.history.lock import is_held, signal_launcher
 from launcher.history.record_upload import UPLOADS_S
 from launcher.history.records import JobRecord, State, now, read_record, write_record
-from launcher.transport.pool.client import take
+from launcher.subcommands import SUBCOMMANDS
+from launcher.transport.pool.client import fetch_idle
 from launcher.transport.protocol import AFTER_GRACE_S
 
 KILL_DEADLINE_S = 5.0
@@ -36,18 +37,18 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the subcommand that the first word names."""
-    verb, *rest = arguments
-    parser = _Parser(prog=f"launch {verb}", allow_abbrev=False, description=DESCRIPTIONS[verb])
-    if verb not in ("list", "close"):
+    name, *rest = arguments
+    parser = _Parser(prog=f"launch {name}", allow_abbrev=False, description=SUBCOMMANDS[name])
+    if name not in ("list", "close"):
         parser.add_argument(
             "job", nargs="?", metavar="JOB", help="its id or its start (the one that runs, or the latest)"
         )
-    if verb in ("list", "status"):
+    if name in ("list", "status"):
         parser.add_argument("--json", action="store_true", help="the record as it is kept")
-    if verb == "logs":
+    if name == "logs":
         logs.add_options(parser)
     try:
-        code = VERBS[verb](parser.parse_args(rest))
+        code = RUN[name](parser.parse_args(rest))
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -122,7 +123,7 @@ def stop(options: argparse.Namespace) -> int:
 
 def close(_: argparse.Namespace) -> int:
     """End the connections that are kept for the next launch; their nodes' runners end with them."""
-    kept = take(os.environ)
+    kept = fetch_idle(os.environ)
     for one in kept:
         one.process.discard()
     print(f"{len(kept)} connection{'s' if len(kept) != 1 else ''} closed")
@@ -181,11 +182,5 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-VERBS = {"close": close, "list": list_jobs, "logs": logs.show, "status": show_status, "stop": stop}
-DESCRIPTIONS = {
-    "close": "Close the connections that are kept for the next launch.",
-    "list": "The jobs that were started on this machine, the latest last.",
-    "logs": "What a job said: all of it where it was detached, or one rank's or node's log.",
-    "status": "All that is known of a job.",
-    "stop": "End a job on all its nodes.",
-}
+RUN = {"close": close, "list": list_jobs, "logs": logs.show, "status": show_status, "stop": stop}
+"""What runs each of launcher.subcommands."""

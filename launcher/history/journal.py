@@ -16,8 +16,9 @@ from launcher.history.lock import BEAT_S, beat, boot_id, end_beats, hold
 from launcher.history.record_upload import Upload, start_upload, upload
 from launcher.history.records import JobRecord, Revision, State, now, without_values, write_record
 from launcher.job.node import Failure
+from launcher.paths import JOBS_DIR
 from launcher.runner.logs import KEPT_JOBS, clear_away
-from launcher.spec import JOBS_DIR, Job
+from launcher.spec import Job
 
 UPLOAD_AFTER_S = 10.0
 """A job that runs this long is copied to the bucket while it runs, a shorter one at its end."""
@@ -39,7 +40,7 @@ class Journal:
         cwd: str,
         detached: bool = False,
         on_running: Callable[[], None] = lambda: None,
-        goes_down: Callable[[], bool] = lambda: False,
+        systemd_is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._record = JobRecord(
             id=job_id,
@@ -57,11 +58,11 @@ class Journal:
             detached=detached,
         )
         self._on_running = on_running
-        self._goes_down = goes_down
+        self._systemd_is_stopping = systemd_is_stopping
         self._directory = jobs_directory() / job_id
         self._question: RevisionQuestion | None = None
         self._upload: Upload | None = None
-        self.trouble: str | None = None
+        self.write_error: str | None = None
         """Why no record is kept, if so."""
 
     @property
@@ -75,13 +76,13 @@ class Journal:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             hold(self._directory)
         except OSError as error:
-            self.trouble = self._why(error)
+            self.write_error = self._why(error)
             return
         self._question = RevisionQuestion(self._record.cwd)
         self._write()
         clear_away(str(self._directory.parent), keep=KEPT_JOBS)
 
-    async def beat(self) -> None:
+    async def touch_lock_forever(self) -> None:
         """Touch the lock for machines that share the home directory, until cancelled."""
         while True:
             await asyncio.sleep(BEAT_S)
@@ -107,7 +108,7 @@ class Journal:
 
     def ended(self, failure: Failure | None) -> None:
         """Record that the job is over."""
-        if failure is not None and failure.cancelled and self._goes_down():
+        if failure is not None and failure.cancelled and self._systemd_is_stopping():
             # Nobody has asked for the job's end.
             failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its user's systemd stops")
         state = State.SUCCEEDED if failure is None else State.CANCELLED if failure.cancelled else State.FAILED
@@ -121,16 +122,16 @@ class Journal:
 
     def publish(self) -> str | None:
         """Copy the record of the finished job to the bucket; return why that failed, or None."""
-        if self.trouble is not None:
+        if self.write_error is not None:
             return None
         if self._upload is not None:
             # Two uploads at once might arrive in either order.
             self._upload.finish()
-        trouble = upload(self._directory)
+        upload_error = upload(self._directory)
         with suppress(OSError):
             # Only now may another job clear the record away.
             end_beats(self._directory)
-        return trouble
+        return upload_error
 
     def _revision(self) -> Revision:
         known, self._question = self._question, None
@@ -150,12 +151,12 @@ class Journal:
         self._write()
 
     def _write(self) -> None:
-        if self.trouble is not None:
+        if self.write_error is not None:
             return
         try:
             write_record(self._directory, self._record)
         except OSError as error:
-            self.trouble = self._why(error)
+            self.write_error = self._why(error)
 
     def _why(self, error: OSError) -> str:
         # Errors on an open file (a lock, a full disk) do not name the file.

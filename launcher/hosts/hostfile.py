@@ -39,7 +39,7 @@ def first_and_others(hosts: Sequence[Host | str]) -> str:
     return f"{hosts[0]} and {len(hosts) - 1} more" if len(hosts) > 1 else str(hosts[0])
 
 
-def each_once(reasons: Iterable[str]) -> str:
+def merge_reasons(reasons: Iterable[str]) -> str:
     """Join reasons of the form ``HOST: WHY`` on one line, merging hosts with the same WHY."""
     hosts: dict[str, list[Host | str]] = {}
     for reason in reasons:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from bootstrap.contract import ENGINES as CLUSTER_FRAMEWORKS
-from bootstrap.contract import PYTORCH_PYTHON, WORKER_HOST_PREFIX
+from bootstrap.contract import ENGINES, PYTORCH_PYTHON, WORKER_HOST_PREFIX
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, Framework, JobTopology
 from launcher.frameworks.horovod_store import RendezvousStore, serve
@@ -22,7 +21,7 @@ from launcher.job.connect import close_connections, peer_addresses
 from launcher.job.framework_check import check_framework
 from launcher.job.gpus import check_gpus, gpus_of
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Failure, Node, settle
+from launcher.job.node import Failure, Node, set_first_failure
 from launcher.job.preemption import watch_for_preemption
 from launcher.output.prefixes import Sink, Streams
 from launcher.spec import Job, NodeSpec
@@ -104,7 +103,7 @@ async def run_attempt(
             outcome = await supervise(nodes, failure, watches, grace_s=job.grace_s)
         outcome = outcome or output_lost(attempt.streams[FrameType.STDOUT])
         if outcome is None and pool is not None:
-            pool.leave(connections)
+            pool.store(connections)
         await close_connections(connections)
         return outcome
     except BaseException:  # a signal too
@@ -176,7 +175,7 @@ def node_specs(
 
 def bins(framework: Framework) -> list[str]:
     """Return the directories in which a command that only says python finds it."""
-    return [*([f"{CLUSTER_FRAMEWORKS}/bin"] if framework.takes is not None else []), str(Path(PYTORCH_PYTHON).parent)]
+    return [*([f"{ENGINES}/bin"] if framework.required_engine is not None else []), str(Path(PYTORCH_PYTHON).parent)]
 
 
 async def supervise(
@@ -226,7 +225,7 @@ async def watch_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
     if lost := output_lost(stdout):
-        settle(failure, lost)
+        set_first_failure(failure, lost)
 
 
 def output_lost(stdout: Sink) -> Failure | None:

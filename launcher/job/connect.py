@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG, WORKER_HOST_PREFIX
 from launcher.errors import LaunchError, UnreachableError
 from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_here
-from launcher.hosts.hostfile import LOCAL_HOST, Host, each_once
+from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_reasons
 from launcher.job.login_environment import session_environment
 from launcher.transport.connection import Connection
 from launcher.transport.pool.pool import ConnectionPool
@@ -81,7 +81,9 @@ async def connect(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | 
     await close_connections(found)
     reasons = [with_advice(str(error)) for error in errors]
     final = any(map(is_for_good, reasons))
-    raise UnreachableError(f"nothing started, {len(errors)} of {len(hosts)} nodes: {each_once(reasons)}", final=final)
+    raise UnreachableError(
+        f"nothing started, {len(errors)} of {len(hosts)} nodes: {merge_reasons(reasons)}", final=final
+    )
 
 
 async def reach(
@@ -129,7 +131,7 @@ async def _open(host: Host, command: Sequence[str], *, deadline_s: float, enviro
 
 async def _resume(host: Host, pool: ConnectionPool | None) -> Connection | None:
     """Reuse the runner that an earlier launch left on `host`, if it is still there and valid."""
-    process = None if pool is None else pool.claim(host)
+    process = None if pool is None else pool.pop(host)
     if process is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """Check before anything starts that the nodes have what the job's framework needs.
 
-A command that names python or mpirun without a path means that of the cluster's ``engines``. To use others, name
-them by their path, or set another PATH with ``--env``.
+A command that names python or mpirun without a path runs the one from the cluster's ``engines`` environment. To use
+others, name them by their path, or set another PATH with ``--env``.
 """
 
 import asyncio
@@ -19,26 +19,26 @@ PYTHONS = ("python", "python3")
 
 async def check_framework(job: Job, connections: Sequence[Connection]) -> None:
     """Raise LaunchError if a node of a cluster lacks what the job needs there."""
-    takes, lacking = await nodes_lacking_framework(job, connections)
+    engine, lacking = await nodes_lacking_framework(job, connections)
     if lacking:
         where = first_and_others([one.host for one in lacking])
         raise LaunchError(
-            f"nothing started, no {takes} on {where}: nodes get it from the setting engines={takes} "
+            f"nothing started, no {engine} on {where}: nodes get it from the setting engines={engine} "
             "when they are made; or name your own Python by its path"
         )
 
 
 async def nodes_lacking_framework(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
     """Return what the job needs of the cluster's frameworks, and the nodes that lack it."""
-    takes = FRAMEWORKS[job.framework].takes
-    if takes is None or "PATH" in job.environment or not _uses_the_clusters(job):
-        return takes, []
+    engine = FRAMEWORKS[job.framework].required_engine
+    if engine is None or "PATH" in job.environment or not _uses_the_clusters(job):
+        return engine, []
     # Import only now: jobs of PyTorch never ask.
     from launcher.sync.rpc import ask
 
     answers = await asyncio.gather(*(ask(one, operation="engines") for one in connections))
     pairs = zip(connections, (answer["engines"] for answer in answers), strict=True)
-    return takes, [one for one, found in pairs if found is not None and takes not in found]
+    return engine, [one for one, found in pairs if found is not None and engine not in found]
 
 
 def _uses_the_clusters(job: Job) -> bool:

@@ -8,7 +8,8 @@ from launcher.hosts.hostfile import Host
 from launcher.job.exit_hints import exit_hint
 from launcher.job.missing_cwd import MissingCwd
 from launcher.output.prefixes import ProcessOutput, Streams
-from launcher.spec import JOBS_DIR, NodeSpec
+from launcher.paths import JOBS_DIR
+from launcher.spec import NodeSpec
 from launcher.transport.connection import Connection
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND, Frame, FrameType
 
@@ -35,7 +36,7 @@ class Failure:
     """Whether somebody ended the job on purpose."""
 
 
-def settle(failure: "asyncio.Future[Failure]", value: Failure) -> None:
+def set_first_failure(failure: "asyncio.Future[Failure]", value: Failure) -> None:
     """Set the job's failure, unless it has one already."""
     if not failure.done():
         failure.set_result(value)
@@ -73,7 +74,7 @@ class Node:
         try:
             await self.connection.start(self._spec)
         except LaunchError as error:
-            settle(failure, Failure(exit_code=LOST, reason=str(error)))
+            set_first_failure(failure, Failure(exit_code=LOST, reason=str(error)))
 
     async def follow(self, failure: "asyncio.Future[Failure]") -> None:
         """Forward output until the runner ends; report the first failure."""
@@ -81,13 +82,13 @@ class Node:
             async for frame in self.connection.frames():
                 await self._take(frame, failure)
         except LaunchError as error:
-            settle(failure, Failure(exit_code=error.exit_code, reason=str(error)))
+            set_first_failure(failure, Failure(exit_code=error.exit_code, reason=str(error)))
         await self._missing_cwd.heard(self.connection.host, cwd_missing=False)
         for output in self._outputs:
             await output.finish()
         if self._running:
             reason = f"{self.connection.host}: lost: {await self.connection.end_reason()}"
-            settle(failure, Failure(exit_code=LOST, reason=reason))
+            set_first_failure(failure, Failure(exit_code=LOST, reason=reason))
 
     def stop(self) -> None:
         """Tell the runner to end the processes; its frames continue until they have ended."""
@@ -107,7 +108,7 @@ class Node:
         if frame.kind == FrameType.NOTE:
             await self._notes.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
             return
-        if frame.kind == FrameType.HOME:
+        if frame.kind == FrameType.CWD:
             await self._missing_cwd.heard(self.connection.host, cwd_missing=bool(frame.payload))
             return
         output = self._outputs[frame.process]
@@ -126,7 +127,7 @@ class Node:
             tail = tuple(self._outputs[process].tail)
             # A command that cannot run now will not run the next time.
             final = code in (CANNOT_RUN, NOT_FOUND)
-            settle(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
+            set_first_failure(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
         self._check_decided()
 
     def _check_decided(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from bootstrap.cluster.records import parse_state
 from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
 from launcher.hosts.hostfile import Host
-from launcher.job.node import LOST, Failure, settle
+from launcher.job.node import LOST, Failure, set_first_failure
 
 LOOK_S = 1.0
 
@@ -48,8 +48,8 @@ def parse_cluster_view(text: str) -> ClusterView:
     return ClusterView(own=state.instance_id, instances=instances, noticed=noticed)
 
 
-class Membership:
-    """Read the agent's file again when it changes."""
+class NodeStateReader:
+    """Read the state file of this node's agent, again when it changes."""
 
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path
@@ -69,8 +69,11 @@ class Membership:
         return self._present
 
 
-def find_preempted(hosts: Mapping[Host, str | None], present: ClusterView) -> Failure | None:
-    """Return the failure of a job on `hosts`, each with the instance that it was when the job started."""
+def departure_failure(hosts: Mapping[Host, str | None], present: ClusterView) -> Failure | None:
+    """Return the failure of a job if this node or one of its hosts leaves the cluster; None if all stay.
+
+    `hosts` maps each host to the instance that it was when the job started.
+    """
     if not present.has(present.own):
         return Failure(exit_code=LOST, reason="this node leaves the cluster, and the launcher with it", final=True)
     for host, instance in hosts.items():
@@ -85,15 +88,15 @@ def find_preempted(hosts: Mapping[Host, str | None], present: ClusterView) -> Fa
 
 
 async def watch_for_preemption(
-    hosts: Sequence[Host], failure: "asyncio.Future[Failure]", *, membership: Membership | None = None
+    hosts: Sequence[Host], failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
 ) -> None:
     """Fail the job as soon as one of its nodes, or this one, has notice of its end or is gone."""
-    membership = membership or Membership()
-    present = membership.look()
+    reader = reader or NodeStateReader()
+    present = reader.look()
     if present is None:
         return
     started_on = {host: present.instances.get(host.name) for host in hosts}
-    while (preempted_host := find_preempted(started_on, present)) is None:
+    while (lost := departure_failure(started_on, present)) is None:
         await asyncio.sleep(LOOK_S)
-        present = membership.look() or present
-    settle(failure, preempted_host)
+        present = reader.look() or present
+    set_first_failure(failure, lost)

@@ -21,10 +21,11 @@ from launcher.spec import Job
 from launcher.transport.connection import Connection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
+from launcher.transport.ssh import CONNECT_TIMEOUT_S
 
 PAUSE_S = 2.0
 """Pause between two looks for the nodes."""
-LAST_LOOK_S = 10.0
+LAST_LOOK_S = float(CONNECT_TIMEOUT_S)
 """Deadline for the last look, however late: as long as ssh takes for a host that does not answer."""
 SHORT_S = 300.0
 """A shorter attempt always counts against --max-restarts: a job that crashes its machine must not restart for ever."""
@@ -90,7 +91,7 @@ async def _again(job: Job, attempt: Attempt, failure: Failure, *, which: str) ->
     hosts = tuple(connection.host for connection in nodes)
     await stderr.send(_line(f"{which} on {describe(hosts, asked=job.hosts)}"))
     try:
-        return await _run(job.on(hosts), nodes, attempt)
+        return await _run(job.with_hosts(hosts), nodes, attempt)
     except UsageError:
         raise
     except LaunchError as error:
@@ -143,8 +144,8 @@ async def gather_nodes(job: Job, streams: Streams) -> ReachableNodes:
 
 async def _leave_out_unequipped(job: Job, reachable: ReachableNodes) -> None:
     """Leave out replacements that are listed but do not have their frameworks yet."""
-    takes, lacking = await nodes_lacking_framework(job, reachable.connections)
-    reachable.reasons += [f"{connection.host}: no {takes} yet" for connection in lacking]
+    engine, lacking = await nodes_lacking_framework(job, reachable.connections)
+    reachable.reasons += [f"{connection.host}: no {engine} yet" for connection in lacking]
     reachable.connections = [connection for connection in reachable.connections if connection not in lacking]
     await close_connections(lacking)
 

@@ -17,11 +17,11 @@ def start() -> int:
     """Import the runner and run it; the less it imports, the sooner every node of every job starts."""
     # There is no garbage to collect yet.
     gc.disable()
-    from launcher.runner.idle import login_fingerprint, say_idle
+    from launcher.runner.idle import say_idle, session_fingerprint
     from launcher.runner.main import main
     from launcher.runner.process.reaper import run_under_reaper
 
-    at_login = login_fingerprint()
+    at_login = session_fingerprint()
     # The child need not copy what it never changes.
     gc.freeze()
     gc.enable()

@@ -28,7 +28,7 @@ class GpuQuestion:
         self._asked = self._ask("--query-compute-apps=gpu_uuid,pid,process_name")
 
     def answer(self) -> dict[str, Any]:
-        """Return what launcher.job.gpus.GpusInUse reads."""
+        """Return what launcher.transport.gpus_in_use.GpusInUse reads."""
         if self._smi is None:
             return {"processes": [], "jobs": {}}
         computing = _rows(self._asked, columns=3)

@@ -13,7 +13,7 @@ from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import CALL, HEARTBEAT_TIMEOUT_S, FrameType, encode
 
 IDLE_S = 75.0
-"""Longer than the launcher's machine keeps a connection (launcher.transport.pool), so that it ends first."""
+"""The pool (launcher.transport.pool) drops the connection before the runner gives up."""
 FILES = (
     "/etc/passwd",
     "/etc/shadow",
@@ -46,10 +46,10 @@ DIRECTORIES = (
 )
 """Directories of which every file counts."""
 
-LoginFingerprint = list[object]
+SessionFingerprint = list[object]
 
 
-def login_fingerprint() -> LoginFingerprint:
+def session_fingerprint() -> SessionFingerprint:
     """Fingerprint what this session was made from: the release, the home directory, and the state of the files."""
     home = os.path.expanduser("~")
     files, directories = ([home + name[1:] if name[0] == "~" else name for name in one] for one in (FILES, DIRECTORIES))

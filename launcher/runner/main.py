@@ -9,7 +9,7 @@ from _collections_abc import Mapping  # importing collections is slow
 from launcher.errors import LaunchError
 from launcher.runner.attempt_lock import acquire_attempt_lock
 from launcher.runner.fast_imports import TYPE_CHECKING, quoted
-from launcher.runner.idle import LoginFingerprint, await_call, login_fingerprint
+from launcher.runner.idle import SessionFingerprint, await_call, session_fingerprint
 from launcher.runner.inbox import Inbox
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.port import claim_port
@@ -28,7 +28,7 @@ BUSY_NAME = "launch-runner"
 """Process name during a job; its reaper keeps the name that it had while waiting."""
 
 
-def main(at_login: LoginFingerprint, *, is_further: bool) -> int:
+def main(at_login: SessionFingerprint, *, is_further: bool) -> int:
     """Run this node's part of a job; return AGAIN if another job may follow, else 0, whatever the ranks' exit codes.
 
     `at_login` is the session's fingerprint; `is_further` says that the session has run a job before.
@@ -48,9 +48,9 @@ def main(at_login: LoginFingerprint, *, is_further: bool) -> int:
     return AGAIN if spec.keep and in_order else 0
 
 
-def is_called(channel: RunnerChannel, at_login: LoginFingerprint) -> bool:
+def is_called(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
     """Wait for another job; return False if none comes, or if this session is no longer what a new login would be."""
-    if not await_call(channel) or login_fingerprint() != at_login:
+    if not await_call(channel) or session_fingerprint() != at_login:
         return False
     rename(BUSY_NAME)
     if has_gpus():
@@ -74,7 +74,7 @@ def readiness(port: int) -> bytes:
 
 
 def gpus_in_use() -> str:
-    """Return what launcher.job.gpus.GpusInUse reads, as JSON."""
+    """Return what launcher.transport.gpus_in_use.GpusInUse reads, as JSON."""
     if not has_gpus():
         return "{}"
     import json
@@ -115,7 +115,7 @@ def run(spec: "NodeSpec", channel: RunnerChannel) -> bool:
     logs = open_logs(spec, channel)
     interface = interface_to(spec.peer)
     cwd, is_home = working_directory(spec.cwd, home=os.path.expanduser("~"))
-    channel.send(FrameType.HOME, b"home" if is_home else b"")
+    channel.send(FrameType.CWD, b"home" if is_home else b"")
     for index, process in enumerate(spec.processes):
         log = logs[index] if logs else None
         environment = process_environment(spec, process, base=os.environ, cwd=cwd, interface=interface)

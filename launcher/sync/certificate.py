@@ -19,8 +19,8 @@ NO_CHECK_TIME = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME: a node's clock may be wrong, and the key is new in any case."""
 
 
-def new_identity() -> str:
-    """Return a private key and its self-signed certificate, as PEM."""
+def new_sync_key() -> str:
+    """Return a new private key and its self-signed certificate, as PEM."""
     # A site's openssl.cnf must not change the outcome.
     environment = {"PATH": os.environ.get("PATH", os.defpath), "OPENSSL_CONF": os.devnull}
     try:

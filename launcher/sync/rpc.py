@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher.errors import LaunchError
-from launcher.hosts.hostfile import each_once
+from launcher.hosts.hostfile import merge_reasons
 from launcher.sync.messages import Answer, request_line, unpack_answer
 from launcher.transport.connection import Connection
 from launcher.transport.protocol import FrameType
@@ -55,7 +55,7 @@ async def receive_answer(connection: Connection) -> Answer:
     return answer
 
 
-async def each(
+async def run_on_all(
     connections: Sequence[Connection], act: Callable[[Connection], Awaitable[Any]], *, deadline: Deadline
 ) -> list[Any]:
     """Run `act` for each node; raise one LaunchError that names every node with a failure of its own."""
@@ -66,7 +66,7 @@ async def each(
             await asyncio.wait(pending, timeout=CAUSE_S)
         errors = [error for task in tasks if task.done() and (error := task.exception()) is not None]
         if errors:
-            raise _together(errors, of=len(tasks))
+            raise _combine_errors(errors, total=len(tasks))
         if pending:
             late = ", ".join(str(one.host) for one, task in zip(connections, tasks, strict=True) if not task.done())
             limit = f"{deadline.seconds:g} s (--sync-timeout)"
@@ -78,9 +78,9 @@ async def each(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _together(errors: Sequence[BaseException], *, of: int) -> BaseException:
+def _combine_errors(errors: Sequence[BaseException], *, total: int) -> BaseException:
     defect = next((error for error in errors if not isinstance(error, LaunchError)), None)
     if defect is not None:
         return defect
     causes = [error for error in errors if not (isinstance(error, AnswerError) and error.neighbour)] or errors[:1]
-    return LaunchError(f"nothing started, {len(causes)} of {of} nodes: {each_once(map(str, causes))}")
+    return LaunchError(f"nothing started, {len(causes)} of {total} nodes: {merge_reasons(map(str, causes))}")

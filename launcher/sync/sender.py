@@ -13,13 +13,13 @@ from pathlib import Path
 
 from launcher.errors import LaunchError, UsageError
 from launcher.output.prefixes import Sink
-from launcher.sync.certificate import new_identity
+from launcher.sync.certificate import new_sync_key
 from launcher.sync.ignore import Ignore, read_ignore
 from launcher.sync.manifest import Manifest, scan
 from launcher.sync.messages import Answer, data_piece, from_ranges, request_line, to_ranges
 from launcher.sync.progress import Progress, counted, megabytes, shown
 from launcher.sync.request import SyncRequest, place
-from launcher.sync.rpc import Deadline, ask, each, receive_answer
+from launcher.sync.rpc import Deadline, ask, receive_answer, run_on_all
 from launcher.sync.stream import SourceStream
 from launcher.transport.connection import Connection
 
@@ -55,7 +55,7 @@ async def sync(
         digest = await copying.run()
     for wanted in request.fetches:
         fetch = partial(ask, operation="fetch", source=wanted.source, directory=wanted.directory)
-        await each(connections, partial(fetch, deadline_s=deadline.left), deadline=deadline)
+        await run_on_all(connections, partial(fetch, deadline_s=deadline.left), deadline=deadline)
     return digest
 
 
@@ -121,7 +121,7 @@ class _Copying:
         async def lacking(connection: Connection) -> Answer:
             return await compare(connection, source=str(self.source) if connection is self.own else None)
 
-        answers = await each(self.connections, lacking, deadline=self.deadline)
+        answers = await run_on_all(self.connections, lacking, deadline=self.deadline)
         members = [
             _Member(connection=connection, address=address, port=answer["port"], needed=from_ranges(answer["needed"]))
             for connection, address, answer in zip(self.connections, self.addresses, answers, strict=True)
@@ -135,7 +135,7 @@ class _Copying:
         size = manifest.size_of(needs[0])
         progress = Progress(size, nodes=len(chain))
         stream = SourceStream(self.source, manifest, sorted(needs[0]))
-        identity = await asyncio.to_thread(new_identity) if len(chain) > 1 else ""
+        identity = await asyncio.to_thread(new_sync_key) if len(chain) > 1 else ""
         requests = receive_requests(chain, needs, identity=identity)
 
         async def transfer(connection: Connection) -> None:
@@ -150,7 +150,7 @@ class _Copying:
                 await asyncio.gather(answer, return_exceptions=True)
 
         async with shown(progress, self.notes):
-            await each([member.connection for member in chain], transfer, deadline=self.deadline)
+            await run_on_all([member.connection for member in chain], transfer, deadline=self.deadline)
         said = f"launch: {counted(len(needs[0]), 'file')}, {megabytes(size)}, sent to {counted(len(chain), 'node')}"
         await self.notes.send(f"{said} in {progress.seconds:.1f} s\n".encode())
         return stream.changed

@@ -27,7 +27,7 @@ from launcher.transport.stderr_tail import StderrTail, last_line
 READ_LIMIT = 1 << 20
 CALL_DEADLINE_S = 1.0
 """Deadline for the first answer of an idle runner: opening a new connection takes less time."""
-LAST_WORDS_S = 5.0
+EXIT_TIMEOUT_S = 5.0
 
 
 class Connection:
@@ -199,10 +199,10 @@ class Connection:
         self._process.kill()
         if not self._process.has_ended():
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
-        self.let_go()
+                await asyncio.wait_for(self._process.wait(), EXIT_TIMEOUT_S)
+        self.detach()
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Close our ends of the pipes; a process that inherited them keeps the runner."""
         if self._watching is not None:
             self._watching.cancel()
@@ -215,7 +215,7 @@ class Connection:
                 writing.abort()
         self._process.close()
 
-    def kept(self) -> Process | None:
+    def idle_process(self) -> Process | None:
         """Return the idle runner's process for a later launch, or None if its job did not end in order."""
         in_order = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
         return self._process if in_order and not self._stdout.at_eof() else None
@@ -226,7 +226,7 @@ class Connection:
             return f"silent for {HEARTBEAT_TIMEOUT_S:g} s"
         # A program that ssh started may hold its standard error open.
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.gather(self._process.wait(), self._stderr_tail.over.wait()), LAST_WORDS_S)
+            await asyncio.wait_for(asyncio.gather(self._process.wait(), self._stderr_tail.over.wait()), EXIT_TIMEOUT_S)
         if last := self._stderr_tail.last() or last_line(said):
             return last
         code = self._process.returncode

@@ -40,7 +40,7 @@ class FrameType:
 
     READY = 0
     """JSON object: {"port": a free port of the node, "address": where its sshd took the connection or null,
-    "gpus": who uses its GPUs (launcher.job.gpus.GpusInUse)}."""
+    "gpus": who uses its GPUs (launcher.transport.gpus_in_use.GpusInUse)}."""
     STDOUT = 1
     STDERR = 2
     EXIT = 3
@@ -51,9 +51,9 @@ class FrameType:
     """A line about the node for the user."""
     IDLE = 6
     """Empty: nothing of the job is left on the node, and the runner waits for another job."""
-    HOME = 7
-    """Sent once, before the processes start: empty if they start in the directory that the spec names, or ``home``
-    if the node lacks it and they start in the home directory."""
+    CWD = 7
+    """Where the processes start, sent once before they do: empty for the spec's directory, or ``home`` if the node
+    lacks it and they start in the home directory."""
     SYNC = 8
     """The answer to a request about files (launcher.sync.messages)."""
 

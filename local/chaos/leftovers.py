@@ -53,7 +53,7 @@ def _is_idle(process: Path, command: bytes, *, pool_pipes: set[str]) -> bool:
     name = _read(process / "comm").strip()
     if POOL_DAEMON in command or name == IDLE:
         return age_s(process) < MAX_IDLE_S
-    if name == b"launch-guard":
+    if name == b"launch-reaper":
         return [_read(child / "comm").strip() for child in _children(process)] == [IDLE]
     return command.startswith(b"ssh\0") and bool(_pipes(process) & pool_pipes)
 

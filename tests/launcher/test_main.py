@@ -64,7 +64,7 @@ def test_before_the_job_begins_it_is_its_end(
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr(asyncio, "run", interrupted)
     streams = {FrameType.STDOUT: OutputStream(1), FrameType.STDERR: OutputStream(2)}
-    assert running.carry_out(JOB, journal=Journal(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
+    assert running.run_and_record(JOB, journal=Journal(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")
     assert record is not None

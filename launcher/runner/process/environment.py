@@ -4,7 +4,7 @@ import os
 from _collections_abc import Callable, Mapping, Sequence  # importing collections is slow
 
 from launcher.errors import LaunchError
-from launcher.paths import AGENT_VARIABLE
+from launcher.paths import SSH_AGENT_VARIABLE
 from launcher.runner.fast_imports import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def process_environment(
     PWD is where the process starts, as in a shell (POSIX.1-2017, Shell, 2.5.3).
     """
     # A job must not be able to sign as the user who started it.
-    environment = spec.defaults | {name: value for name, value in base.items() if name != AGENT_VARIABLE}
+    environment = spec.defaults | {name: value for name, value in base.items() if name != SSH_AGENT_VARIABLE}
     bins = [directory for directory in spec.bins if os.path.isdir(directory)]
     if bins:
         environment["PATH"] = ":".join([*bins, base.get("PATH", os.defpath)])

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 NAME_FILE = "/proc/self/comm"
-"""Directory of processes; see proc(5)."""
+"""File with this process's name; see proc(5)."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def adopt_orphans() -> None:
@@ -45,7 +46,7 @@ def rename(name: str) -> None:
         pass
 
 
-class Started:
+class RunningProcess:
     """Hold a running process and the ends of its pipes."""
 
     __slots__ = ("pid", "stderr", "stdout")
@@ -60,7 +61,7 @@ class Started:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> Started:
+def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> RunningProcess:
     """Start a rank in a session, and so a process group, of its own.
 
     Does what subprocess.Popen does, whose import alone takes longer than everything else here.
@@ -81,7 +82,7 @@ def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -
         os.close(stdout)
         os.close(stderr)
         raise OSError(int(number), os.strerror(int(number)))
-    return Started(pid, stdout=stdout, stderr=stderr)
+    return RunningProcess(pid, stdout=stdout, stderr=stderr)
 
 
 def _become(

@@ -9,11 +9,17 @@ import time
 from _collections_abc import Callable  # importing collections is slow
 
 from launcher.runner.fast_imports import signal
-from launcher.runner.process.processes import adopt_orphans, die_with_parent, end_orphans, exit_code, rename
+from launcher.runner.process.processes import (
+    STOP_SIGNALS,
+    adopt_orphans,
+    die_with_parent,
+    end_orphans,
+    exit_code,
+    rename,
+)
 
 ORPHANS_DEADLINE_S = 5.0
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-IDLE_NAME, GUARD_NAME = "launch-idle", "launch-guard"
+IDLE_NAME, REAPER_NAME = "launch-idle", "launch-reaper"
 """Process names that tell an idle runner and its reaper from parts of a job."""
 STOPPED_S = 20.0
 """How long a child may be stopped (SIGSTOP): as long as the launcher waits for its heartbeats."""
@@ -31,7 +37,7 @@ def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) 
     `say_idle` reports that, and returns whether anybody heard it.
     """
     adopt_orphans()
-    guard, is_further, since = os.getpid(), False, time.monotonic()
+    reaper, is_further, since = os.getpid(), False, time.monotonic()
     while True:
         child = os.fork()
         if child == 0:
@@ -41,7 +47,7 @@ def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) 
             if is_further:
                 rename(IDLE_NAME)
             # The reaper may have died before this process asked to be told.
-            result = work(is_further) if os.getppid() == guard else 0
+            result = work(is_further) if os.getppid() == reaper else 0
             end_orphans(deadline_s=ORPHANS_DEADLINE_S)
             return result
         for number in STOP_SIGNALS:
@@ -56,7 +62,7 @@ def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) 
         if not say_idle():
             return code
         is_further = True
-        rename(GUARD_NAME)
+        rename(REAPER_NAME)
 
 
 def await_end(child: int, *, stopped_s: float = STOPPED_S) -> int:

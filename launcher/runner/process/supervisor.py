@@ -21,11 +21,10 @@ READ_SIZE = 1 << 16
 DRAIN_S = 0.5
 """How long an ended process's output may be silent before it counts as read."""
 POLL_S = 0.05
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class _Process:
-    def __init__(self, started: processes.Started, *, index: int, log: "ProcessLog | None") -> None:
+    def __init__(self, started: processes.RunningProcess, *, index: int, log: "ProcessLog | None") -> None:
         self.started = started
         self.group = started.pid
         self.index = index
@@ -90,14 +89,14 @@ class Supervisor:
             self._throttle()
             self._poller.wait(min(timeout, self._poll_s()))
             self._channel.flush()
-            self._settle()
+            self._reap_ended()
         return self._in_order and not self._channel.over
 
     def _poll_s(self) -> float:
         # The kernel reports the end of a group's leader, but not when the group is empty.
         return POLL_S if any(process.kill_at is not None for process in self._alive) else float("inf")
 
-    def _settle(self) -> None:
+    def _reap_ended(self) -> None:
         for process in self._alive:
             if process.kill_at is not None and self._clock() >= process.kill_at:
                 processes.signal_group(process.group, signal.SIGKILL)
@@ -129,11 +128,11 @@ class Supervisor:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
-        for number in STOP_SIGNALS:
+        for number in processes.STOP_SIGNALS:
             signal.signal(number, lambda *_: None)
 
         def woken() -> None:
-            if set(os.read(reader, 64)) & set(STOP_SIGNALS):
+            if set(os.read(reader, 64)) & set(processes.STOP_SIGNALS):
                 self._stop()
 
         self._poller.add(reader, woken)

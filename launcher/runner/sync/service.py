@@ -79,10 +79,10 @@ class SyncService:
                 self._channel.send(FrameType.SYNC, pack_answer(answer))
 
     def _work(self) -> None:
-        site = SyncServer(self._byte_queue)
+        server = SyncServer(self._byte_queue)
         while True:
             try:
-                self._answers.put(site.answer(self._requests.get()))
+                self._answers.put(server.answer(self._requests.get()))
             except BaseException as error:  # a bug must end the runner, not just the thread
                 self._answers.put(error)
             self._wake()

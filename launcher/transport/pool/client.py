@@ -36,7 +36,7 @@ class IdleConnection:
     process: Process
 
 
-def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConnection]:
+def fetch_idle(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConnection]:
     """Take all stored connections to these hosts, or to any host; no other launch gets them then."""
     directory = _directory(environ)
     if directory is None:
@@ -48,7 +48,7 @@ def take(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConn
     return taken
 
 
-def leave(environ: Mapping[str, str], kept: Sequence[IdleConnection], *, seconds: float) -> None:
+def store_idle(environ: Mapping[str, str], kept: Sequence[IdleConnection], *, seconds: float) -> None:
     """Start a daemon that holds the connections for `seconds`; the caller closes its own ends. Raises OSError."""
     directory = _directory(environ)
     if directory is None or not 0 < len(kept) <= MOST_KEPT:
@@ -63,19 +63,19 @@ def leave(environ: Mapping[str, str], kept: Sequence[IdleConnection], *, seconds
             listener.listen()
             # Rename only now: a launch that finds the socket refused would take it for a killed daemon's.
             fresh.rename(place)
-            _start_keeper(DaemonConfig(listener.fileno(), seconds, str(place), entries))
+            _start_daemon(DaemonConfig(listener.fileno(), seconds, str(place), entries))
         except OSError:
             for name in (fresh, place):
                 name.unlink(missing_ok=True)
             raise
 
 
-def _start_keeper(config: DaemonConfig) -> None:
+def _start_daemon(config: DaemonConfig) -> None:
     fds = [config.listener, *(fd for one in config.entries for fd in one.fds)]
     program = sys.executable or "/usr/bin/python3"
-    with os.fdopen(os.memfd_create("errand"), "w+b", 0) as told, Path(os.devnull).open("r+b") as nothing:
-        told.write(config.to_text().encode(errors="surrogateescape"))
-        told.seek(0)
+    with os.fdopen(os.memfd_create("daemon-config"), "w+b", 0) as config_file, Path(os.devnull).open("r+b") as nothing:
+        config_file.write(config.to_text().encode(errors="surrogateescape"))
+        config_file.seek(0)
         for fd in fds:
             os.set_inheritable(fd, True)
         try:
@@ -85,7 +85,7 @@ def _start_keeper(config: DaemonConfig) -> None:
                 {},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
-                    for number, fd in enumerate((told.fileno(), *[nothing.fileno()] * 2))
+                    for number, fd in enumerate((config_file.fileno(), *[nothing.fileno()] * 2))
                 ],
                 setsid=True,
             )

@@ -22,7 +22,7 @@ COUNTED |= {"KRB5CCNAME", "KRB5_CONFIG", "LD_LIBRARY_PATH", "LD_PRELOAD"}
 NAMES_VARIABLES = re.compile(
     r"\$|^\s*(SendEnv(?!\s+LANG LC_\*\s*$)|Match\s.*exec|ProxyCommand|LocalCommand|KnownHostsCommand)", re.I | re.M
 )
-"""Host patterns in ssh's configuration; the exception is in the file that Debian and Ubuntu install."""
+"""Matches configuration that may depend on any variable, except Debian's default SendEnv."""
 COMMENT = re.compile(r"^\s*#.*$", re.M)
 """OpenSSH's own configuration file begins with a comment that contains dollar signs."""
 SYSTEM_DIRECTORY = "/etc/ssh"
@@ -38,7 +38,7 @@ FILES = (
 )
 
 
-def login_fingerprint(environ: Mapping[str, str], *, home: str | None = None) -> str:
+def client_fingerprint(environ: Mapping[str, str], *, home: str | None = None) -> str:
     """Fingerprint what all connections depend on; `home` defaults to the account's.
 
     Raises KeyError for a user without an account, for whom ssh does nothing.
@@ -61,7 +61,7 @@ def connection_fingerprint(
 ) -> str | None:
     """Fingerprint what the connection to `host` by `command` depends on; None if that cannot be known at once.
 
-    `general` comes from `login_fingerprint`, which covers the names in `names`, from `fixed_names`. `agent` is
+    `general` comes from `client_fingerprint`, which covers the names in `names`, from `fixed_names`. `agent` is
     where the user's SSH agent listens.
     """
     # Any other name may lead elsewhere by now. A failing DNS query takes seconds, and only ssh knows its aliases.

@@ -81,7 +81,7 @@ class PoolDaemon:
                     self._answer()
                 elif fd in self._entries:
                     # An idle runner is silent, so readable output means that this one has ended.
-                    self._let_go(self._entries[fd])
+                    self._release(self._entries[fd])
 
     def _answer(self) -> None:
         """Give one launch what it asks for."""
@@ -107,9 +107,9 @@ class PoolDaemon:
                 )
             finally:
                 # Whether it arrives or not, it is never given again.
-                self._let_go(entry)
+                self._release(entry)
 
-    def _let_go(self, entry: Entry) -> None:
+    def _release(self, entry: Entry) -> None:
         del self._entries[entry.fds[1]]
         self._poller.unregister(entry.fds[1])
         for fd in entry.fds:
@@ -135,9 +135,9 @@ def main() -> int:
     listener = socket.socket(fileno=config.listener)
     # The socket listens already, but SO_PEERCRED names the process that called listen() last.
     listener.listen()
-    keeper = PoolDaemon(listener, config.entries)
+    daemon = PoolDaemon(listener, config.entries)
     try:
-        keeper.serve(until=time.monotonic() + config.seconds)
+        daemon.serve(until=time.monotonic() + config.seconds)
     finally:
         try:
             os.unlink(config.place)

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from launcher.hosts.hostfile import Host
-from launcher.paths import AGENT_VARIABLE
-from launcher.transport.pool.client import IdleConnection, leave, take
-from launcher.transport.pool.conditions import connection_fingerprint, fixed_names, login_fingerprint
+from launcher.paths import SSH_AGENT_VARIABLE
+from launcher.transport.pool.client import IdleConnection, fetch_idle, store_idle
+from launcher.transport.pool.conditions import client_fingerprint, connection_fingerprint, fixed_names
 from launcher.transport.process import Process
 from launcher.transport.protocol import CALL
 from launcher.transport.ssh import ssh_command
@@ -24,7 +24,7 @@ class ConnectionPool:
     def __init__(self, hosts: Sequence[Host], *, seconds: float, general: str) -> None:
         self._seconds = seconds
         self._names = [str(host) for host in hosts]
-        fixed, agent = fixed_names(), os.environ.get(AGENT_VARIABLE)
+        fixed, agent = fixed_names(), os.environ.get(SSH_AGENT_VARIABLE)
         self._fingerprints = {
             str(host): connection_fingerprint(host, ssh_command(host), general, names=fixed, agent=agent)
             for host in hosts
@@ -33,22 +33,22 @@ class ConnectionPool:
 
     def call(self) -> None:
         """Call the idle runners that a new connection would also reach; end the others stored for these hosts."""
-        for one in take(os.environ, self._names):
+        for one in fetch_idle(os.environ, self._names):
             is_right = one.fingerprint == self._fingerprints.get(one.host) and one.host not in self._called
             if is_right and _call(one.process):
                 self._called[one.host] = one.process
             else:
                 one.process.discard()
 
-    def claim(self, host: Host) -> Process | None:
-        """Take the called runner on `host`, if there is one."""
+    def pop(self, host: Host) -> Process | None:
+        """Remove and return the called runner on `host`, if there is one."""
         return self._called.pop(str(host), None)
 
-    def leave(self, connections: "Sequence[Connection]") -> None:
+    def store(self, connections: "Sequence[Connection]") -> None:
         """Store the connections whose runners are idle, and release them here."""
         # A runner on this machine has the launching shell's limits and other state that no fingerprint covers.
         away = (one for one in connections if not one.is_here)
-        idle = [(one, process) for one in away if (process := one.kept()) is not None]
+        idle = [(one, process) for one in away if (process := one.idle_process()) is not None]
         kept = [
             IdleConnection(host=str(one.host), fingerprint=known, process=process)
             for one, process in idle
@@ -56,11 +56,11 @@ class ConnectionPool:
         ]
         with suppress(OSError, ValueError):  # a daemon of another release may answer otherwise
             # Two launches at once may both store connections; one a node is enough.
-            for other in take(os.environ, self._names):
+            for other in fetch_idle(os.environ, self._names):
                 other.process.discard()
-            leave(os.environ, kept, seconds=self._seconds)
+            store_idle(os.environ, kept, seconds=self._seconds)
         for one, _ in idle:
-            one.let_go()
+            one.detach()
 
 
 def _call(process: Process) -> bool:
@@ -77,7 +77,7 @@ def open_pool(hosts: Sequence[Host], *, seconds: float) -> ConnectionPool | None
     if not seconds:
         return None
     try:
-        general = login_fingerprint(os.environ)
+        general = client_fingerprint(os.environ)
     except KeyError:
         return None
     pool = ConnectionPool(hosts, seconds=seconds, general=general)

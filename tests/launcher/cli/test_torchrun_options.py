@@ -9,7 +9,8 @@ import pytest
 
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from launcher.spec import JOBS_DIR, Job
+from launcher.paths import JOBS_DIR
+from launcher.spec import Job
 from tests.launcher.cli.test_options import GPUS, PATH, parse, slots
 from tests.launcher.conftest import Cluster
 

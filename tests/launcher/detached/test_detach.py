@@ -15,7 +15,7 @@ from launcher.detached import detach
 from launcher.errors import LaunchError
 from launcher.history.journal import user_name
 from launcher.history.records import JobRecord, State
-from launcher.spec import JOBS_DIR
+from launcher.paths import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, wait_until_gone
 
 FIRST, SECOND, _ = ADDRESSES

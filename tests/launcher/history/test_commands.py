@@ -11,7 +11,7 @@ import pytest
 
 from launcher.history import commands as verbs
 from launcher.history.records import JobRecord, Revision, State, read_record, write_record
-from launcher.spec import JOBS_DIR
+from launcher.paths import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
 from tests.launcher.job_records import RECORD
 

@@ -63,7 +63,7 @@ def test_fails_to_stop_a_job_where_nothing_can_be_locked(directory: Path) -> Non
 def test_a_record_that_cannot_be_kept_says_where(directory: Path) -> None:
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
     journal.begin()
-    assert journal.trouble == f"{directory}: No locks available"
+    assert journal.write_error == f"{directory}: No locks available"
 
 
 def test_fails_to_stop_a_job_of_another_machine_and_signals_nobody_here(directory: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_launcher_gives_signs_of_life_to_other_machines(directory: Path, monke
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
 
     async def live() -> None:
-        beating = asyncio.ensure_future(journal.beat())
+        beating = asyncio.ensure_future(journal.touch_lock_forever())
         while not is_fresh(directory):
             await asyncio.sleep(0)
         beating.cancel()

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.paths import JOBS_DIR
 from launcher.runner import logs
 from launcher.runner.logs import KEPT_JOBS, JobLogs
-from launcher.spec import JOBS_DIR, ProcessSpec
+from launcher.spec import ProcessSpec
 from tests.launcher.conftest import ADDRESSES, Cluster
 
 FIRST, SECOND, _ = ADDRESSES

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.paths import JOBS_DIR
 from launcher.runner import logs
 from launcher.runner.logs import ProcessLog
-from launcher.spec import JOBS_DIR
 from tests.launcher.conftest import LAUNCHER
 
 

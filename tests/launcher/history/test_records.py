@@ -13,7 +13,7 @@ from launcher.history import journal as journals
 from launcher.history.git import RevisionQuestion, parse_status
 from launcher.history.journal import Journal
 from launcher.history.records import Revision, State, read_record, without_values, write_record
-from launcher.spec import JOBS_DIR
+from launcher.paths import JOBS_DIR
 from tests.launcher.job_records import JOB, RECORD
 
 

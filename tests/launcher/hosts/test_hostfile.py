@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import UsageError
-from launcher.hosts.hostfile import Host, each_once, parse_hosts, read_hosts
+from launcher.hosts.hostfile import Host, merge_reasons, parse_hosts, read_hosts
 
 
 def test_hosts_keep_their_order_without_blanks_and_comments() -> None:
@@ -55,5 +55,5 @@ def test_a_file_of_another_systems_editor_is_read(tmp_path: Path) -> None:
 
 def test_a_reason_that_many_hosts_give_is_said_once() -> None:
     reasons = ["a: x: is not a directory", "b:22: silent", "c: x: is not a directory", "d: x: is not a directory"]
-    assert each_once(reasons) == "a and 2 more: x: is not a directory; b:22: silent"
-    assert each_once(["odd"]) == "odd"
+    assert merge_reasons(reasons) == "a and 2 more: x: is not a directory; b:22: silent"
+    assert merge_reasons(["odd"]) == "odd"

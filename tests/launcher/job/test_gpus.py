@@ -7,7 +7,8 @@ import pytest
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.gpus import check_gpus, gpus_of
-from launcher.spec import JOBS_DIR, Job
+from launcher.paths import JOBS_DIR
+from launcher.spec import Job
 from launcher.transport.gpus_in_use import GpusInUse
 from tests.launcher.conftest import ADDRESSES, Cluster, read_lines
 

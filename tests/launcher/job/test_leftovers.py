@@ -17,17 +17,17 @@ CALM = "sleep 1000 & setsid sleep 1000 & echo up; wait"
 
 
 @pytest.mark.parametrize("host", [FIRST, SECOND])
-@pytest.mark.parametrize(("guard", "code"), [(False, 1), (True, 143)])
+@pytest.mark.parametrize(("reaper", "code"), [(False, 1), (True, 143)])
 def test_nothing_is_left_when_a_part_of_the_runner_is_killed(
-    cluster: Cluster, host: str, guard: bool, code: int
+    cluster: Cluster, host: str, reaper: bool, code: int
 ) -> None:
     with cluster.start(f"echo $PPID; {CALM}", hosts=[FIRST, SECOND]) as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 4)]
         ranks = cluster.ranks()
         runner = next(int(words[2]) for words in lines if words[0] == host and words[2] != "up")
-        os.kill(parent(runner) if guard else runner, signal.SIGKILL)
+        os.kill(parent(runner) if reaper else runner, signal.SIGKILL)
         launcher.communicate(timeout=30)
-        # Without its guard the runner stops its rank in order.
+        # Without its reaper the runner stops its rank in order.
         assert launcher.returncode == code
         wait_until_gone(ranks, seconds=15)
 
@@ -36,7 +36,7 @@ def test_the_articles_pkill_on_every_host_ends_the_job(cluster: Cluster) -> None
     with cluster.start("echo $$ $PPID; exec python -c 'import time; time.sleep(1000)'") as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 3)]
         ranks = cluster.ranks()
-        # As `pkill -f python` on each host: the rank, its runner and the runner's guard get TERM.
+        # As `pkill -f python` on each host: the rank, its runner and the runner's reaper get TERM.
         pids = [[int(rank), int(runner), parent(int(runner))] for _, _, rank, runner in lines]
         for pid in (pid for host in pids for pid in host):
             # The end of one host's may have ended the others already.

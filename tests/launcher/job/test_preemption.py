@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.contract import NODE_STATE
 from launcher.hosts.hostfile import Host
-from launcher.job.preemption import Membership, find_preempted, parse_cluster_view
+from launcher.job.preemption import NodeStateReader, departure_failure, parse_cluster_view
 from tests.bootstrap.given import instance_id, public_key
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, read_lines, said
 
@@ -43,7 +43,7 @@ HOSTS: dict[Host, str | None] = {
 
 
 def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> str | None:
-    found = find_preempted(HOSTS if hosts is None else hosts, parse_cluster_view(text))
+    found = departure_failure(HOSTS if hosts is None else hosts, parse_cluster_view(text))
     return None if found is None else found.reason
 
 
@@ -59,13 +59,13 @@ def test_a_node_leaves_when_the_membership_no_longer_counts_on_it(text: str, rea
 
 @pytest.mark.parametrize(("text", "preempted"), [(state(draining=[3]), True), (state(node_indexes=[1, 2]), False)])
 def test_a_node_with_notice_is_taken_away_and_one_that_is_gone_has_failed(text: str, preempted: bool) -> None:
-    found = find_preempted(HOSTS, parse_cluster_view(text))
+    found = departure_failure(HOSTS, parse_cluster_view(text))
     assert found is not None
     assert found.preempted is preempted
 
 
 def test_only_the_launchers_own_end_is_the_end_of_the_job() -> None:
-    own, other = (find_preempted(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
+    own, other = (departure_failure(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
     assert own is not None
     assert own.final
     assert other is not None
@@ -94,16 +94,16 @@ def test_machines_that_are_no_members_are_not_judged() -> None:
 
 def test_what_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "node.json"
-    membership = Membership(file)
-    assert membership.look() is None
+    reader = NodeStateReader(file)
+    assert reader.look() is None
     file.write_text(state())
-    known = membership.look()
+    known = reader.look()
     assert known is not None
     for broken in ("", "[]", '{"members": [{}]}', "{"):
         file.write_text(broken)
-        assert membership.look() == known
+        assert reader.look() == known
     file.unlink()
-    assert membership.look() == known
+    assert reader.look() == known
 
 
 # ---- with real ranks ----

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.idle import await_call, login_fingerprint, say_idle
+from launcher.runner.idle import await_call, say_idle, session_fingerprint
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import CALL, HEARTBEAT, FrameType, encode
 
@@ -44,19 +44,19 @@ def test_a_changed_file_of_the_login_is_another_situation(
     monkeypatch.setenv("HOME", str(tmp_path))
     place = tmp_path / name
     place.parent.mkdir(exist_ok=True)
-    before = login_fingerprint()
+    before = session_fingerprint()
     (tmp_path / "checkpoint").touch()
-    assert login_fingerprint() == before
+    assert session_fingerprint() == before
     place.touch()
-    there = login_fingerprint()
+    there = session_fingerprint()
     assert there != before
     place.write_text("export A=1\n")
-    assert login_fingerprint() != there
+    assert session_fingerprint() != there
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "/etc/environment", "/etc/profile.d", "/etc/security", "/etc/ssh"])
 def test_the_machines_own_files_count_too(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    before = login_fingerprint()
+    before = session_fingerprint()
     stat = os.stat
 
     def changed(place: str, **options: bool) -> os.stat_result:
@@ -64,4 +64,4 @@ def test_the_machines_own_files_count_too(monkeypatch: pytest.MonkeyPatch, name:
         return os.stat_result((found.st_mode ^ 0o1, *found[1:])) if str(place).startswith(name) else found
 
     monkeypatch.setattr(os, "stat", changed)
-    assert login_fingerprint() != before
+    assert session_fingerprint() != before

@@ -12,12 +12,12 @@ from launcher.errors import LaunchError
 from launcher.runner.sync import relay
 from launcher.runner.sync.byte_queue import NeighbourLostError
 from launcher.runner.sync.relay import accept, connect
-from launcher.sync.certificate import new_identity
+from launcher.sync.certificate import new_sync_key
 
 
 @pytest.fixture(scope="module")
 def identity() -> str:
-    return new_identity()
+    return new_sync_key()
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_strangers_are_turned_away_and_hold_nothing_up(identity: str, listener: 
         with socket.create_connection(listener.getsockname()) as plain:
             plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
         with pytest.raises(NeighbourLostError, match=r"worker2 at 127\.0\.0\.1:\d+: "):
-            dial(listener, new_identity())
+            dial(listener, new_sync_key())
         with socket.create_connection(listener.getsockname()) as plain, keyless.wrap_socket(plain) as other:
             other.settimeout(10)
             with pytest.raises(ssl.SSLError):
@@ -84,7 +84,7 @@ def test_nobody_sends_to_a_stranger(identity: str, listener: socket.socket, monk
 
     def serve() -> None:
         with pytest.raises(NeighbourLostError):
-            accept(listener, new_identity())
+            accept(listener, new_sync_key())
 
     with in_background(serve), pytest.raises(NeighbourLostError, match="certificate verify failed"):
         dial(listener, identity)
@@ -106,4 +106,4 @@ def test_fails_when_the_next_node_cannot_be_reached(identity: str) -> None:
 def test_fails_when_there_is_no_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/no/such/place")
     with pytest.raises(LaunchError, match="cannot run openssl, by which the nodes know each other: No such file"):
-        new_identity()
+        new_sync_key()

@@ -18,7 +18,7 @@ from launcher.runner.sync.byte_queue import NeighbourLostError
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.relay import Onward, relay
 from launcher.sync import sender as distribute
-from launcher.sync.certificate import client_context, new_identity, server_context
+from launcher.sync.certificate import client_context, new_sync_key, server_context
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest, scan
 from launcher.sync.request import SyncRequest
@@ -77,7 +77,7 @@ def test_fails_when_the_node_before_goes_away(source: Path, tmp_path: Path) -> N
 
 
 def test_fails_when_the_node_after_goes_away(source: Path, tmp_path: Path) -> None:
-    manifest, identity = scan(source, ignore=NOTHING), new_identity()
+    manifest, identity = scan(source, ignore=NOTHING), new_sync_key()
     copy, _ = copy_of(manifest, tmp_path)
     ours, theirs = socket.socketpair()
 
@@ -98,7 +98,7 @@ def test_a_node_that_needs_nothing_for_long_hears_that_it_goes_on(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relaying, "ALIVE_EVERY_S", 0.0)
-    manifest, identity = scan(source, ignore=NOTHING), new_identity()
+    manifest, identity = scan(source, ignore=NOTHING), new_sync_key()
     copy, _ = copy_of(manifest, tmp_path)
     ours, theirs = socket.socketpair()
     heard: list[StreamRecord] = []

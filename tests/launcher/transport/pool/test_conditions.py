@@ -11,7 +11,7 @@ from bootstrap.files.ssh import SSH_CLIENT_WITH_KEY
 from launcher.hosts.hostfile import Host
 from launcher.transport import ssh
 from launcher.transport.pool import conditions as situations
-from launcher.transport.pool.conditions import connection_fingerprint, fixed_names, login_fingerprint
+from launcher.transport.pool.conditions import client_fingerprint, connection_fingerprint, fixed_names
 from launcher.transport.pool.pool import open_pool
 
 NAMES = {"deeplearning-worker2"}
@@ -25,13 +25,15 @@ def nothing_of_this_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_it_is_the_same_as_long_as_nothing_changes(tmp_path: Path) -> None:
     before = {"HOME": str(tmp_path), "PATH": "/usr/bin", "PWD": "/a", "SHLVL": "1"}
     after = {**before, "PWD": "/b", "SHLVL": "2", "OLDPWD": "/a", "_": "/x"}
-    assert login_fingerprint(before, home=str(tmp_path)) == login_fingerprint(after, home=str(tmp_path))
+    assert client_fingerprint(before, home=str(tmp_path)) == client_fingerprint(after, home=str(tmp_path))
 
 
 @pytest.mark.parametrize("change", [{"KRB5CCNAME": "/x"}, {"LANG": "C"}, {"PATH": "/bin"}, {"LD_PRELOAD": "/x.so"}])
 def test_another_environment_is_another_situation(tmp_path: Path, change: dict[str, str]) -> None:
     before = {"PATH": "/usr/bin", "LANG": "de_DE"}
-    assert login_fingerprint(before, home=str(tmp_path)) != login_fingerprint({**before, **change}, home=str(tmp_path))
+    assert client_fingerprint(before, home=str(tmp_path)) != client_fingerprint(
+        {**before, **change}, home=str(tmp_path)
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_other_variables_matter_where_ssh_may_look_at_them(tmp_path: Path, confi
     place = tmp_path / ".ssh/config.d/cluster"
     place.parent.mkdir(parents=True)
     place.write_text(configuration)
-    one, other = (login_fingerprint({"SSH_CONNECTION": port}, home=str(tmp_path)) for port in ("1", "2"))
+    one, other = (client_fingerprint({"SSH_CONNECTION": port}, home=str(tmp_path)) for port in ("1", "2"))
     assert (one != other) is matters
 
 
@@ -60,7 +62,7 @@ def test_the_clusters_own_configuration_looks_at_no_variable(tmp_path: Path, mon
     place.write_text(SSH_CLIENT_WITH_KEY)
 
     def states() -> set[str]:
-        return {login_fingerprint({"SSH_CONNECTION": port}, home=str(tmp_path)) for port in ("1", "2")}
+        return {client_fingerprint({"SSH_CONNECTION": port}, home=str(tmp_path)) for port in ("1", "2")}
 
     # In place of the user's own file it is anybody's.
     assert len(states()) == 2
@@ -81,24 +83,24 @@ def test_a_changed_file_of_sshs_is_another_situation(tmp_path: Path, name: str) 
     place = tmp_path / ".ssh" / name
     place.parent.mkdir(parents=True)
     place.write_text("one")
-    before = login_fingerprint({}, home=str(tmp_path))
-    assert login_fingerprint({}, home=str(tmp_path)) == before
+    before = client_fingerprint({}, home=str(tmp_path))
+    assert client_fingerprint({}, home=str(tmp_path)) == before
     place.write_text("another")
-    assert login_fingerprint({}, home=str(tmp_path)) != before
+    assert client_fingerprint({}, home=str(tmp_path)) != before
 
 
 @pytest.mark.parametrize(
     "name", [HOSTS_FILE, CLUSTER_KEY_FILE, "/etc/passwd", "/etc/group", "/etc/resolv.conf", "/etc/environment"]
 )
 def test_the_machines_own_files_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    before, stat = login_fingerprint({}, home=str(tmp_path)), os.stat
+    before, stat = client_fingerprint({}, home=str(tmp_path)), os.stat
 
     def changed(place: str, **options: bool) -> os.stat_result:
         # Another file than the one that is or is not there.
         return stat(tmp_path if place == name else place, **options)
 
     monkeypatch.setattr(os, "stat", changed)
-    assert login_fingerprint({}, home=str(tmp_path)) != before
+    assert client_fingerprint({}, home=str(tmp_path)) != before
 
 
 def test_another_way_to_a_host_is_another_situation() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from launcher.transport.pool import client as on_their_way
-from launcher.transport.pool import daemon as keeper
-from launcher.transport.pool.client import DIRECTORY, IdleConnection, leave, take
+from launcher.transport.pool import daemon
+from launcher.transport.pool.client import DIRECTORY, IdleConnection, fetch_idle, store_idle
 from launcher.transport.pool.daemon import DaemonConfig, Entry, PoolDaemon, is_ours
 from launcher.transport.process import Process
 
@@ -28,7 +28,7 @@ def runtime() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A keeper is asked while its Python still starts, on a machine that may have much else to do."""
+    """A daemon is asked while its Python still starts, on a machine that may have much else to do."""
     monkeypatch.setattr(on_their_way, "ANSWER_S", 20.0)
 
 
@@ -37,7 +37,7 @@ def kept(host: str) -> tuple[IdleConnection, Process]:
     return IdleConnection(host=host, fingerprint="abc", process=process), process
 
 
-def test_an_errand_survives_its_text() -> None:
+def test_a_configuration_survives_its_text() -> None:
     config = DaemonConfig(
         3, 60.0, "/run/a b/x.sock", [Entry("[ü]:22", "ab", (4, 5, 6, 7)), Entry("n\udcff", "cd", (8, 9, 10, 11))]
     )
@@ -52,16 +52,16 @@ def test_an_errand_survives_its_text() -> None:
 def test_what_is_left_is_taken_once_by_its_host(runtime: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": str(runtime)}
     both = [kept("one"), kept("zwö")]
-    leave(environ, [entry for entry, _ in both], seconds=30)
+    store_idle(environ, [entry for entry, _ in both], seconds=30)
     for _, process in both:
         process.close()
     assert stat.S_IMODE((runtime / DIRECTORY).stat().st_mode) == 0o700
-    (taken,) = take(environ, ["zwö", "three"])
+    (taken,) = fetch_idle(environ, ["zwö", "three"])
     assert (taken.host, taken.fingerprint) == ("zwö", "abc")
     taken.process.stdin.write(b"hello")
     assert taken.process.stdout.read(5) == b"hello"
-    assert take(environ, ["zwö"]) == []
-    (other,) = take(environ)
+    assert fetch_idle(environ, ["zwö"]) == []
+    (other,) = fetch_idle(environ)
     assert other.host == "one"
     for one in (taken, other):
         one.process.discard()
@@ -71,14 +71,14 @@ def test_what_is_left_is_taken_once_by_its_host(runtime: Path) -> None:
 def test_fails_to_keep_anything_where_others_could_reach_it(runtime: Path, mode: int) -> None:
     runtime.chmod(mode)
     entry, process = kept("one")
-    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     assert [*runtime.iterdir()] == []
     process.discard()
 
 
 @contextmanager
 def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
-    """Where a keeper listened that got a signal."""
+    """Where a daemon listened that got a signal."""
     (entry, process), (first, its) = kept("one"), kept("first")
     started: list[int] = []
     spawn = os.posix_spawn
@@ -89,12 +89,12 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "posix_spawn", noted)
-        leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry, first], seconds=30)
+        store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry, first], seconds=30)
     (place,) = (runtime / DIRECTORY).iterdir()
     (keeper_pid,) = started
     try:
         # It has begun when it has answered.
-        (taken,) = take({"XDG_RUNTIME_DIR": str(runtime)}, ["first"])
+        (taken,) = fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}, ["first"])
         taken.process.close()
         os.kill(keeper_pid, number)
         os.waitid(os.P_PID, keeper_pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
@@ -108,14 +108,14 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
 
 def test_a_keeper_that_was_killed_leaves_nothing_in_the_way(runtime: Path) -> None:
     with struck(runtime, signal.SIGKILL) as place:
-        assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
+        assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
 def test_a_frozen_keeper_holds_up_one_launch_and_no_other(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with struck(runtime, signal.SIGSTOP) as place:
         monkeypatch.setattr(on_their_way, "ANSWER_S", 0.05)
-        assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
+        assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
@@ -126,15 +126,15 @@ def test_a_slow_keeper_stays_for_the_next_launch(runtime: Path, monkeypatch: pyt
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(place))
         listener.listen()
-        assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
+        assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert place.exists()
 
 
 def test_what_is_no_keeper_is_passed_over(runtime: Path) -> None:
     entry, process = kept("one")
-    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     (runtime / DIRECTORY / "0.sock").write_bytes(b"")
-    (taken,) = take({"XDG_RUNTIME_DIR": str(runtime)})
+    (taken,) = fetch_idle({"XDG_RUNTIME_DIR": str(runtime)})
     for one in (process, taken.process):
         one.discard()
 
@@ -144,9 +144,9 @@ def test_nobody_finds_a_keeper_before_it_listens(runtime: Path, monkeypatch: pyt
     monkeypatch.setattr(
         socket.socket, "listen", lambda _: found.append([one.name for one in (runtime / DIRECTORY).glob("*.sock")])
     )
-    monkeypatch.setattr(on_their_way, "_start_keeper", lambda config: found.append([Path(config.place).name]))
+    monkeypatch.setattr(on_their_way, "_start_daemon", lambda config: found.append([Path(config.place).name]))
     entry, process = kept("one")
-    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     process.discard()
     assert found == [[], [one.name for one in (runtime / DIRECTORY).iterdir()]]
 
@@ -159,20 +159,20 @@ def test_the_other_end_is_ours_when_it_is_this_users(monkeypatch: pytest.MonkeyP
         assert not is_ours(one)
 
 
-def test_fails_to_take_from_another_users_keeper(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_to_take_from_another_users_daemon(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry, process = kept("one")
-    leave({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     with monkeypatch.context() as patch:
         patch.setattr(on_their_way, "is_ours", lambda _: False)
-        assert take({"XDG_RUNTIME_DIR": str(runtime)}) == []
-    (taken,) = take({"XDG_RUNTIME_DIR": str(runtime)})
+        assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
+    (taken,) = fetch_idle({"XDG_RUNTIME_DIR": str(runtime)})
     for one in (process, taken.process):
         one.discard()
 
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_keeper_gives_to_its_own_user_alone(runtime: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
-    monkeypatch.setattr(keeper, "is_ours", lambda _: ours)
+    monkeypatch.setattr(daemon, "is_ours", lambda _: ours)
     fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(4))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(runtime / "s"))

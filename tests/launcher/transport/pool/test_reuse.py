@@ -25,8 +25,8 @@ from tests.launcher.conftest import (
 FIRST, SECOND, THIRD = ADDRESSES
 AWAY = {SECOND, THIRD}
 """Where connections lead; the first node is this machine."""
-WHO = "read -r _ _ _ guard _ < /proc/$PPID/stat; echo $guard"
-"""Prints the number of the process that outlives a job on its node: the runner's guard."""
+WHO = "read -r _ _ _ reaper _ < /proc/$PPID/stat; echo $reaper"
+"""Prints the number of the process that outlives a job on its node: the runner's reaper."""
 
 
 @pytest.fixture(scope="session")
@@ -57,9 +57,9 @@ def hurried(cluster: Cluster) -> Iterator[Cluster]:
         yield hurried
         close(hurried)
         # One that was frozen, nobody can ask any more.
-        for keeper in keepers(hurried):
+        for daemon in daemons(hurried):
             with suppress(ProcessLookupError):
-                os.kill(keeper, signal.SIGKILL)
+                os.kill(daemon, signal.SIGKILL)
 
 
 def close(cluster: Cluster) -> bytes:
@@ -68,34 +68,34 @@ def close(cluster: Cluster) -> bytes:
     return done.stdout
 
 
-def guards(result: Result) -> dict[str, int]:
+def reapers(result: Result) -> dict[str, int]:
     """By node; the job has succeeded on each."""
     assert result.code == 0, result.stderr
     return {words[0]: int(words[2]) for words in (line.split() for line in result.lines)}
 
 
 def child(pid: int) -> int:
-    """A guard's child: the runner that waits, or works. A launch that ends need not wait until there is a next one."""
+    """A reaper's child: the runner that waits, or works. A launch that ends need not wait until there is a next one."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            if name_of(int(one)) != "launch-guard":
+            if name_of(int(one)) != "launch-reaper":
                 return int(one)
         time.sleep(0.01)
-    raise AssertionError("the guard has no child")
+    raise AssertionError("the reaper has no child")
 
 
 def name_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-def keepers(cluster: Cluster) -> list[int]:
+def daemons(cluster: Cluster) -> list[int]:
     """The processes that keep this user's connections."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            is_keeper = b"pool/daemon.py" in (entry / "cmdline").read_bytes()
-            told = (entry / "fd/0").read_text() if is_keeper else ""
+            is_daemon = b"pool/daemon.py" in (entry / "cmdline").read_bytes()
+            told = (entry / "fd/0").read_text() if is_daemon else ""
         except OSError:
             continue
         if cluster.environment["XDG_RUNTIME_DIR"] in told:
@@ -104,20 +104,20 @@ def keepers(cluster: Cluster) -> list[int]:
 
 
 def test_a_second_launch_takes_the_connections_of_the_first(keeping: Cluster) -> None:
-    first = guards(keeping.run(WHO))
-    second = guards(keeping.run(f"{WHO}; sleep 1000 & setsid sleep 1000 &"))
+    first = reapers(keeping.run(WHO))
+    second = reapers(keeping.run(f"{WHO}; sleep 1000 & setsid sleep 1000 &"))
     assert {host for host in ADDRESSES if first[host] == second[host]} == AWAY
     assert keeping.ranks() == []
 
 
 def test_who_waits_can_be_told_from_a_job(keeping: Cluster) -> None:
-    ran = guards(keeping.run(WHO))
+    ran = reapers(keeping.run(WHO))
     waiting = [ran[host] for host in AWAY]
-    assert {(name_of(guard), name_of(child(guard))) for guard in waiting} == {("launch-guard", "launch-idle")}
+    assert {(name_of(reaper), name_of(child(reaper))) for reaper in waiting} == {("launch-reaper", "launch-idle")}
     with keeping.start(f"{WHO}; sleep 1000") as launcher:
         working = {int(line.split()[2]) for line in read_lines(launcher.stdout, 3)}
         assert {*waiting} <= working
-        assert {(name_of(guard), name_of(child(guard))) for guard in waiting} == {("launch-guard", "launch-runner")}
+        assert {(name_of(reaper), name_of(child(reaper))) for reaper in waiting} == {("launch-reaper", "launch-runner")}
 
 
 def test_each_job_has_its_own_environment_and_directory(keeping: Cluster) -> None:
@@ -143,24 +143,24 @@ def test_nothing_is_kept_after_a_failed_or_interrupted_job(keeping: Cluster, int
 
 
 def test_nothing_is_kept_where_none_is_wanted(keeping: Cluster) -> None:
-    ran = guards(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "0"}))
+    ran = reapers(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "0"}))
     wait_until_gone([*ran.values()], seconds=20)
     assert close(keeping) == b"0 connections closed\n"
 
 
 def test_what_nobody_takes_is_gone_when_its_time_is_up(keeping: Cluster) -> None:
-    ran = guards(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "1"}))
+    ran = reapers(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "1"}))
     wait_until_gone([*ran.values()], seconds=20)
 
 
 def test_all_that_is_kept_can_be_ended_at_once(keeping: Cluster) -> None:
-    ran = guards(keeping.run(WHO))
+    ran = reapers(keeping.run(WHO))
     assert close(keeping) == b"2 connections closed\n"
     wait_until_gone([*ran.values()], seconds=20)
 
 
 def test_two_launches_at_once_never_share_a_connection(keeping: Cluster) -> None:
-    kept = guards(keeping.run(WHO))
+    kept = reapers(keeping.run(WHO))
     wait = f"{WHO}; while [ ! -e {keeping.directory}/go ]; do sleep 0.05; done"
     with keeping.start(wait) as one, keeping.start(wait) as other:
         ones, others = ({int(line.split()[2]) for line in read_lines(both.stdout, 3)} for both in (one, other))
@@ -174,27 +174,27 @@ def test_two_launches_at_once_never_share_a_connection(keeping: Cluster) -> None
 
 
 def test_a_smaller_job_leaves_the_others_where_they_are(keeping: Cluster) -> None:
-    first = guards(keeping.run(WHO))
-    second = guards(keeping.run("-n", "2", WHO))
+    first = reapers(keeping.run(WHO))
+    second = reapers(keeping.run("-n", "2", WHO))
     assert second[SECOND] == first[SECOND]
-    third = guards(keeping.run(WHO))
+    third = reapers(keeping.run(WHO))
     assert {host for host in ADDRESSES if first[host] == third[host]} == AWAY
 
 
 def test_a_node_whose_login_would_be_another_gets_a_new_one(keeping: Cluster, nodes: Path) -> None:
-    first = guards(keeping.run(WHO))
+    first = reapers(keeping.run(WHO))
     login = nodes / ".bashrc"
     login.write_text("# changed\n")
     try:
-        second = guards(keeping.run(WHO))
+        second = reapers(keeping.run(WHO))
     finally:
         login.unlink()
     assert {second[SECOND], second[THIRD]}.isdisjoint(first.values())
 
 
 def test_what_this_side_depends_on_has_changed(keeping: Cluster) -> None:
-    first = guards(keeping.run(WHO))
-    second = guards(keeping.run(WHO, environment={"SSH_AUTH_SOCK": "/another"}))
+    first = reapers(keeping.run(WHO))
+    second = reapers(keeping.run(WHO, environment={"SSH_AUTH_SOCK": "/another"}))
     assert set(first.values()).isdisjoint(second.values())
     # None of the first is left for anybody.
     wait_until_gone([*first.values()], seconds=20)
@@ -203,8 +203,8 @@ def test_what_this_side_depends_on_has_changed(keeping: Cluster) -> None:
 @pytest.mark.parametrize(
     ("victim", "number"),
     [
-        ("keeper", signal.SIGKILL),
-        ("guard", signal.SIGKILL),
+        ("daemon", signal.SIGKILL),
+        ("reaper", signal.SIGKILL),
         ("runner", signal.SIGKILL),
         ("ssh", signal.SIGKILL),
         ("runner", signal.SIGTERM),
@@ -214,23 +214,23 @@ def test_a_next_job_succeeds_whatever_befell_the_last_ones_connections(
     keeping: Cluster, victim: str, number: signal.Signals
 ) -> None:
     first, second = befall(keeping, victim, number)
-    assert (second[THIRD] == first[THIRD]) == (victim != "keeper")
+    assert (second[THIRD] == first[THIRD]) == (victim != "daemon")
 
 
-@pytest.mark.parametrize("victim", ["keeper", "runner", "ssh"])
+@pytest.mark.parametrize("victim", ["daemon", "runner", "ssh"])
 def test_a_next_job_waits_for_nothing_that_is_frozen(hurried: Cluster, victim: str) -> None:
     # Whether what is not frozen answers in the time that there is, is a question of the machine's load.
     befall(hurried, victim, signal.SIGSTOP)
 
 
 def befall(cluster: Cluster, victim: str, number: signal.Signals) -> tuple[dict[str, int], dict[str, int]]:
-    """The guards of two jobs; between them a process gets a signal that what is kept of the second node depends on."""
-    first = guards(cluster.run(WHO))
-    (keeper,) = keepers(cluster)
-    parts = {"guard": first[SECOND], "runner": child(first[SECOND]), "ssh": ssh_to(cluster, SECOND), "keeper": keeper}
+    """The reapers of two jobs; between them a process gets a signal that what is kept of the second node depends on."""
+    first = reapers(cluster.run(WHO))
+    (daemon,) = daemons(cluster)
+    parts = {"reaper": first[SECOND], "runner": child(first[SECOND]), "ssh": ssh_to(cluster, SECOND), "daemon": daemon}
     os.kill(parts[victim], number)
     try:
-        second = guards(cluster.run(WHO))
+        second = reapers(cluster.run(WHO))
         assert set(second) == set(ADDRESSES)
         assert second[SECOND] != first[SECOND]
     finally:
@@ -257,5 +257,5 @@ def test_what_is_kept_holds_nothing_of_the_callers(keeping: Cluster, tmp_path: P
     flock = ["flock", "--nonblock", str(tmp_path / "lock")]
     launch = ["python", str(keeping.launcher), "-H", str(keeping.hosts_file(ADDRESSES)), "true"]
     subprocess.run([*flock, *launch], env=keeping.environment, timeout=60, check=True)
-    assert keepers(keeping)
+    assert daemons(keeping)
     subprocess.run([*flock, "true"], timeout=60, check=True)

@@ -1,0 +1,30 @@
+"""Name what has a meaning in a shell's command line; see POSIX.1-2017, Shell Command Language."""
+
+import re
+from collections.abc import Sequence
+
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+"""Beginning of a word that sets a variable, if it precedes the command's name."""
+SHELL_OPERATORS = frozenset(";&|<>$`()\n")
+"""If a line contains one of these, another command than the first may have failed."""
+GLOB_CHARS = frozenset("*?[{~")
+"""What a shell expands, besides SHELL_OPERATORS."""
+KEYWORDS = frozenset(("!", "{", "do", "elif", "else", "if", "then", "until", "while"))
+"""Words after which a command follows (Shell, 2.4)."""
+SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
+"""Programs that run the line after ``-c``."""
+
+
+def command_word(command: Sequence[str]) -> str | None:
+    """Return the word that a shell would look up; None if it may be any of several."""
+    words = list(command)
+    if words[:2] == ["/bin/bash", "-c"]:
+        if SHELL_OPERATORS.intersection(words[2]):
+            return None
+        import shlex
+
+        try:
+            words = shlex.split(words[2])
+        except ValueError:  # the shell has reported it
+            return None
+    return words[0] if words else None
