@@ -29,9 +29,10 @@ from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
 from local.run import by_hand
-from local.run.runs import RUN_DIR_VARIABLE, all_runs, end_run, pick_run, run_inside
+from local.run.runs import all_runs, end_run, pick_run, run_inside
 from local.run.sandbox import run_directory, run_in_sandbox
 from local.run.status import print_status
+from local.run_dir import RUN_DIR_VARIABLE
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
 

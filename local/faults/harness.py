@@ -3,7 +3,6 @@
 A node is named by its instance id, its host name or the end of that (worker2, master). Inside a local AWS only.
 """
 
-import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.targets import Target, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance
+from local.run_dir import current_run_dir
 
 SPOT_NOTICE_S = 120.0
 """How long before the end EC2 warns a spot instance ("Spot Instance interruption notices")."""
@@ -31,7 +31,7 @@ class Faults:
     @classmethod
     def here(cls) -> "Faults":
         """Return the faults of the local AWS that this process is in."""
-        return cls(Path(os.environ["LOCAL_AWS_DIR"]))
+        return cls(current_run_dir())
 
     def node(self, name: str) -> NodeHandle:
         """Return the node that a name means now; one named by its id may have ended."""
