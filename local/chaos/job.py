@@ -18,7 +18,7 @@ from local.chaos.jobs import Job, fill_connection_pool, recorded_ends
 from local.chaos.leftovers import idle_connections, leftover_processes, ranks_of
 from local.chaos.observer import Observer
 from local.errors import LocalError
-from local.faults.harness import Faults
+from local.faults.faults import Faults
 from local.faults.nodes import NodeHandle, await_true
 from local.run.user import User, deploy_arguments, new_user
 

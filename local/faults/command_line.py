@@ -5,7 +5,7 @@ import math
 
 from local.aws.api_faults import SERVICES
 from local.errors import UsageError
-from local.faults.harness import SPOT_NOTICE_S, Faults
+from local.faults.faults import SPOT_NOTICE_S, Faults
 
 LONGEST_NOTICE_S = 86400
 NODE = "instance id, host name, or the end of that: worker2, master"

@@ -122,7 +122,7 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     requests = run_dir / "log" / "requests.jsonl"
     # Listen on every address of the sandbox's own network namespace: users come by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
-    serving += ["--failures", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
+    serving += ["--api-faults", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")

@@ -38,7 +38,7 @@ def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
 
 
 def _log_stream(call: Call, caller: Caller) -> Iterator[Permission]:
-    """Require the action on a log stream; without a stream's name, on the streams of the group, and the ARN ends early."""
+    """Require the action on a log stream; without its name, on the group's streams, and the ARN ends early."""
     group, stream = (call.parameters.get(name, "") for name in ("logGroupName", "logStreamName"))
     yield caller.permission(call, caller.arn(call, f"log-group:{group}:log-stream:{stream}"))
 

@@ -93,7 +93,7 @@ def _source(call: Call, caller: Caller, source: str) -> Permission:
 
 
 def _deletions(call: Call, caller: Caller, bucket: str) -> Iterator[Permission]:
-    """Require a permission for each object. S3 answers for each object; here one denied object refuses the whole call."""
+    """Require a permission for each object. S3 answers each object alone; here one denial refuses the whole call."""
     for found in ElementTree.fromstring(call.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
         version = found.findtext("{*}VersionId")
         action = "DeleteObjectVersion" if version else "DeleteObject"
