@@ -56,7 +56,7 @@ def _parser_outside() -> _Parser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("image", help="build the node image")
     run = verbs.add_parser("run", help="run a command inside a fresh local AWS")
-    run.add_argument("--engines", action="store_true", help="whose nodes can be given MXNet, Horovod and Open MPI")
+    run.add_argument("--engines", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
     verbs.add_parser("shell", help="a shell inside a fresh local AWS")
     demo = verbs.add_parser("demo", help="the main job inside a fresh local AWS")
     demo.add_argument("nodes", metavar="NODES", help="master and workers together")
