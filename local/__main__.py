@@ -29,9 +29,10 @@ from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
 from local.run import by_hand
-from local.run.runs import RUN_DIR_VARIABLE, all_runs, end_run, pick_run, run_inside
+from local.run.runs import all_runs, end_run, pick_run, run_inside
 from local.run.sandbox import run_directory, run_in_sandbox
 from local.run.status import print_status
+from local.run_dir import RUN_DIR_VARIABLE
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
 
@@ -55,7 +56,7 @@ def _parser_outside() -> _Parser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("image", help="build the node image")
     run = verbs.add_parser("run", help="run a command inside a fresh local AWS")
-    run.add_argument("--engines", action="store_true", help="whose nodes can be given MXNet, Horovod and Open MPI")
+    run.add_argument("--engines", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
     verbs.add_parser("shell", help="a shell inside a fresh local AWS")
     demo = verbs.add_parser("demo", help="the main job inside a fresh local AWS")
     demo.add_argument("nodes", metavar="NODES", help="master and workers together")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from local.cache import cache_dir, locked
 from local.errors import LocalError
-from local.run.runs import RUN_DIR_VARIABLE, live_names
+from local.run.runs import live_names
+from local.run_dir import RUN_DIR_VARIABLE
 
 REPOSITORY = Path(__file__).parents[1]
 LOCK_TIMEOUT_S = 60.0

@@ -29,6 +29,7 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "launcher/subcommands.py": "names that are imported without their code",
     "launcher/validate.py": "shared by all options",
     "local/errors.py": "the errors of a package",
+    "local/run_dir.py": "shared by the packages of local",
     "local/faults/clients.py": "one cache for all faults",
     "cli/verbs/jobs.py": "one verb a file",
     "cli/verbs/logs.py": "one verb a file",

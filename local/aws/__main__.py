@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
             port=options.port,
             region=options.region,
             request_log=options.request_log,
-            failures=options.failures,
+            api_faults=options.api_faults,
             changes=options.changes,
         )
     except LocalAwsError as error:
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=5000, help="0 takes a free one")
     parser.add_argument("--region", default="us-east-1", help="where the machine images are known")
     parser.add_argument("--request-log", type=Path, metavar="PATH", help="append a line of JSON a request")
-    parser.add_argument("--failures", type=Path, metavar="PATH", help="which requests of nodes fail, as JSON")
+    parser.add_argument("--api-faults", type=Path, metavar="PATH", help="which requests of nodes fail, as JSON")
     parser.add_argument("--changes", type=Path, metavar="PATH", help="append a byte when what exists may have changed")
     return parser
 

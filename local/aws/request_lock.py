@@ -10,7 +10,7 @@ class RequestLock:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self.changed: Callable[[], None] = _nobody_asks
+        self.changed: Callable[[], None] = _ignore_change
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -28,7 +28,7 @@ class RequestLock:
             yield
 
 
-def _nobody_asks() -> None:
+def _ignore_change() -> None:
     """Do nothing."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from local.aws.calls import Call
 from local.aws.permissions.authorizer import Authorization
-from local.aws.permissions.policies import Need
+from local.aws.permissions.policies import Permission
 
 _APPLICATION = re.compile(r"(?:^| )app/(\S+)")
 _HINTS = re.compile(
@@ -42,9 +42,9 @@ class RequestLog:
                 "user_id": caller.user_id,
                 "policies": len(caller.documents),
             }
-            noted["needs"] = [_need(need) for need in authorization.needs]
+            noted["needs"] = [_permission_entry(permission) for permission in authorization.required]
             if authorization.refused:
-                noted["refused"] = _need(authorization.refused)
+                noted["refused"] = _permission_entry(authorization.refused)
         self._file.write(json.dumps(noted) + "\n")
 
 
@@ -60,8 +60,8 @@ def entry(call: Call, now: datetime) -> dict[str, Any]:
     }
 
 
-def _need(need: Need) -> dict[str, Any]:
-    return {"action": need.action, "resource": need.resource, "context": need.context}
+def _permission_entry(permission: Permission) -> dict[str, Any]:
+    return {"action": permission.action, "resource": permission.resource, "context": permission.context}
 
 
 def _resources(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def serve(
     port: int,
     region: str,
     request_log: Path | None = None,
-    failures: Path | None = None,
+    api_faults: Path | None = None,
     changes: Path | None = None,
 ) -> BaseWSGIServer:
     """Return a server that already listens; the caller runs its ``serve_forever``."""
@@ -90,7 +90,7 @@ def serve(
             listener.bind((host, port))
             listener.listen(128)
             fd = listener.fileno()
-            application = Application(log, ApiFaults(failures) if failures else None)
+            application = Application(log, ApiFaults(api_faults) if api_faults else None)
             return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:
         raise LocalAwsError(f"cannot listen on {host} port {port}: {error.strerror}") from error
@@ -107,10 +107,10 @@ def _prepare(region: str) -> None:
 class Application:
     """Put moto's application behind the lock, the authorization, the request log and the injected errors."""
 
-    def __init__(self, log: RequestLog | None, failures: ApiFaults | None = None):
+    def __init__(self, log: RequestLog | None, api_faults: ApiFaults | None = None):
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._log = log
-        self._api_faults = failures
+        self._api_faults = api_faults
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         # Read before taking the lock, so that a slow sender blocks nobody else.

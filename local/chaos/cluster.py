@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from local.chaos.observer import Observer
 from local.chaos.plan import KINDS, make_plan, node_target
 from local.chaos.plan_runner import run_plan
-from local.faults.harness import Faults
+from local.faults.faults import Faults
 from local.run.user import deploy_arguments, new_user
 
 NODES = 5

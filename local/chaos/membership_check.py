@@ -1,4 +1,7 @@
-"""Check that every node knows the same, correct membership: compare what AWS says with what the nodes say. Pure."""
+"""Check that every node knows the same, correct membership: compare what AWS says with what the nodes say.
+
+Pure functions: no I/O.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +26,7 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeView:
-    """Hold what one node knows of the membership."""
+    """Hold what one node knows of the membership, as read from its files by the chaos observer."""
 
     node_index: int
     generation: int

@@ -38,6 +38,7 @@ from local.chaos.membership_check import (
 from local.errors import LocalError
 from local.faults.clients import client
 from local.faults.nodes import NodeHandle, node_of
+from local.run_dir import current_run_dir
 
 LOGIN_USER = "ubuntu"
 """Login user of the local image."""
@@ -69,7 +70,7 @@ class Observer:
     @classmethod
     def here(cls, cluster: str, *, environment: Mapping[str, str] | None = None) -> "Observer":
         """Observe a cluster of the local AWS that this process is in."""
-        return cls(cluster, run_dir=Path(os.environ["LOCAL_AWS_DIR"]), environment=environment or os.environ)
+        return cls(cluster, run_dir=current_run_dir(), environment=environment or os.environ)
 
     def await_agreement(self, deadline_s: float, *, previous: Observation | None = None) -> Observation:
         """Wait until nothing differs and every node reaches every other. Raises TimeoutError with the differences.

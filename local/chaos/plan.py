@@ -1,4 +1,4 @@
-"""Draw a sequence of faults from a seed: the same seed gives the same plan, on any machine. Pure.
+"""Draw a sequence of faults from a seed: the same seed gives the same plan, on any machine. Pure functions: no I/O.
 
     plan = make_plan(7, count=20, over_s=300, targets=[node_target(n) for n in range(1, 5)])
     print(plan)

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from local.chaos.plan import Plan, PlannedFault
 from local.errors import LocalError
-from local.faults.harness import Faults
+from local.faults.faults import Faults
 
 API_SHARE = 0.5
 """Share of the nodes' requests that fail while AWS's API throttles or returns errors."""

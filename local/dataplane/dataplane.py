@@ -40,7 +40,7 @@ MAX_BOOTING = 8
 """Number of nodes that boot at a time; more on two cores only brings every node's deadline nearer."""
 
 
-class Accounts:
+class InstanceCredentials:
     """Read keys and roles for nodes from EC2, IAM and STS, and cache credentials while they are valid."""
 
     def __init__(self, session: boto3.Session) -> None:
@@ -82,21 +82,21 @@ class DataPlane:
     def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
         self._ec2: EC2Client = session.client("ec2")
         self._autoscaling: AutoScalingClient = session.client("autoscaling")
-        self._accounts = Accounts(session)
+        self._credentials = InstanceCredentials(session)
         self._run_dir = run_dir
         self._nodes_dir = run_dir / "nodes"
         self._cgroup = cgroup
         self._layers = layers
         self._nodes: dict[str, Node] = {}
         self._metadata: dict[tuple[str, str], metadata.Metadata] = {}
-        self._vpcs = Vpcs(self.find)
+        self._vpcs = Vpcs(self.metadata_of)
         self._inventory: Inventory | None = None
         self._told_to_reboot: set[str] = set()
         self._status_checks = StatusChecks()
         self._launch_attempts = launch_failures.LaunchAttempts()
         self._errors = DataplaneErrors(run_dir)
 
-    def find(self, vpc_id: str, address: str) -> metadata.Metadata | None:
+    def metadata_of(self, vpc_id: str, address: str) -> metadata.Metadata | None:
         """Return the metadata of the instance that has a private address in a VPC."""
         return self._metadata.get((vpc_id, address))
 
@@ -144,16 +144,16 @@ class DataPlane:
         return booting < MAX_BOOTING and inotify_shortage(booting + 1) is None
 
     def _describe(self, instance: Instance) -> metadata.Metadata:
-        role = self._accounts.role(instance.profile_arn)
+        role = self._credentials.role(instance.profile_arn)
         role_arn = str(role["Arn"]) if role else ""
         return metadata.Metadata(
             instance=instance,
             user_data=read_user_data(self._ec2, instance.instance_id),
-            public_key=self._accounts.public_key(instance.key_name),
-            account=self._accounts.account,
-            region=self._accounts.region,
+            public_key=self._credentials.public_key(instance.key_name),
+            account=self._credentials.account,
+            region=self._credentials.region,
             role_name=role["RoleName"] if role else None,
-            credentials=lambda: self._accounts.credentials(role_arn, instance.instance_id),
+            credentials=lambda: self._credentials.credentials(role_arn, instance.instance_id),
             spot_notices=self._run_dir / spot_notices.DIRECTORY / instance.instance_id,
         )
 
@@ -165,7 +165,7 @@ class DataPlane:
                 instance, nodes_dir=self._nodes_dir, cgroup=self._cgroup, layers=self._layers, gpu_models=gpu_models
             )
         except (LocalError, OSError, subprocess.SubprocessError) as error:
-            self._fail_launch(instance.instance_id, str(error), after=START_TIMEOUT_S)
+            raise self._fail_launch(instance.instance_id, str(error), after=START_TIMEOUT_S) from error
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
 
     def _update(self, instance: Instance) -> None:
@@ -196,7 +196,7 @@ class DataPlane:
             log.info("%s reboots", instance_id)
             self._restart(node)
         elif code is not None and code > 0 and not node.has_found_metadata():
-            self._fail_launch(
+            raise self._fail_launch(
                 instance_id, f"its container ended ({code}): {node.last_console_line()}", after=START_TIMEOUT_S
             )
         elif code is not None:
@@ -204,16 +204,16 @@ class DataPlane:
             self._ec2.terminate_instances(InstanceIds=[instance_id])
         elif self._launch_attempts.exceeds(instance_id, BOOT_TIMEOUT_S) and not is_frozen(node.cgroup):
             reason = f"it has not asked for its metadata for {BOOT_TIMEOUT_S:.0f} s: {node.last_console_line()}"
-            self._fail_launch(instance_id, reason, after=BOOT_TIMEOUT_S)
+            raise self._fail_launch(instance_id, reason, after=BOOT_TIMEOUT_S)
 
-    def _fail_launch(self, instance_id: str, reason: str, *, after: float) -> None:
-        """Record why an instance cannot boot, and terminate it if that lasts too long. Raises LocalError."""
+    def _fail_launch(self, instance_id: str, reason: str, *, after: float) -> LocalError:
+        """Record why an instance cannot boot, terminate it if that lasts too long, and return the error to raise."""
         self._launch_attempts.note(instance_id, reason)
         if self._launch_attempts.exceeds(instance_id, after):
             launch_failures.report(self._run_dir, instance_id, reason)
             log.error("%s does not boot and is terminated: %s", instance_id, reason)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
-        raise LocalError(reason)
+        return LocalError(reason)
 
     def _restart(self, node: Node) -> None:
         self._forget_reboot(node.instance.instance_id)

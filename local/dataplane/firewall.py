@@ -1,4 +1,4 @@
-"""Render security groups, NAT and public addresses as nftables rules for a VPC's router. Pure."""
+"""Render security groups, NAT and public addresses as nftables rules for a VPC's router. Pure functions: no I/O."""
 
 from collections.abc import Iterable
 

@@ -11,6 +11,6 @@ By hand: ``local-aws fault freeze worker2``. ``local.chaos.plan`` draws a sequen
 checks whether the cluster has recovered.
 """
 
-from local.faults.harness import Faults
+from local.faults.faults import Faults
 
 __all__ = ["Faults"]

@@ -5,7 +5,7 @@ import math
 
 from local.aws.api_faults import SERVICES
 from local.errors import UsageError
-from local.faults.harness import SPOT_NOTICE_S, Faults
+from local.faults.faults import SPOT_NOTICE_S, Faults
 
 LONGEST_NOTICE_S = 86400
 NODE = "instance id, host name, or the end of that: worker2, master"
@@ -14,7 +14,7 @@ ON_ONE_NODE = {
     "terminate": "EC2 terminates it",
     "reboot": "EC2 reboots it",
     "freeze": "it hangs: nothing runs, nothing answers",
-    "thaw": "it goes on",
+    "thaw": "resume a frozen node",
     "kill-agent": "SIGKILL to its agent",
     "rebalance-recommendation": "its metadata service says that a spot interruption is likely",
     "fill-disk": "its disk is full",
@@ -62,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     outage = verbs.add_parser("api-outage", help="AWS's API cannot be reached from nodes")
     outage.add_argument("node", metavar="NODE", nargs="?", help="left out: from all")
     outage.add_argument("--refuse", action="store_true", help="connections are refused instead of timing out")
-    verbs.add_parser("api-back", help="it can again").add_argument("node", metavar="NODE", nargs="?")
+    verbs.add_parser("api-back", help="restore the nodes' access to AWS's API").add_argument(
+        "node", metavar="NODE", nargs="?"
+    )
     verbs.add_parser("heal", help="undo all that can be undone, everywhere")
 
 

@@ -22,7 +22,7 @@ COMMAND_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeHandle:
-    """Locate one node, running or not."""
+    """Locate one node, running or not, to break it from outside; the data plane's side is ``container.Node``."""
 
     instance_id: str
     directory: Path

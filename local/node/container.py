@@ -35,7 +35,10 @@ def host_name(instance: Instance) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class Node:
-    """Describe a booted node. ``directory`` holds its disk and its console log, ``cgroup`` all its processes."""
+    """Describe a node that the data plane has booted and whose container it owns.
+
+    ``directory`` holds its disk and its console log, ``cgroup`` all its processes.
+    """
 
     instance: Instance
     directory: Path

@@ -7,7 +7,6 @@ Prints the name of the run once it can be entered.
 """
 
 import json
-import os
 import signal
 import sys
 from pathlib import Path
@@ -15,15 +14,16 @@ from pathlib import Path
 from local.run.runs import announce
 from local.run.session import REPOSITORY, session_variables
 from local.run.user import USER_SETTINGS, new_user
+from local.run_dir import current_run_dir
 
 
 def write_settings(home: Path) -> None:
-    """Write the context of every cluster of this user to the file that the CDK's command line reads last."""
+    """Write this user's default CDK context to ~/.cdk.json."""
     (home / ".cdk.json").write_text(json.dumps({"context": USER_SETTINGS}, indent=2) + "\n")
 
 
 def main() -> None:
-    run_dir = Path(os.environ["LOCAL_AWS_DIR"])
+    run_dir = current_run_dir()
     write_settings(Path.home())
     with new_user() as user:
         agent = {"SSH_AUTH_SOCK": user.environment["SSH_AUTH_SOCK"]}

@@ -20,8 +20,6 @@ from local.cache import cache_dir
 from local.errors import LocalError, UsageError
 from local.run.processes import process_of
 
-RUN_DIR_VARIABLE = "LOCAL_AWS_DIR"
-"""Variable that is set inside a local AWS."""
 MARK_VARIABLE = "LOCAL_AWS_MARK"
 """Variable with four hexadecimal digits that begin the names of all runs which a process starts: the starter finds
 leftovers by them."""

@@ -22,6 +22,7 @@ from local.network.addresses import API_PORT, USER_ENDPOINT
 from local.node.container import save_start_logs
 from local.run.monitor import Monitor
 from local.run.runs import announce, without_user_variables
+from local.run_dir import RUN_DIR_VARIABLE
 
 log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ def session_variables(run_dir: Path) -> dict[str, str]:
         "PYTHONPYCACHEPREFIX": str(cache_dir() / "pycache"),
         "HOME": str(run_dir / "home"),
         "TMPDIR": str(run_dir / "tmp"),
-        "LOCAL_AWS_DIR": str(run_dir),
+        RUN_DIR_VARIABLE: str(run_dir),
         "PATH": f"{REPOSITORY / 'bin'}:{REPOSITORY / 'local/bin'}:{environment / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin",
     }
 
@@ -56,7 +57,7 @@ def _mount(*arguments: str | Path) -> None:
     subprocess.run(["mount", "-n", *arguments], check=True)
 
 
-def _own_home(run_dir: Path) -> None:
+def _mount_home(run_dir: Path) -> None:
     """Make ``home`` the home directory also for programs that read the password file, as OpenSSH does."""
     home = run_dir / "home"
     (home / ".ssh").mkdir(mode=0o700, parents=True)
@@ -69,11 +70,11 @@ def _own_home(run_dir: Path) -> None:
     _mount("--bind", accounts, "/etc/passwd")
 
 
-def _prepare_files(run_dir: Path) -> None:
+def _mount_private_files(run_dir: Path) -> None:
     """Set up a private /run, a pure cgroup v2, and an overlay over the checkout that keeps writes in ``run_dir``."""
     for name in ("tmp", "log", "nodes", "checkout/upper", "checkout/work"):
         (run_dir / name).mkdir(parents=True, exist_ok=True)
-    _own_home(run_dir)
+    _mount_home(run_dir)
     _mount("-t", "tmpfs", "tmpfs", "/run")
     Path("/run/sshd").mkdir()
     _mount("-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
@@ -115,13 +116,13 @@ def _save_logs(run_dir: Path) -> None:
 
 def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:
     """Bring up the local AWS, run the command, return its exit code. The sandbox's end removes everything."""
-    _prepare_files(run_dir)
+    _mount_private_files(run_dir)
     variables = session_variables(run_dir)
     environment = without_user_variables(os.environ) | variables
     requests = run_dir / "log" / "requests.jsonl"
     # Listen on every address of the sandbox's own network namespace: users come by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
-    serving += ["--failures", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
+    serving += ["--api-faults", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")

@@ -1,6 +1,5 @@
 """Print the instances of a local AWS as a table: what EC2 reports, and how far each node has come."""
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,6 +14,7 @@ from local.faults.nodes import NodeHandle, node_of
 from local.faults.targets import GONE
 from local.node.container import is_frozen
 from local.node.inotify_limit import inotify_shortage
+from local.run_dir import current_run_dir
 
 COLUMNS = ("INSTANCE", "NAME", "ALIAS", "STATE", "NODE", "ADDRESS", "PUBLIC ADDRESS", "UP")
 SHOWN_AFTER_END = timedelta(minutes=5)
@@ -106,6 +106,6 @@ def status_text(run_dir: Path, now: datetime) -> str:
 
 def print_status() -> int:
     """Print the status for ``local-aws status``."""
-    text = status_text(Path(os.environ["LOCAL_AWS_DIR"]), datetime.now(timezone.utc))
+    text = status_text(current_run_dir(), datetime.now(timezone.utc))
     print(text, end="")
     return 0

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.permissions.policies import Decision, Need, Statement, evaluate, parse, single_grants
+from local.aws.permissions.policies import Decision, Permission, Statement, evaluate, parse, single_grants
 from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_until
 
 ACCOUNT = "123456789012"
@@ -43,8 +43,10 @@ class Grant:
 
     def allows_one(self, line: dict[str, Any]) -> bool:
         """Return whether a logged call needed this grant and was allowed."""
-        needs = [Need(**need) for need in line["needs"]]
-        return "refused" not in line and any(evaluate(need, [self.statement]) is Decision.ALLOWED for need in needs)
+        permissions = [Permission(**permission) for permission in line["needs"]]
+        return "refused" not in line and any(
+            evaluate(permission, [self.statement]) is Decision.ALLOWED for permission in permissions
+        )
 
 
 @dataclass(frozen=True)

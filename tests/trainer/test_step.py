@@ -34,12 +34,12 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def make_engine(*, seed: int = 0) -> TorchBackend:
+def make_backend(*, seed: int = 0) -> TorchBackend:
     return create(TrainConfig(seed=seed), world=World(), shard=Shard(), learning_rate=0.1)
 
 
 def test_a_step_is_that_of_plain_torch() -> None:
-    backend = make_engine()
+    backend = make_backend()
     torch.manual_seed(0)
     model = build("lenet", classes=10, image_shape=(1, 28, 28))
     weights, biases = ([each for each in model.parameters() if (each.dim() > 1) is many] for many in (True, False))
@@ -67,7 +67,7 @@ def test_a_users_network_gets_its_images_as_pytorch_lays_them_out() -> None:
 
 def test_a_seed_decides_every_bit() -> None:
     def run(seed: int) -> str:
-        backend = make_engine(seed=seed)
+        backend = make_backend(seed=seed)
         train(
             backend,
             DATA,
@@ -106,7 +106,7 @@ def test_a_restored_engine_takes_the_same_steps() -> None:
         backend.compute_gradients(IMAGES[batch], LABELS[batch])
         backend.update(samples=8)
 
-    backend, other = make_engine(), make_engine(seed=1)
+    backend, other = make_backend(), make_backend(seed=1)
     step(backend, 0)
     state = backend.state()
     step(backend, 8)
@@ -183,7 +183,7 @@ def test_a_snapshot_is_of_its_moment_by_each_of_a_buffers_names() -> None:
 
 
 def test_the_weights_change_only_when_the_snapshot_has_been_taken() -> None:
-    backend = make_engine()
+    backend = make_backend()
     before = digest(backend.weights())
     take = backend.snapshot()
     backend.compute_gradients(IMAGES, LABELS)
@@ -197,12 +197,12 @@ def test_the_weights_change_only_when_the_snapshot_has_been_taken() -> None:
 
 
 def test_a_rate_holds_from_the_next_update_on() -> None:
-    backend, slow = make_engine(), make_engine()
+    backend, slow = make_backend(), make_backend()
     for each, rate in ((backend, 0.1), (slow, 0.001)):
         each.compute_gradients(IMAGES, LABELS)
         each.set_learning_rate(rate)
         each.update(samples=16)
-    first = make_engine().weights()
+    first = make_backend().weights()
     moved, little = (
         {name: value - first[name] for name, value in each.weights().items()}  # type: ignore[operator]  # arrays of numbers
         for each in (backend, slow)
@@ -211,14 +211,14 @@ def test_a_rate_holds_from_the_next_update_on() -> None:
 
 
 def test_what_a_rank_asks_for_all_hear() -> None:
-    backend = make_engine()
+    backend = make_backend()
     images, labels = IMAGES[:4], LABELS[:4]
     for flags in (NO_FLAGS, StopSaveFlags(save=True), StopSaveFlags(stop=True), NO_FLAGS):
         assert backend.compute_gradients(images, labels, flags=flags).flags == flags
 
 
 def test_a_rank_without_samples_adds_nothing() -> None:
-    backend = make_engine()
+    backend = make_backend()
     backend.compute_gradients(IMAGES[:4], LABELS[:4])
     result = backend.compute_gradients(IMAGES[:0], LABELS[:0])
     assert (result.loss_sum, result.correct) == (0, 0)

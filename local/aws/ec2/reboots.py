@@ -9,6 +9,7 @@ from moto.ec2.models.instances import InstanceBackend
 
 from local.aws.moto_patching import wrap
 from local.node.reboots import request_reboot
+from local.run_dir import RUN_DIR_VARIABLE
 
 
 def install() -> None:
@@ -23,7 +24,7 @@ def _reboot_instances(original: Any, backend: InstanceBackend, instance_ids: lis
             raise EC2ClientError("IncorrectInstanceState", message)
     rebooted = original(backend, instance_ids)
     # Nodes exist only inside a local AWS.
-    if run_dir := os.environ.get("LOCAL_AWS_DIR"):
+    if run_dir := os.environ.get(RUN_DIR_VARIABLE):
         for instance in rebooted:
             request_reboot(Path(run_dir), instance.id)
     return rebooted

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 from local.aws.api_faults import ServiceError, response
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
-from local.aws.permissions.policies import Decision, Need
+from local.aws.permissions.policies import Decision, Permission
 
 _JSON: Final = frozenset({"dynamodb", "logs", "ssm"})
 _INVALID_CREDENTIALS: Final = {
@@ -36,17 +36,17 @@ _INVALID_CREDENTIALS_ELSEWHERE: Final = ServiceError(
 )
 
 
-def denial_message(caller: Caller, need: Need, decision: Decision, *, quoted: bool = False) -> str:
+def denial_message(caller: Caller, permission: Permission, decision: Decision, *, quoted: bool = False) -> str:
     """Say who may not do what, and why; S3 quotes the resource, and actions without a kind of resource name none."""
-    resource = f'"{need.resource}"' if quoted else need.resource
-    on = "" if need.resource == "*" else f" on resource: {resource}"
-    why = decision.value.format(action=need.action)
-    return f"User: {caller.arn_of_session} is not authorized to perform: {need.action}{on} {why}"
+    resource = f'"{permission.resource}"' if quoted else permission.resource
+    on = "" if permission.resource == "*" else f" on resource: {resource}"
+    why = decision.value.format(action=permission.action)
+    return f"User: {caller.arn_of_session} is not authorized to perform: {permission.action}{on} {why}"
 
 
-def denied_response(call: Call, caller: Caller, need: Need, decision: Decision) -> Response:
+def denied_response(call: Call, caller: Caller, permission: Permission, decision: Decision) -> Response:
     """Return the answer to a call that the policies do not allow."""
-    message = denial_message(caller, need, decision, quoted=call.service == "s3")
+    message = denial_message(caller, permission, decision, quoted=call.service == "s3")
     if call.service == "ec2":
         # The encoded message that follows in EC2 is left out: nobody could decode it here.
         found = ServiceError(

@@ -16,8 +16,8 @@ from local.aws.calls import Call
 from local.aws.permissions import access_denied
 from local.aws.permissions.callers import Caller, UnknownCallError, caller_of
 from local.aws.permissions.conditions import PolicyError
-from local.aws.permissions.needs import needs
-from local.aws.permissions.policies import Decision, Need, evaluate
+from local.aws.permissions.policies import Decision, Permission, evaluate
+from local.aws.permissions.required import required_permissions
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ class Authorization:
 
     caller: Caller | None = None
     """None when the call is an administrator's or its key is unknown."""
-    needs: tuple[Need, ...] = ()
-    refused: Need | None = None
+    required: tuple[Permission, ...] = ()
+    refused: Permission | None = None
     """The first permission that the caller lacks."""
     answer: Response | None = field(default=None, compare=False)
     """The error for a refused call."""
@@ -41,16 +41,16 @@ def authorize(call: Call) -> Authorization:
     if caller is None:
         return Authorization() if call.is_local else _authorize_unknown_key(call)
     try:
-        needed = _needs(call, caller)
-        refused = _first_refused(needed, caller)
+        required = _required_permissions(call, caller)
+        refused = _first_refused(required, caller)
     except (PolicyError, UnknownCallError) as error:
         log.warning("refused to %s: %s", caller.arn_of_session, error)
-        needed, refused = (), (caller.need(call), Decision.NOT_ALLOWED)
+        required, refused = (), (caller.permission(call), Decision.NOT_ALLOWED)
     if refused is None:
-        return Authorization(caller=caller, needs=needed)
-    need, decision = refused
-    answer = access_denied.denied_response(call, caller, need, decision)
-    return Authorization(caller=caller, needs=needed, refused=need, answer=answer)
+        return Authorization(caller=caller, required=required)
+    permission, decision = refused
+    answer = access_denied.denied_response(call, caller, permission, decision)
+    return Authorization(caller=caller, required=required, refused=permission, answer=answer)
 
 
 def _authorize_unknown_key(call: Call) -> Authorization:
@@ -59,18 +59,18 @@ def _authorize_unknown_key(call: Call) -> Authorization:
     return Authorization(answer=access_denied.invalid_credentials_response(call))
 
 
-def _needs(call: Call, caller: Caller) -> tuple[Need, ...]:
+def _required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
     try:
-        return needs(call, caller)
+        return required_permissions(call, caller)
     except UnknownCallError:
         if caller.is_role:
             raise
-        return (caller.need(call),)
+        return (caller.permission(call),)
 
 
-def _first_refused(needed: Sequence[Need], caller: Caller) -> tuple[Need, Decision] | None:
-    for need in needed:
-        decision = evaluate(need, caller.statements, bucket_policy(need.resource))
+def _first_refused(required: Sequence[Permission], caller: Caller) -> tuple[Permission, Decision] | None:
+    for permission in required:
+        decision = evaluate(permission, caller.statements, bucket_policy(permission.resource))
         if decision is not Decision.ALLOWED:
-            return need, decision
+            return permission, decision
     return None

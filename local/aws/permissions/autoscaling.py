@@ -7,27 +7,27 @@ from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
 
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
-from local.aws.permissions.policies import Need
+from local.aws.permissions.policies import Permission
 
 
-def _anything(call: Call, caller: Caller) -> Iterator[Need]:
-    yield caller.need(call)
+def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(call)
 
 
-def _group(call: Call, caller: Caller) -> Iterator[Need]:
-    """Need the action on the group, with its tags.
+def _group(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on the group, with its tags.
 
     For an unknown group the ARN has stars, which no policy for one group matches unless the call named that group.
     """
     group = _find(call, caller)
     if group is None:
         name = call.parameters.get("AutoScalingGroupName", "*")
-        yield caller.need(call, caller.arn(call, f"autoScalingGroup:*:autoScalingGroupName/{name}"))
+        yield caller.permission(call, caller.arn(call, f"autoScalingGroup:*:autoScalingGroupName/{name}"))
         return
     tags = {tag["Key"]: (tag["Value"],) for tag in group.tags}
     keys = ("aws:ResourceTag/", "autoscaling:ResourceTag/")
     context = {f"{key}{name}": value for key in keys for name, value in tags.items()}
-    yield caller.need(call, group.arn, context=context)
+    yield caller.permission(call, group.arn, context=context)
 
 
 def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
@@ -42,7 +42,7 @@ def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
     return None
 
 
-CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Need]]]] = {
+CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
     "CompleteLifecycleAction": _group,
     "DeleteAutoScalingGroup": _group,
     "DescribeAutoScalingGroups": _anything,

@@ -10,7 +10,7 @@ from moto.iam.models import IAMBackend, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 from local.aws.calls import Call
-from local.aws.permissions.policies import PRINCIPAL, USER_ID, Need, Statement, parse
+from local.aws.permissions.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
 
 TOOLKIT_ROLES: Final = "cdk-"
 """Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not judged: they do
@@ -47,14 +47,14 @@ class Caller:
         """Return the ARN of one of the account's resources."""
         return f"arn:{self.partition}:{call.service}:{call.credential.region}:{self.account}:{name}"
 
-    def need(
+    def permission(
         self,
         call: Call,
         resource: str = "*",
         *,
         action: str | None = None,
         context: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> Need:
+    ) -> Permission:
         """Return one needed permission; most calls need the one that has their name."""
         given = {
             **self.context,
@@ -64,7 +64,7 @@ class Caller:
             "aws:SourceIp": (str(call.environ.get("REMOTE_ADDR") or "127.0.0.1"),),
             **(context or {}),
         }
-        return Need(action=f"{call.service}:{action or call.action}", resource=resource, context=given)
+        return Permission(action=f"{call.service}:{action or call.action}", resource=resource, context=given)
 
 
 def session_of(access_key: str) -> AssumedRole | None:

@@ -8,44 +8,44 @@ from moto.dynamodb.models import dynamodb_backends
 
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
-from local.aws.permissions.policies import LEADING_KEYS, Need
+from local.aws.permissions.policies import LEADING_KEYS, Permission
 
 _EQUALS: Final = re.compile(r"([#\w.-]+)\s*=\s*(:\w+)")
 
 
-def _anything(call: Call, caller: Caller) -> Iterator[Need]:
-    yield caller.need(call)
+def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(call)
 
 
-def _table(call: Call, caller: Caller) -> Iterator[Need]:
-    """Need the action on the whole table; without leading keys in the request, ForAllValues is true."""
-    yield caller.need(call, _arn(call, caller, call.parameters["TableName"]))
+def _table(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on the whole table; without leading keys in the request, ForAllValues is true."""
+    yield caller.permission(call, _arn(call, caller, call.parameters["TableName"]))
 
 
-def _item(call: Call, caller: Caller) -> Iterator[Need]:
+def _item(call: Call, caller: Caller) -> Iterator[Permission]:
     yield _on_items(call, caller, call.parameters["TableName"], [_key(call.parameters)])
 
 
-def _batch_read(call: Call, caller: Caller) -> Iterator[Need]:
+def _batch_read(call: Call, caller: Caller) -> Iterator[Permission]:
     for table, wanted in call.parameters["RequestItems"].items():
         yield _on_items(call, caller, table, wanted["Keys"])
 
 
-def _batch_write(call: Call, caller: Caller) -> Iterator[Need]:
+def _batch_write(call: Call, caller: Caller) -> Iterator[Permission]:
     for table, wanted in call.parameters["RequestItems"].items():
         keys = [_key(request) for each in wanted for request in each.values()]
         yield _on_items(call, caller, table, keys)
 
 
-def _transaction(call: Call, caller: Caller) -> Iterator[Need]:
-    """Need for each item what it would need alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
+def _transaction(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require for each item what it would require alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
     for item in call.parameters["TransactItems"]:
         for kind, found in item.items():
             yield _on_items(call, caller, found["TableName"], [_key(found)], action=_IN_TRANSACTION[kind])
 
 
-def _query(call: Call, caller: Caller) -> Iterator[Need]:
-    """Need the action on the partition key in the query's condition."""
+def _query(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on the partition key in the query's condition."""
     asked = call.parameters
     names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
     equal = _EQUALS.findall(asked.get("KeyConditionExpression", ""))
@@ -61,12 +61,12 @@ def _key(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _on_items(
     call: Call, caller: Caller, table: str, keys: Iterable[Mapping[str, Any]], *, action: str | None = None
-) -> Need:
+) -> Permission:
     partition_key = _partition_key(call, caller, table)
     values = [value for key in keys for value in key.get(partition_key, {}).values()]
     leading = tuple(str(value) for value in values)
     context = {LEADING_KEYS: leading} if leading else {}
-    return caller.need(call, _arn(call, caller, table), action=action, context=context)
+    return caller.permission(call, _arn(call, caller, table), action=action, context=context)
 
 
 def _partition_key(call: Call, caller: Caller, table: str) -> str:
@@ -86,7 +86,7 @@ _IN_TRANSACTION: Final = {
     "Update": "UpdateItem",
 }
 
-CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Need]]]] = {
+CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
     "BatchGetItem": _batch_read,
     "BatchWriteItem": _batch_write,
     "DeleteItem": _item,

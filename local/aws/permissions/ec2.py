@@ -8,31 +8,31 @@ from moto.ec2.models import ec2_backends
 
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
-from local.aws.permissions.policies import Need
+from local.aws.permissions.policies import Permission
 
 _INSTANCE: Final = re.compile(r"InstanceId\.\d+")
 
 
-def _anything(call: Call, caller: Caller) -> Iterator[Need]:
-    yield caller.need(call)
+def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(call)
 
 
-def _instances(call: Call, caller: Caller) -> Iterator[Need]:
+def _instances(call: Call, caller: Caller) -> Iterator[Permission]:
     for name, instance_id in call.parameters.items():
         if _INSTANCE.fullmatch(name):
             yield _on_instance(call, caller, instance_id)
 
 
-def _address(call: Call, caller: Caller) -> Iterator[Need]:
-    """Need the action on the address, and on the instance or the network interface that gets or has it."""
+def _address(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on the address, and on the instance or the network interface that gets or has it."""
     named = call.parameters
     address = _find_address(call, caller)
     allocation_id = named.get("AllocationId") or (address.allocation_id if address else "*")
-    yield caller.need(call, caller.arn(call, f"elastic-ip/{allocation_id}"))
+    yield caller.permission(call, caller.arn(call, f"elastic-ip/{allocation_id}"))
     if "InstanceId" in named:
         yield _on_instance(call, caller, named["InstanceId"])
     if "NetworkInterfaceId" in named:
-        yield caller.need(call, caller.arn(call, f"network-interface/{named['NetworkInterfaceId']}"))
+        yield caller.permission(call, caller.arn(call, f"network-interface/{named['NetworkInterfaceId']}"))
 
 
 def _find_address(call: Call, caller: Caller) -> Any:
@@ -44,14 +44,14 @@ def _find_address(call: Call, caller: Caller) -> Any:
     return None
 
 
-def _on_instance(call: Call, caller: Caller, instance_id: str) -> Need:
+def _on_instance(call: Call, caller: Caller, instance_id: str) -> Permission:
     tags = ec2_backends[caller.account][call.credential.region].describe_tags(filters={"resource-id": [instance_id]})
     keys = ("aws:ResourceTag/", "ec2:ResourceTag/")
     context = {f"{key}{tag['key']}": (str(tag["value"]),) for key in keys for tag in tags}
-    return caller.need(call, caller.arn(call, f"instance/{instance_id}"), context=context)
+    return caller.permission(call, caller.arn(call, f"instance/{instance_id}"), context=context)
 
 
-CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Need]]]] = {
+CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
     "AssociateAddress": _address,
     "DescribeAddresses": _anything,
     "DescribeImages": _anything,

@@ -32,8 +32,8 @@ _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Need:
-    """Hold one permission that a call needs; a call may need several."""
+class Permission:
+    """Hold one permission that a call requires; a call may require several."""
 
     action: str
     """Action with its service, as in ``s3:GetObject``."""
@@ -69,7 +69,7 @@ class Statement:
 
 
 class Decision(Enum):
-    """Result of evaluating a need, in the words of AWS's errors."""
+    """Result of evaluating policies, in the words of AWS's errors."""
 
     ALLOWED = ""
     NOT_ALLOWED = "because no identity-based policy allows the {action} action"
@@ -77,10 +77,10 @@ class Decision(Enum):
     DENIED_BY_RESOURCE = "with an explicit deny in a resource-based policy"
 
 
-def evaluate(need: Need, own: Sequence[Statement], of_resource: Sequence[Statement] = ()) -> Decision:
+def evaluate(permission: Permission, own: Sequence[Statement], of_resource: Sequence[Statement] = ()) -> Decision:
     """Evaluate the policies of the caller and of the resource: a Deny wins, and without an Allow nothing is allowed."""
-    matching = [statement for statement in own if _matches(statement, need)]
-    theirs = [statement for statement in of_resource if _matches(statement, need)]
+    matching = [statement for statement in own if _matches(statement, permission)]
+    theirs = [statement for statement in of_resource if _matches(statement, permission)]
     if not all(statement.allows for statement in matching):
         return Decision.DENIED
     if not all(statement.allows for statement in theirs):
@@ -157,38 +157,38 @@ def _check_variables(text: str) -> None:
             raise PolicyError(f"policy variable must be one of {', '.join(sorted(VARIABLES))}, got {name!r}")
 
 
-def _matches(statement: Statement, need: Need) -> bool:
-    action = need.action.lower()
+def _matches(statement: Statement, permission: Permission) -> bool:
+    action = permission.action.lower()
     return (
         any(expression(pattern.lower()).fullmatch(action) for pattern in statement.actions) is not statement.but_actions
-        and any(_is_resource(pattern, need) for pattern in statement.resources) is not statement.but_resources
-        and all(_holds(condition, need) for condition in statement.conditions)
-        and any(_is_principal(principal, need) for principal in statement.principals)
+        and any(_is_resource(pattern, permission) for pattern in statement.resources) is not statement.but_resources
+        and all(_holds(condition, permission) for condition in statement.conditions)
+        and any(_is_principal(principal, permission) for principal in statement.principals)
     )
 
 
-def _is_resource(pattern: str, need: Need) -> bool:
-    filled = _filled(pattern, need)
-    return filled is not None and expression(filled).fullmatch(need.resource) is not None
+def _is_resource(pattern: str, permission: Permission) -> bool:
+    filled = _filled(pattern, permission)
+    return filled is not None and expression(filled).fullmatch(permission.resource) is not None
 
 
-def _is_principal(principal: str, need: Need) -> bool:
+def _is_principal(principal: str, permission: Permission) -> bool:
     """Return whether the principal is the caller itself, its role, or its account."""
-    arn = next(iter(need.context.get(PRINCIPAL, ())), "")
-    account = next(iter(need.context.get("aws:PrincipalAccount", ())), "")
+    arn = next(iter(permission.context.get(PRINCIPAL, ())), "")
+    account = next(iter(permission.context.get("aws:PrincipalAccount", ())), "")
     return principal in ("*", arn, account, f"arn:aws:iam::{account}:root")
 
 
-def _holds(condition: Condition, need: Need) -> bool:
-    wanted = [filled for value in condition.values if (filled := _filled(value, need)) is not None]
-    return operator(condition.operator).holds(need.context.get(condition.key, ()), wanted)
+def _holds(condition: Condition, permission: Permission) -> bool:
+    wanted = [filled for value in condition.values if (filled := _filled(value, permission)) is not None]
+    return operator(condition.operator).holds(permission.context.get(condition.key, ()), wanted)
 
 
-def _filled(text: str, need: Need) -> str | None:
+def _filled(text: str, permission: Permission) -> str | None:
     """Return the text with its variables replaced; None, which matches nothing, if the request lacks a value."""
     if "${" not in text:
         return text
-    values = {name: need.context.get(name, ()) for name in _VARIABLE.findall(text)}
+    values = {name: permission.context.get(name, ()) for name in _VARIABLE.findall(text)}
     if not all(values.values()):
         return None
     return _VARIABLE.sub(lambda found: values[found[1]][0], text)

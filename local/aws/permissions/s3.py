@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller, UnknownCallError
-from local.aws.permissions.policies import Need
+from local.aws.permissions.policies import Permission
 
 _LISTING: Final = frozenset({
     "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "list-type", "marker", "max-keys",
@@ -54,13 +54,13 @@ _ORDINARY: Final = (
 _PLAIN_HOST: Final = re.compile(r"(localhost|[\d.]+|s3[\w.-]*\.amazonaws\.com)(:\d+)?")
 
 
-def needs(call: Call, caller: Caller) -> Iterator[Need]:
+def required_permissions(call: Call, caller: Caller) -> Iterator[Permission]:
     """Yield what a call needs; deleting many objects at once needs a permission for each."""
     if not _PLAIN_HOST.fullmatch(call.header("host")):
         raise UnknownCallError(f"the bucket must stand in the path, got host {call.header('host')}")
     bucket, _, key = call.path.lstrip("/").partition("/")
     if not bucket:
-        yield caller.need(call, action="ListAllMyBuckets")
+        yield caller.permission(call, action="ListAllMyBuckets")
         return
     if call.method == "POST" and "delete" in call.query and not key:
         yield from _deletions(call, caller, bucket)
@@ -78,22 +78,22 @@ def _action(call: Call, about: str) -> str:
     raise UnknownCallError(f"s3:{call.action} is not described in local/aws/permissions")
 
 
-def _on(call: Call, caller: Caller, bucket: str, key: str, *, action: str) -> Need:
+def _on(call: Call, caller: Caller, bucket: str, key: str, *, action: str) -> Permission:
     resource = f"arn:{caller.partition}:s3:::{bucket}{f'/{key}' if key else ''}"
     listing = ("prefix", "delimiter", "max-keys") if not key else ()
     context = {f"s3:{name}": (call.query[name],) for name in listing if name in call.query}
-    return caller.need(call, resource, action=action, context=context)
+    return caller.permission(call, resource, action=action, context=context)
 
 
-def _source(call: Call, caller: Caller, source: str) -> Need:
-    """Need to read the source of a copy."""
+def _source(call: Call, caller: Caller, source: str) -> Permission:
+    """Require permission to read the source of a copy."""
     name, _, version = unquote(source).lstrip("/").partition("?versionId=")
     bucket, _, key = name.partition("/")
     return _on(call, caller, bucket, key, action="GetObjectVersion" if version else "GetObject")
 
 
-def _deletions(call: Call, caller: Caller, bucket: str) -> Iterator[Need]:
-    """Need a permission for each object. S3 answers for each object; here one denied object refuses the whole call."""
+def _deletions(call: Call, caller: Caller, bucket: str) -> Iterator[Permission]:
+    """Require a permission for each object. S3 answers each object alone; here one denial refuses the whole call."""
     for found in ElementTree.fromstring(call.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
         version = found.findtext("{*}VersionId")
         action = "DeleteObjectVersion" if version else "DeleteObject"

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from local.chaos.job import RECOVERY_TIMEOUT_S, run_rounds
+from local.chaos.job_chaos import RECOVERY_TIMEOUT_S, run_cases
 from local.chaos.observer import Observer
 from local.faults import Faults
 from tests.e2e.conftest import NODES, STACK, Cluster
 
-SEED, ROUNDS = 434, 10
+SEED, CASES = 434, 10
 """Seed that draws: the launcher's node restarts; a worker is cut off, one freezes, one crashes."""
 TIMEOUT_S = 900
-"""A round takes about a minute, and more on a busy machine."""
+"""A fault takes about a minute, and more on a busy machine."""
 TRAINING = (
     "cd && launch --max-restarts 1 --min-nodes 2 --rejoin-timeout 0"
     " python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 10000 2>&1"
@@ -86,7 +86,5 @@ def test_a_job_may_be_silent_for_a_minute(cluster: Cluster, silent: str) -> None
 @pytest.mark.timeout(TIMEOUT_S)
 def test_jobs_end_or_start_again_as_asked_whatever_becomes_of_a_node(cluster: Cluster) -> None:
     assert len(cluster.instances) == NODES
-    errors = run_rounds(
-        STACK, user=cluster.user, seed=SEED, rounds=ROUNDS, say=lambda text: print(text, file=sys.stderr)
-    )
+    errors = run_cases(STACK, user=cluster.user, seed=SEED, cases=CASES, say=lambda text: print(text, file=sys.stderr))
     assert errors == []

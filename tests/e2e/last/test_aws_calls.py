@@ -18,7 +18,7 @@ import boto3
 import pytest
 
 from bootstrap import contract
-from local.aws.permissions.policies import Decision, Need, Statement, evaluate, parse, single_grants
+from local.aws.permissions.policies import Decision, Permission, Statement, evaluate, parse, single_grants
 from tests.e2e.conftest import STACK, Cluster, aliases
 from tests.e2e.template_references import References
 
@@ -144,9 +144,18 @@ def test_nothing_is_allowed_that_no_node_calls(
     roles: dict[str, Role], calls: list[dict[str, Any]], node_type: str
 ) -> None:
     role = roles[node_type]
-    needs = [Need(**need) for call in calls if call["caller"]["role_arn"] == role.arn for need in call["needs"]]
+    permissions = [
+        Permission(**permission)
+        for call in calls
+        if call["caller"]["role_arn"] == role.arn
+        for permission in call["needs"]
+    ]
     grants = [grant for statement in role.statements if statement.allows for grant in single_grants(statement)]
-    uncalled = [grant for grant in grants if not any(evaluate(need, [grant]) is Decision.ALLOWED for need in needs)]
+    uncalled = [
+        grant
+        for grant in grants
+        if not any(evaluate(permission, [grant]) is Decision.ALLOWED for permission in permissions)
+    ]
     assert len(uncalled) < len(grants)
     assert [grant for grant in uncalled if not is_for_engines(grant)] == []
 

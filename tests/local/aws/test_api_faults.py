@@ -68,8 +68,8 @@ class Control:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
-    file = tmp_path_factory.mktemp("failures") / "api-faults.json"
-    process, port = start_server("--failures", str(file))
+    file = tmp_path_factory.mktemp("api-faults") / "api-faults.json"
+    process, port = start_server("--api-faults", str(file))
     control = Control(port, file)
     control.client("s3").create_bucket(Bucket="bucket")
     yield control
@@ -141,8 +141,8 @@ def test_a_share_of_the_calls_is_refused(control: Control) -> None:
     assert 5 < len(control.refusals("ec2", "i-1", times=40)) < 35
 
 
-def answers(failures: ApiFaults, *, times: int = 30) -> list[bool]:
-    return [failures.answer({}, service="ec2", instance_id="i-1") is not None for _ in range(times)]
+def answers(faults: ApiFaults, *, times: int = 30) -> list[bool]:
+    return [faults.answer({}, service="ec2", instance_id="i-1") is not None for _ in range(times)]
 
 
 def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
 def test_a_rule_that_stays_goes_on_where_it_was(tmp_path: Path) -> None:
     rule, other = ApiFault(kind="throttle", share=0.4, seed=9), ApiFault(kind="error", service="s3")
     write_faults(tmp_path / "one", [rule])
-    failures = ApiFaults(tmp_path / "one")
+    faults = ApiFaults(tmp_path / "one")
     whole = answers(ApiFaults(tmp_path / "one"), times=30)
-    first = answers(failures, times=10)
+    first = answers(faults, times=10)
     write_faults(tmp_path / "one", [other, rule])
-    assert first + answers(failures, times=20) == whole
+    assert first + answers(faults, times=20) == whole
 
 
 def test_rules_are_read_by_others_too(tmp_path: Path) -> None:

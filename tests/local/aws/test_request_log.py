@@ -31,9 +31,9 @@ def test_what_a_judged_call_needed_is_noted(aws: Aws, role: Role) -> None:
     aws.client("logs", **keys).describe_log_groups()
     (found,) = noted(aws, keys["aws_access_key_id"])
     assert found["caller"] == {"role_arn": role.arn, "user_id": f"{role.role_id}:i-1", "policies": 1}
-    (need,) = found["needs"]
-    assert (need["action"], need["resource"]) == ("logs:DescribeLogGroups", "*")
-    assert need["context"]["aws:userid"] == [f"{role.role_id}:i-1"]
+    (permission,) = found["needs"]
+    assert (permission["action"], permission["resource"]) == ("logs:DescribeLogGroups", "*")
+    assert permission["context"]["aws:userid"] == [f"{role.role_id}:i-1"]
     assert "refused" not in found
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from local.aws.permissions.conditions import PolicyError
-from local.aws.permissions.policies import USER_ID, Decision, Need, evaluate, parse
+from local.aws.permissions.policies import USER_ID, Decision, Permission, evaluate, parse
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/cluster"
 KEYS = "dynamodb:LeadingKeys"
@@ -22,12 +22,12 @@ def policy(*statements: dict[str, Any]) -> dict[str, Any]:
 
 def request(
     action: str = "dynamodb:PutItem", resource: str = TABLE, keys: tuple[str, ...] | None = ("AROA:i-1",)
-) -> Need:
+) -> Permission:
     context = {} if keys is None else {KEYS: keys}
-    return Need(action=action, resource=resource, context={USER_ID: ("AROA:i-1",), **context})
+    return Permission(action=action, resource=resource, context={USER_ID: ("AROA:i-1",), **context})
 
 
-def allowed(asked: Need, *statements: dict[str, Any]) -> bool:
+def allowed(asked: Permission, *statements: dict[str, Any]) -> bool:
     return evaluate(asked, parse(policy(*statements))) is Decision.ALLOWED
 
 
@@ -47,7 +47,7 @@ def test_what_is_named_is_allowed() -> None:
         request(resource="*"),
     ],
 )
-def test_what_is_not_named_is_not_allowed(asked: Need) -> None:
+def test_what_is_not_named_is_not_allowed(asked: Permission) -> None:
     assert not allowed(asked, statement())
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_allowed_without_a_statement() -> None:
         ({"Resource": "arn:aws:s3:::b/${aws:userid}"}, request(resource="arn:aws:s3:::b/AROA:i-2"), False),
     ],
 )
-def test_wildcards_and_lists(changes: dict[str, Any], asked: Need, expected: bool) -> None:
+def test_wildcards_and_lists(changes: dict[str, Any], asked: Permission, expected: bool) -> None:
     assert allowed(asked, statement(**changes)) is expected
 
 
@@ -119,7 +119,7 @@ def test_instance_must_have_the_tag(context: dict[str, tuple[str, ...]], expecte
         Resource=f"{instance}/*",
         Condition={ONE: {GROUP: "deeplearning-master"}},
     )
-    asked = Need(action="ec2:AssociateAddress", resource=f"{instance}/i-1", context=context)
+    asked = Permission(action="ec2:AssociateAddress", resource=f"{instance}/i-1", context=context)
     assert allowed(asked, granted) is expected
 
 
@@ -177,7 +177,7 @@ def test_operators(operator: str, values: Any, found: tuple[str, ...] | None, ex
         ({"Resource": "arn:aws:s3:::b/${aws:username}"}, request(resource="arn:aws:s3:::b/"), False),
     ],
 )
-def test_all_but_what_is_named(changes: dict[str, Any], asked: Need, expected: bool) -> None:
+def test_all_but_what_is_named(changes: dict[str, Any], asked: Permission, expected: bool) -> None:
     assert allowed(asked, statement(**changes)) is expected
 
 
@@ -187,7 +187,7 @@ def of_a_bucket(**changes: Any) -> Any:
 
 
 def test_policy_of_a_resource_counts_too() -> None:
-    asked = Need(action="s3:GetObject", resource="arn:aws:s3:::b/k", context={"aws:SecureTransport": ("true",)})
+    asked = Permission(action="s3:GetObject", resource="arn:aws:s3:::b/k", context={"aws:SecureTransport": ("true",)})
     own = parse(policy(statement(Action="s3:GetObject", Resource="arn:aws:s3:::b/k")))
     insecure = of_a_bucket(Effect="Deny", Condition={"Bool": {"aws:SecureTransport": "false"}})
     assert evaluate(asked, own, insecure) is Decision.ALLOWED
@@ -210,7 +210,7 @@ def test_policy_of_a_resource_counts_too() -> None:
 def test_policy_of_a_resource_is_about_its_principals(principal: Any, expected: Decision) -> None:
     document = policy(statement(Principal=principal))
     context = {"aws:PrincipalArn": ("arn:aws:iam::1:role/a",), "aws:PrincipalAccount": ("1",)}
-    asked = Need(action="dynamodb:PutItem", resource=TABLE, context=context)
+    asked = Permission(action="dynamodb:PutItem", resource=TABLE, context=context)
     assert evaluate(asked, (), parse(document, of_resource=True)) is expected
 
 

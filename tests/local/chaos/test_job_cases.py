@@ -2,21 +2,21 @@ from collections import Counter
 
 import pytest
 
-from local.chaos.job_rounds import KINDS, PHASES, JobFault, JobOutcome, RecordedEnd, Round, draw_faults, judge
+from local.chaos.job_cases import KINDS, PHASES, JobCase, JobFault, JobOutcome, RecordedEnd, draw_faults, judge
 
 WAITS = "launch: w2: lost: silent for 20 s; waiting at most 5 s for 3 nodes"
 RESTARTS = "launch: restart 1 of 3 on 2 of 3 nodes: w1, w3"
 
 
-def test_a_seed_gives_the_same_rounds() -> None:
-    assert draw_faults(7, rounds=10, node_indexes=[1, 2, 3]) == draw_faults(7, rounds=10, node_indexes=[1, 2, 3])
-    assert draw_faults(7, rounds=10, node_indexes=[1, 2, 3]) != draw_faults(8, rounds=10, node_indexes=[1, 2, 3])
+def test_a_seed_gives_the_same_cases() -> None:
+    assert draw_faults(7, cases=10, node_indexes=[1, 2, 3]) == draw_faults(7, cases=10, node_indexes=[1, 2, 3])
+    assert draw_faults(7, cases=10, node_indexes=[1, 2, 3]) != draw_faults(8, cases=10, node_indexes=[1, 2, 3])
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fifty_rounds_are_of_every_kind_and_at_every_moment_and_on_every_node(seed: int) -> None:
-    faults = draw_faults(seed, rounds=50, node_indexes=[1, 2, 3])
-    phases = Counter(job_round.phase for fault in faults for job_round in fault.rounds)
+def test_fifty_cases_are_of_every_kind_and_at_every_moment_and_on_every_node(seed: int) -> None:
+    faults = draw_faults(seed, cases=50, node_indexes=[1, 2, 3])
+    phases = Counter(job_case.phase for fault in faults for job_case in fault.cases)
     assert sum(phases.values()) == 50
     assert all(phases[phase] >= 10 for phase in PHASES)
     assert Counter(fault.kind for fault in faults).keys() == set(KINDS)
@@ -24,11 +24,11 @@ def test_fifty_rounds_are_of_every_kind_and_at_every_moment_and_on_every_node(se
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_ten_rounds_have_every_kind_of_fault_and_every_node(seed: int) -> None:
-    faults = draw_faults(seed, rounds=10, node_indexes=[1, 2, 3])
+def test_ten_cases_have_every_kind_of_fault_and_every_node(seed: int) -> None:
+    faults = draw_faults(seed, cases=10, node_indexes=[1, 2, 3])
     assert {fault.kind for fault in faults} == set(KINDS)
     assert {fault.node_index for fault in faults} == {1, 2, 3}
-    assert sum(job_round.phase == "rendezvous" for fault in faults for job_round in fault.rounds) >= 3
+    assert sum(job_case.phase == "rendezvous" for fault in faults for job_case in fault.cases) >= 3
 
 
 def ranks(world: int, *, done: int) -> list[str]:
@@ -63,9 +63,9 @@ def make_outcome(
 def verdict(
     outcome: JobOutcome, policy: str, *, node_index: int = 2, kind: str = "freeze", phase: str = "stepping"
 ) -> list[str]:
-    job_round = Round(phase=phase, fraction=0.5, policy=policy)  # type: ignore[arg-type]  # strings of parametrize
-    fault = JobFault(kind=kind, node_index=node_index, rounds=(job_round,))  # type: ignore[arg-type]  # strings of parametrize
-    return judge(outcome, job_round, fault=fault, recovered_s=35.0)
+    job_case = JobCase(phase=phase, fraction=0.5, policy=policy)  # type: ignore[arg-type]  # strings of parametrize
+    fault = JobFault(kind=kind, node_index=node_index, cases=(job_case,))  # type: ignore[arg-type]  # strings of parametrize
+    return judge(outcome, job_case, fault=fault, recovered_s=35.0)
 
 
 @pytest.mark.parametrize(("outcome", "policy"), [

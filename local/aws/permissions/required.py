@@ -10,20 +10,20 @@ from typing import Final
 from local.aws.calls import Call
 from local.aws.permissions import autoscaling, dynamodb, ec2, s3
 from local.aws.permissions.callers import Caller, UnknownCallError
-from local.aws.permissions.policies import Need
+from local.aws.permissions.policies import Permission
 
-Needs = Callable[[Call, Caller], Iterator[Need]]
+PermissionsOfCall = Callable[[Call, Caller], Iterator[Permission]]
 NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity"})
 """Calls that everyone may make ("GetCallerIdentity" in the AWS STS API Reference)."""
 
 
-def needs(call: Call, caller: Caller) -> tuple[Need, ...]:
+def required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
     """Return the permissions that a call needs; empty when everyone may make it. Raises UnknownCallError."""
     action = f"{call.service}:{call.action}"
     if action in NEEDS_NO_PERMISSION:
         return ()
     if call.service == "s3":
-        return tuple(s3.needs(call, caller))
+        return tuple(s3.required_permissions(call, caller))
     if action not in _CALLS:
         raise UnknownCallError(f"{action} is not described in local/aws/permissions")
     try:
@@ -32,39 +32,39 @@ def needs(call: Call, caller: Caller) -> tuple[Need, ...]:
         raise UnknownCallError(f"{action} must name {error}") from error
 
 
-def _anything(call: Call, caller: Caller) -> Iterator[Need]:
-    """Need the action on ``*``: it has no kind of resource, or the call cannot name one."""
-    yield caller.need(call)
+def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on ``*``: it has no kind of resource, or the call cannot name one."""
+    yield caller.permission(call)
 
 
-def _log_stream(call: Call, caller: Caller) -> Iterator[Need]:
-    """Need the action on a log stream; without a stream's name, on the streams of the group, and the ARN ends early."""
+def _log_stream(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on a log stream; without its name, on the group's streams, and the ARN ends early."""
     group, stream = (call.parameters.get(name, "") for name in ("logGroupName", "logStreamName"))
-    yield caller.need(call, caller.arn(call, f"log-group:{group}:log-stream:{stream}"))
+    yield caller.permission(call, caller.arn(call, f"log-group:{group}:log-stream:{stream}"))
 
 
-def _stack(call: Call, caller: Caller) -> Iterator[Need]:
-    """Need the action on the stack, named by its ID or by its name, for which IAM sees a star in place of the ID.
+def _stack(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on the stack, named by its ID or by its name, for which IAM sees a star in place of the ID.
 
     CloudFormation answers such a call: "is not authorized to perform: cloudformation:SignalResource on resource:
     arn:aws:cloudformation:eu-west-1:...:stack/ecs-cluster/*". A policy that names the ID does not allow it.
     """
     name = str(call.parameters.get("StackName", ""))
     if not name:
-        yield caller.need(call)
+        yield caller.permission(call)
     else:
-        yield caller.need(call, name if name.startswith("arn:") else caller.arn(call, f"stack/{name}/*"))
+        yield caller.permission(call, name if name.startswith("arn:") else caller.arn(call, f"stack/{name}/*"))
 
 
-def _role_to_assume(call: Call, caller: Caller) -> Iterator[Need]:
-    yield caller.need(call, str(call.parameters.get("RoleArn", "")))
+def _role_to_assume(call: Call, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(call, str(call.parameters.get("RoleArn", "")))
 
 
-def _parameter(call: Call, caller: Caller) -> Iterator[Need]:
-    yield caller.need(call, caller.arn(call, f"parameter/{str(call.parameters.get('Name', '')).lstrip('/')}"))
+def _parameter(call: Call, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(call, caller.arn(call, f"parameter/{str(call.parameters.get('Name', '')).lstrip('/')}"))
 
 
-_CALLS: Final[Mapping[str, Needs]] = {
+_CALLS: Final[Mapping[str, PermissionsOfCall]] = {
     **{f"autoscaling:{action}": found for action, found in autoscaling.CALLS.items()},
     **{f"dynamodb:{action}": found for action, found in dynamodb.CALLS.items()},
     **{f"ec2:{action}": found for action, found in ec2.CALLS.items()},

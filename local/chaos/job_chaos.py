@@ -1,8 +1,8 @@
 """Break nodes under jobs: each job must end or restart as configured, in time, and leave nothing on any node.
 
-    python -m local run -- python -m local.chaos.job --rounds 50 --seed 7     (make soak)
+    python -m local run -- python -m local.chaos.job_chaos --rounds 50 --seed 7     (make soak)
 
-deploys a master and two workers first. The same seed gives the same faults. local.chaos.job_rounds defines a round.
+deploys a master and two workers first. The same seed gives the same faults. local.chaos.job_cases defines a case.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from local.chaos.job_rounds import PHASES, REACTION_TIMEOUT_S, JobFault, JobOutcome, Round, draw_faults, judge
-from local.chaos.jobs import Job, fill_connection_pool, recorded_ends
+from local.chaos.job_cases import PHASES, REACTION_TIMEOUT_S, JobCase, JobFault, JobOutcome, draw_faults, judge
 from local.chaos.leftovers import idle_connections, leftover_processes, ranks_of
 from local.chaos.observer import Observer
+from local.chaos.user_job import Job, fill_connection_pool, recorded_ends
 from local.errors import LocalError
-from local.faults.harness import Faults
+from local.faults.faults import Faults
 from local.faults.nodes import NodeHandle, await_true
 from local.run.user import User, deploy_arguments, new_user
 
@@ -36,12 +36,12 @@ CLEANUP_S = 10.0
 """How long after the answer's deadline processes of an ended job may remain."""
 
 
-def run_rounds(cluster: str, *, user: User, seed: int, rounds: int, say: Callable[[str], None]) -> list[str]:
-    """Run `rounds` rounds on a whole cluster; return what was wrong, a line each."""
+def run_cases(cluster: str, *, user: User, seed: int, cases: int, say: Callable[[str], None]) -> list[str]:
+    """Run jobs under faults on a whole cluster; return what was wrong, a line each."""
     faults, observer = Faults.here(), Observer.here(cluster, environment=user.environment)
     errors: list[str] = []
     reused = 0
-    for fault in draw_faults(seed, rounds=rounds, node_indexes=range(1, NODES + 1)):
+    for fault in draw_faults(seed, cases=cases, node_indexes=range(1, NODES + 1)):
         observer.await_agreement(RECOVERY_TIMEOUT_S)
         say(str(fault))
         fault_run = FaultRun(fault, cluster=cluster, user=user, faults=faults, observer=observer, say=say)
@@ -98,7 +98,7 @@ class FaultRun:
         known = recorded_ends(self._user)
         for job, outcome in outcomes:
             outcome.recorded_end = known.get(job.token)
-            found += self._judge(job.round, outcome, recovered_s=recovered_s)
+            found += self._judge(job.case, outcome, recovered_s=recovered_s)
         found += [line for lines in orphans for line in lines.result()]
         return found + self._leftovers(until=max(fault_at + REACTION_TIMEOUT_S, time.monotonic() + CLEANUP_S))
 
@@ -111,7 +111,7 @@ class FaultRun:
         until = max(answered, time.monotonic() + CLEANUP_S)
         while (left := ranks_of(job.token)) and time.monotonic() < until:
             time.sleep(POLL_S)
-        return [f"{job.round.phase} ({job.round.policy}): outlives its job: {line}" for line in sorted({*found, *left})]
+        return [f"{job.case.phase} ({job.case.policy}): outlives its job: {line}" for line in sorted({*found, *left})]
 
     def _fill_connection_pool(self) -> None:
         if errors := fill_connection_pool(self._user):
@@ -120,21 +120,21 @@ class FaultRun:
     def _start_jobs(self, idle: set[str]) -> list[Job]:
         """Start the jobs so that the fault hits each in its phase."""
         jobs = []
-        for job_round in sorted(self._fault.rounds, key=lambda job_round: PHASES.index(job_round.phase), reverse=True):
-            job = Job(self._user, job_round, token=f"{self._token}.{job_round.phase}")
+        for job_case in sorted(self._fault.cases, key=lambda job_case: PHASES.index(job_case.phase), reverse=True):
+            job = Job(self._user, job_case, token=f"{self._token}.{job_case.phase}")
             jobs.append(job)
-            if job_round.phase == "stepping":
+            if job_case.phase == "stepping":
                 job.await_line("resumes at", timeout_s=START_S)
-                time.sleep(job_round.fraction * STEPPING_S)
+                time.sleep(job_case.fraction * STEPPING_S)
                 still, waiting = {pid for pid in idle if Path("/proc", pid).exists()}, idle_connections()
                 self.reused = len(still - waiting)
                 # The next jobs need idle connections too, and must not wait for them in the phase that is tested.
                 self._fill_connection_pool()
-            elif job_round.phase == "rendezvous":
+            elif job_case.phase == "rendezvous":
                 job.await_line("joins", timeout_s=START_S)
-                time.sleep(job_round.fraction * RENDEZVOUS_S)
+                time.sleep(job_case.fraction * RENDEZVOUS_S)
             else:
-                time.sleep(job_round.fraction * CONNECTING_S)
+                time.sleep(job_case.fraction * CONNECTING_S)
         return jobs
 
     def _break_and_heal(self, node: NodeHandle) -> float:
@@ -163,16 +163,14 @@ class FaultRun:
     def _await(self, condition: Callable[[], bool], what: str) -> None:
         await_true(condition, what, timeout_s=RECOVERY_TIMEOUT_S, every_s=POLL_S)
 
-    def _judge(self, job_round: Round, outcome: JobOutcome, *, recovered_s: float) -> list[str]:
-        found = judge(outcome, job_round, fault=self._fault, recovered_s=recovered_s)
+    def _judge(self, job_case: JobCase, outcome: JobOutcome, *, recovered_s: float) -> list[str]:
+        found = judge(outcome, job_case, fault=self._fault, recovered_s=recovered_s)
         lines = [f"    {at:6.1f} s  {line}" for at, line in outcome.lines if found or line.startswith("launch: ")]
         end = "was left" if outcome.ended_s is None else f"ended with {outcome.code} after {outcome.ended_s:.1f} s"
         if outcome.recorded_end is not None:
             end += f" ({outcome.recorded_end.state}, {outcome.recorded_end.exit_code})"
-        self._say(
-            "\n".join([f"  {job_round.phase} ({job_round.policy}) {end}; whole after {recovered_s:.1f} s", *lines])
-        )
-        return [f"{job_round.phase} ({job_round.policy}): {line}" for line in found]
+        self._say("\n".join([f"  {job_case.phase} ({job_case.policy}) {end}; whole after {recovered_s:.1f} s", *lines]))
+        return [f"{job_case.phase} ({job_case.policy}): {line}" for line in found]
 
     def _leftovers(self, *, until: float) -> list[str]:
         while (found := leftover_processes(self._token)) and time.monotonic() < until:
@@ -186,17 +184,24 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m local.chaos.job", allow_abbrev=False)
-    parser.add_argument("--rounds", type=int, default=50, help="how many jobs are struck, three by each fault")
+    parser = argparse.ArgumentParser(prog="python -m local.chaos.job_chaos", allow_abbrev=False)
+    parser.add_argument(
+        "--rounds",
+        dest="cases",
+        metavar="JOBS",
+        type=int,
+        default=50,
+        help="number of jobs to hit, up to three by each fault",
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     with new_user() as user:
         user.cdk("bootstrap")
         user.cdk(*deploy_arguments(nodes=NODES))
         user.write_ssh_config()
-        errors = run_rounds(CLUSTER, user=user, seed=options.seed, rounds=options.rounds, say=_say)
+        errors = run_cases(CLUSTER, user=user, seed=options.seed, cases=options.cases, say=_say)
         user.cdk("destroy", "--force")
-    _say("\n".join(errors) or f"{options.rounds} rounds, nothing wrong")
+    _say("\n".join(errors) or f"{options.cases} jobs, nothing wrong")
     return 1 if errors else 0
 
 

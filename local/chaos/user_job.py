@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bootstrap.contract import KEEP_VARIABLE, MASTER_HOST
 from local.chaos import job_script
-from local.chaos.job_rounds import OPTIONS, REACTION_TIMEOUT_S, JobOutcome, RecordedEnd, Round
+from local.chaos.job_cases import OPTIONS, REACTION_TIMEOUT_S, JobCase, JobOutcome, RecordedEnd
 from local.chaos.leftovers import TOKEN
 from local.run.user import User
 
@@ -27,14 +27,14 @@ own."""
 class Job:
     """Run one job on the master in a session of its own. `token` marks its processes and its record."""
 
-    def __init__(self, user: User, job_round: Round, *, token: str) -> None:
-        self.round = job_round
+    def __init__(self, user: User, job_case: JobCase, *, token: str) -> None:
+        self.case = job_case
         self.token = token
         self._lines: list[tuple[float, str]] = []
         self._ended: float | None = None
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            user.ssh_command(MASTER_HOST, _command(job_round, token=token), options=SESSION),
+            user.ssh_command(MASTER_HOST, _command(job_case, token=token), options=SESSION),
             env=dict(user.environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -86,14 +86,14 @@ class Job:
             )
 
 
-def _command(job_round: Round, *, token: str) -> str:
+def _command(job_case: JobCase, *, token: str) -> str:
     """Return the command line that the user types, which also shows the job's output."""
     script = ["python", "-c", SCRIPT, *map(str, (RENDEZVOUS_S, STEPS, STEPS_AGAIN, STEP_S)), token]
-    options = [*OPTIONS[job_round.policy], "--env", f"{TOKEN}:{token}"]
-    if job_round.is_detached:
+    options = [*OPTIONS[job_case.policy], "--env", f"{TOKEN}:{token}"]
+    if job_case.is_detached:
         return f"exec 2>&1; job=$({shlex.join(['launch', '--detach', *options, *script])}) && exec launch logs -f $job"
     launch = shlex.join(["launch", *options, *script])
-    return f"exec 2>&1; {launch}" if job_round.uses_idle_connections else f"exec 2>&1; {KEEP_VARIABLE}=0 {launch}"
+    return f"exec 2>&1; {launch}" if job_case.uses_idle_connections else f"exec 2>&1; {KEEP_VARIABLE}=0 {launch}"
 
 
 def recorded_ends(user: User) -> Mapping[str, RecordedEnd]:
@@ -103,8 +103,7 @@ def recorded_ends(user: User) -> Mapping[str, RecordedEnd]:
     """
     records = json.loads(user.ssh(MASTER_HOST, "launch list --json", timeout_s=REACTION_TIMEOUT_S))
     return {
-        job_round["command"][-1]: RecordedEnd(state=job_round["state"], exit_code=job_round["exit_code"])
-        for job_round in records
+        record["command"][-1]: RecordedEnd(state=record["state"], exit_code=record["exit_code"]) for record in records
     }
 
 

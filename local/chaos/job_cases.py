@@ -1,6 +1,6 @@
-"""Draw rounds of faults under jobs from a seed, and judge them by each job's output. Pure.
+"""Draw faults under jobs from a seed, and judge each job by its output. Pure functions: no I/O.
 
-One fault hits several jobs at once, each in another phase and with another restart policy; each of these is a round.
+One fault hits several jobs at once, each in another phase and with another restart policy; each of these is a case.
 """
 
 import random
@@ -38,7 +38,7 @@ SESSION_LOST: Final = 255
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Round:
+class JobCase:
     """Describe one job under one fault."""
 
     phase: Phase
@@ -63,7 +63,7 @@ class JobFault:
 
     kind: JobFaultKind
     node_index: int
-    rounds: tuple[Round, ...]
+    cases: tuple[JobCase, ...]
 
     @property
     def ends_launchers(self) -> bool:
@@ -71,23 +71,23 @@ class JobFault:
         return self.node_index == 1 and self.kind in ("kill", "reboot")
 
     def __str__(self) -> str:
-        jobs = ", ".join(f"{each.phase} at {each.fraction:.2f} ({each.policy})" for each in self.rounds)
+        jobs = ", ".join(f"{each.phase} at {each.fraction:.2f} ({each.policy})" for each in self.cases)
         return f"{self.kind} {alias_of_index(self.node_index)}; {jobs}"
 
 
-def draw_faults(seed: int, *, rounds: int, node_indexes: Sequence[int]) -> tuple[JobFault, ...]:
-    """Draw rounds, three per fault: every kind and every node in turn, in random order."""
+def draw_faults(seed: int, *, cases: int, node_indexes: Sequence[int]) -> tuple[JobFault, ...]:
+    """Draw cases, three per fault: every kind and every node in turn, in random order."""
     rng = random.Random(seed)  # noqa: S311  (repeatable on purpose)
     faults: list[JobFault] = []
     kinds, targets = _in_turn(rng, KINDS), _in_turn(rng, node_indexes)
-    while left := rounds - sum(len(fault.rounds) for fault in faults):
+    while left := cases - sum(len(fault.cases) for fault in faults):
         policies = rng.sample(POLICIES, len(POLICIES))
         phases = rng.sample(PHASES, len(PHASES)) if left < len(PHASES) else list(PHASES)
         jobs = [
-            Round(phase=phase, fraction=round(rng.random(), 2), policy=policy)
+            JobCase(phase=phase, fraction=round(rng.random(), 2), policy=policy)
             for phase, policy in zip(phases, policies, strict=True)
         ]
-        faults.append(JobFault(kind=next(kinds), node_index=next(targets), rounds=tuple(jobs[:left])))
+        faults.append(JobFault(kind=next(kinds), node_index=next(targets), cases=tuple(jobs[:left])))
     return tuple(faults)
 
 
@@ -118,14 +118,14 @@ class JobOutcome:
     """None if it has no record or its node is gone."""
 
 
-def judge(outcome: JobOutcome, job_round: Round, *, fault: JobFault, recovered_s: float) -> list[str]:
-    """List what is wrong with a round, a line each; `recovered_s` is when all nodes were back."""
+def judge(outcome: JobOutcome, job_case: JobCase, *, fault: JobFault, recovered_s: float) -> list[str]:
+    """List what is wrong with a case, a line each; `recovered_s` is when all nodes were back."""
     joined = any(at < 0 and " joins " in line for at, line in outcome.lines)
-    if job_round.phase != "connecting" and not joined:
+    if job_case.phase != "connecting" and not joined:
         return ["its ranks did not run when the fault came"]
-    no_session = job_round.phase == "connecting" and fault.node_index == 1 and outcome.code in (SESSION_LOST, None)
+    no_session = job_case.phase == "connecting" and fault.node_index == 1 and outcome.code in (SESSION_LOST, None)
     if fault.ends_launchers and (joined or no_session):
-        return _judge_orphan(outcome, job_round, fault=fault)
+        return _judge_orphan(outcome, job_case, fault=fault)
     if no_session and outcome.ended_s is not None:
         return []
     recorded_end = outcome.recorded_end
@@ -133,56 +133,56 @@ def judge(outcome: JobOutcome, job_round: Round, *, fault: JobFault, recovered_s
         return ["it never ended"]
     if recorded_end is None:
         return ["it has no record"]
-    code = recorded_end.exit_code if job_round.is_detached else outcome.code
+    code = recorded_end.exit_code if job_case.is_detached else outcome.code
     errors = []
     if (recorded_end.state, recorded_end.exit_code) != ("FAILED" if code else "SUCCEEDED", code):
         errors = [f"it ended with {code}, and its record says {recorded_end.state}, {recorded_end.exit_code}"]
     if code == 0:
-        return errors + _judge_success(outcome, job_round, fault=fault, recovered_s=recovered_s, joined=joined)
-    return errors + _judge_failure(outcome, code, job_round, fault=fault, recovered_s=recovered_s)
+        return errors + _judge_success(outcome, job_case, fault=fault, recovered_s=recovered_s, joined=joined)
+    return errors + _judge_failure(outcome, code, job_case, fault=fault, recovered_s=recovered_s)
 
 
-def _judge_orphan(outcome: JobOutcome, job_round: Round, *, fault: JobFault) -> list[str]:
+def _judge_orphan(outcome: JobOutcome, job_case: JobCase, *, fault: JobFault) -> list[str]:
     """Judge a job whose launcher's node is gone, by its record if the node comes back."""
     if fault.kind == "kill":
         return []
     if outcome.recorded_end is None:
-        return [] if job_round.phase == "connecting" else ["it has no record"]
+        return [] if job_case.phase == "connecting" else ["it has no record"]
     # When the node shuts down in order, a logged-in user loses the session as on any other disconnect.
-    right = ("FAILED",) if job_round.is_detached else ("FAILED", "CANCELLED")
+    right = ("FAILED",) if job_case.is_detached else ("FAILED", "CANCELLED")
     state = outcome.recorded_end.state
     return [] if state in right else [f"its record says {state}, and not {' or '.join(right)}"]
 
 
 def _judge_success(
-    outcome: JobOutcome, job_round: Round, *, fault: JobFault, recovered_s: float, joined: bool
+    outcome: JobOutcome, job_case: JobCase, *, fault: JobFault, recovered_s: float, joined: bool
 ) -> list[str]:
     text = [line for _, line in outcome.lines]
     world, done = _last_attempt(text)
     errors = [] if done >= world > 0 else [f"it ended with 0, and {done} of {world} ranks were done"]
     wanted = _wanted_nodes(text)
-    fewest = min(MIN_NODES, wanted) if job_round.policy == "fewer" else wanted
+    fewest = min(MIN_NODES, wanted) if job_case.policy == "fewer" else wanted
     errors += [] if world >= fewest else [f"it ended on {world} nodes, {fewest} were asked for"]
     restarts = [at for at, line in outcome.lines if at > 0 and line.startswith(RESTART_PREFIX)]
     if joined and not restarts:
         # All faults are longer than the heartbeat timeout after which a node counts as lost.
         errors.append("it went on as if nothing had happened to its ranks")
-    if restarts and job_round.policy == "end":
+    if restarts and job_case.policy == "end":
         errors.append("it started again, and should have ended")
     # The launcher itself may have been frozen or cut off.
-    limit_s = REACTION_TIMEOUT_S + (recovered_s if job_round.policy == "all" or fault.node_index == 1 else 0.0)
+    limit_s = REACTION_TIMEOUT_S + (recovered_s if job_case.policy == "all" or fault.node_index == 1 else 0.0)
     if restarts and min(restarts) > limit_s:
         errors.append(f"it started again {min(restarts):.0f} s after the fault")
     return errors
 
 
 def _judge_failure(
-    outcome: JobOutcome, code: int | None, job_round: Round, *, fault: JobFault, recovered_s: float
+    outcome: JobOutcome, code: int | None, job_case: JobCase, *, fault: JobFault, recovered_s: float
 ) -> list[str]:
     assert outcome.ended_s is not None
     # A launcher that is cut off from all others for longer than it should wait has no node to restart on.
     alone = fault.node_index == 1 and any(TOO_FEW_NODES in line for _, line in outcome.lines)
-    if job_round.policy != "end" and not alone:
+    if job_case.policy != "end" and not alone:
         return [f"it ended with {code}, and should have started again"]
     errors = [] if code in (NODE_LOST, LOST) else [f"it ended with {code}, neither {NODE_LOST} nor {LOST}"]
     if outcome.ended_s < 0:

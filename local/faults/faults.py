@@ -3,7 +3,6 @@
 A node is named by its instance id, its host name or the end of that (worker2, master). Inside a local AWS only.
 """
 
-import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.targets import Target, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance
+from local.run_dir import current_run_dir
 
 SPOT_NOTICE_S = 120.0
 """How long before the end EC2 warns a spot instance ("Spot Instance interruption notices")."""
@@ -31,7 +31,7 @@ class Faults:
     @classmethod
     def here(cls) -> "Faults":
         """Return the faults of the local AWS that this process is in."""
-        return cls(Path(os.environ["LOCAL_AWS_DIR"]))
+        return cls(current_run_dir())
 
     def node(self, name: str) -> NodeHandle:
         """Return the node that a name means now; one named by its id may have ended."""
@@ -67,6 +67,7 @@ class Faults:
         network.add_elements(network.HUNG, network.link(node.link))
 
     def thaw(self, name: str) -> None:
+        """Resume a frozen node."""
         node = self.node(name)
         network.remove_elements(network.HUNG, network.link(node.link))
         power.thaw(node)
@@ -94,6 +95,7 @@ class Faults:
         disk.fill(self.node(name))
 
     def free_disk(self, name: str) -> None:
+        """Release the space that ``fill_disk`` took."""
         disk.free(self.node(name))
 
     # ---- network ----
@@ -103,6 +105,7 @@ class Faults:
         network.add_elements(*self._cut(name, other))
 
     def reconnect(self, name: str, other: str | None = None) -> None:
+        """Undo the partition of a node from everything, or of two nodes from each other."""
         network.remove_elements(*self._cut(name, other))
 
     def _cut(self, name: str, other: str | None) -> tuple[str, ...]:
@@ -119,6 +122,7 @@ class Faults:
         network.add_elements(network.NO_METADATA, network.link(self.node(name).link))
 
     def metadata_back(self, name: str) -> None:
+        """Let the node's metadata service answer again."""
         network.remove_elements(network.NO_METADATA, network.link(self.node(name).link))
 
     # ---- control plane ----
@@ -146,6 +150,7 @@ class Faults:
         api.put(self._run_dir, self._fault("throttle", service, share=share, name=name, seed=seed))
 
     def stop_throttling(self, service: str | None = None, *, name: str | None = None) -> None:
+        """Stop throttling the requests of all nodes, or of one, to a service or to all."""
         api.take_back(self._run_dir, self._fault("throttle", service, name=name))
 
     def api_errors(
@@ -155,6 +160,7 @@ class Faults:
         api.put(self._run_dir, self._fault("error", service, share=share, name=name, seed=seed))
 
     def stop_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
+        """Stop the internal errors for all nodes, or for one, of a service or of all."""
         api.take_back(self._run_dir, self._fault("error", service, name=name))
 
     def _fault(

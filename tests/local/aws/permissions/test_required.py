@@ -1,4 +1,4 @@
-"""Test what real clients' calls need, as the server logs it."""
+"""Test which permissions real clients' calls require, as the server logs them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ GROUPS = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup"
 KEYS = "dynamodb:LeadingKeys"
 GROUP_OF_INSTANCE = "aws:ResourceTag/aws:autoscaling:groupName"
 
-Need = tuple[str, str]
+ActionOnResource = tuple[str, str]
 
 
 class Node:
@@ -35,7 +35,7 @@ class Node:
     def client(self, service: str) -> Any:
         return self._aws.client(service, **self._keys)
 
-    def needs(self, service: str, call: Callable[[Any], object]) -> list[dict[str, Any]]:
+    def required(self, service: str, call: Callable[[Any], object]) -> list[dict[str, Any]]:
         """Return what one call needed, even if moto does not find what it names."""
         before = len(self._lines())
         with suppress(ClientError):
@@ -70,8 +70,8 @@ def tables(aws: Aws) -> Iterator[None]:
         dynamodb.delete_table(TableName=name)
 
 
-def pairs(found: list[dict[str, Any]]) -> list[Need]:
-    return [(need["action"], need["resource"]) for need in found]
+def pairs(found: list[dict[str, Any]]) -> list[ActionOnResource]:
+    return [(permission["action"], permission["resource"]) for permission in found]
 
 
 @pytest.mark.parametrize(
@@ -104,17 +104,17 @@ def pairs(found: list[dict[str, Any]]) -> list[Need]:
     ],
 )
 def test_s3(node: Node, call: Callable[[Any], object], action: str, resource: str) -> None:
-    assert pairs(node.needs("s3", call)) == [(f"s3:{action}", f"arn:aws:s3:::{resource}")]
+    assert pairs(node.required("s3", call)) == [(f"s3:{action}", f"arn:aws:s3:::{resource}")]
 
 
 def test_prefix_of_a_listing_is_a_condition_key(node: Node) -> None:
-    (need,) = node.needs("s3", lambda s3: s3.list_objects_v2(Bucket="b-1", Prefix="a/"))
-    assert need["context"]["s3:prefix"] == ["a/"]
+    (permission,) = node.required("s3", lambda s3: s3.list_objects_v2(Bucket="b-1", Prefix="a/"))
+    assert permission["context"]["s3:prefix"] == ["a/"]
 
 
 def test_each_object_of_a_deletion_needs_a_permission(node: Node) -> None:
     objects = [{"Key": "a"}, {"Key": "b", "VersionId": "v"}]
-    found = node.needs("s3", lambda s3: s3.delete_objects(Bucket="b-1", Delete={"Objects": objects}))
+    found = node.required("s3", lambda s3: s3.delete_objects(Bucket="b-1", Delete={"Objects": objects}))
     assert pairs(found) == [
         ("s3:DeleteObject", "arn:aws:s3:::b-1/a"),
         ("s3:DeleteObjectVersion", "arn:aws:s3:::b-1/b"),
@@ -122,7 +122,7 @@ def test_each_object_of_a_deletion_needs_a_permission(node: Node) -> None:
 
 
 def test_what_is_copied_is_read(node: Node) -> None:
-    found = node.needs("s3", lambda s3: s3.copy_object(Bucket="b-1", Key="k", CopySource="b-2/a b"))
+    found = node.required("s3", lambda s3: s3.copy_object(Bucket="b-1", Key="k", CopySource="b-2/a b"))
     assert pairs(found) == [("s3:PutObject", "arn:aws:s3:::b-1/k"), ("s3:GetObject", "arn:aws:s3:::b-2/a b")]
 
 
@@ -156,16 +156,16 @@ def key(record_id: str) -> dict[str, Any]:
 )
 @pytest.mark.usefixtures("tables")
 def test_items(node: Node, call: Callable[[Any], object], action: str, keys: list[str] | None) -> None:
-    (need,) = node.needs("dynamodb", call)
-    assert (need["action"], need["resource"]) == (f"dynamodb:{action}", f"{TABLES}/t")
-    assert need["context"].get(KEYS) == keys
+    (permission,) = node.required("dynamodb", call)
+    assert (permission["action"], permission["resource"]) == (f"dynamodb:{action}", f"{TABLES}/t")
+    assert permission["context"].get(KEYS) == keys
 
 
 @pytest.mark.usefixtures("tables")
 def test_batch_needs_a_permission_for_each_table(node: Node) -> None:
     batch = {"t": {"Keys": [key("membership"), key("AROA:i-2")]}, "t2": {"Keys": [key("generation")]}}
-    found = node.needs("dynamodb", lambda db: db.batch_get_item(RequestItems=batch))
-    assert [(need["resource"], need["context"][KEYS]) for need in found] == [
+    found = node.required("dynamodb", lambda db: db.batch_get_item(RequestItems=batch))
+    assert [(permission["resource"], permission["context"][KEYS]) for permission in found] == [
         (f"{TABLES}/t", ["membership", "AROA:i-2"]),
         (f"{TABLES}/t2", ["generation"]),
     ]
@@ -186,8 +186,8 @@ def _item(kind: str, table: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["ConditionCheck", "Delete", "Put", "Update"])
 def test_transaction_needs_what_each_item_needs_alone(node: Node, kind: str) -> None:
     items = [{"Put": {"TableName": "t", "Item": key("generation")}}, {kind: _item(kind, "t2")}]
-    found = node.needs("dynamodb", lambda db: db.transact_write_items(TransactItems=items))
-    assert [(need["action"], need["resource"], need["context"][KEYS]) for need in found] == [
+    found = node.required("dynamodb", lambda db: db.transact_write_items(TransactItems=items))
+    assert [(permission["action"], permission["resource"], permission["context"][KEYS]) for permission in found] == [
         ("dynamodb:PutItem", f"{TABLES}/t", ["generation"]),
         (f"dynamodb:{kind}Item", f"{TABLES}/t2", ["membership"]),
     ]
@@ -196,7 +196,7 @@ def test_transaction_needs_what_each_item_needs_alone(node: Node, kind: str) -> 
 @pytest.mark.parametrize(("name", "expected"), [(f"{STACKS}/a/0-1", f"{STACKS}/a/0-1"), ("a", f"{STACKS}/a/*")])
 def test_stack_is_named_by_id_or_with_a_star(node: Node, name: str, expected: str) -> None:
     signal = {"LogicalResourceId": "x", "UniqueId": "i-1", "Status": "SUCCESS"}
-    found = node.needs("cloudformation", lambda stacks: stacks.signal_resource(StackName=name, **signal))
+    found = node.required("cloudformation", lambda stacks: stacks.signal_resource(StackName=name, **signal))
     assert pairs(found) == [("cloudformation:SignalResource", expected)]
 
 
@@ -211,7 +211,7 @@ def test_log_streams(node: Node) -> None:
         ),
         (lambda logs: logs.describe_log_streams(logGroupName="/g"), "DescribeLogStreams", ""),
     ):
-        assert pairs(node.needs("logs", call)) == [(f"logs:{action}", f"{LOGS}:/g:log-stream:{stream}")]
+        assert pairs(node.required("logs", call)) == [(f"logs:{action}", f"{LOGS}:/g:log-stream:{stream}")]
 
 
 @pytest.mark.parametrize(
@@ -222,16 +222,16 @@ def test_log_streams(node: Node) -> None:
     ],
 )
 def test_no_kind_of_resource(node: Node, service: str, call: Callable[[Any], object], action: str) -> None:
-    assert pairs(node.needs(service, call)) == [(action, "*")]
+    assert pairs(node.required(service, call)) == [(action, "*")]
 
 
 def test_everybody_may_ask_who_they_are(node: Node) -> None:
-    assert node.needs("sts", lambda sts: sts.get_caller_identity()) == []
+    assert node.required("sts", lambda sts: sts.get_caller_identity()) == []
 
 
 def test_a_role_is_assumed_by_its_arn(node: Node) -> None:
     arn = f"arn:aws:iam::{ACCOUNT}:role/other"
-    found = node.needs("sts", lambda sts: sts.assume_role(RoleArn=arn, RoleSessionName="xx"))
+    found = node.required("sts", lambda sts: sts.assume_role(RoleArn=arn, RoleSessionName="xx"))
     assert pairs(found) == [("sts:AssumeRole", arn)]
 
 
@@ -248,14 +248,14 @@ def groups(aws: Aws, stacks: Stacks) -> Iterator[dict[str, Group]]:
 def test_call_about_an_instance_is_a_call_on_its_group(node: Node, groups: dict[str, Group]) -> None:
     workers = groups["Workers"]
     (member,) = workers.members()
-    (found,) = node.needs("autoscaling", lambda g: g.set_instance_health(InstanceId=member, HealthStatus="Healthy"))
+    (found,) = node.required("autoscaling", lambda g: g.set_instance_health(InstanceId=member, HealthStatus="Healthy"))
     assert found["resource"] == workers.described()["AutoScalingGroupARN"]
     for service in ("aws", "autoscaling"):
         assert found["context"][f"{service}:ResourceTag/cluster"] == ["test"]
     workers.autoscaling.detach_instances(
         AutoScalingGroupName=workers.name, InstanceIds=[member], ShouldDecrementDesiredCapacity=True
     )
-    (found,) = node.needs("autoscaling", lambda g: g.set_instance_health(InstanceId=member, HealthStatus="Healthy"))
+    (found,) = node.required("autoscaling", lambda g: g.set_instance_health(InstanceId=member, HealthStatus="Healthy"))
     assert found["resource"] == f"{GROUPS}:*:autoScalingGroupName/*"
 
 
@@ -268,7 +268,7 @@ def test_named_group_counts_and_not_the_instances(node: Node, groups: dict[str, 
     ):
         action = {"LifecycleHookName": "drain", "InstanceId": worker, "LifecycleActionResult": "CONTINUE"}
         call = methodcaller("complete_lifecycle_action", AutoScalingGroupName=name, **action)
-        found = node.needs("autoscaling", call)
+        found = node.required("autoscaling", call)
         assert pairs(found) == [("autoscaling:CompleteLifecycleAction", expected)]
 
 
@@ -277,12 +277,12 @@ def test_address_and_instance_are_asked_about(aws: Aws, node: Node, groups: dict
     allocated = aws.client("ec2").allocate_address(Domain="vpc")
     address, instance = f"{EC2}:elastic-ip/{allocated['AllocationId']}", f"{EC2}:instance/{member}"
     for named in ({"AllocationId": allocated["AllocationId"]}, {"PublicIp": allocated["PublicIp"]}):
-        found = node.needs("ec2", methodcaller("associate_address", InstanceId=member, **named))
+        found = node.required("ec2", methodcaller("associate_address", InstanceId=member, **named))
         assert pairs(found) == [("ec2:AssociateAddress", address), ("ec2:AssociateAddress", instance)]
         assert found[1]["context"][GROUP_OF_INSTANCE] == [groups["Masters"].name]
     association = aws.client("ec2").describe_addresses(AllocationIds=[allocated["AllocationId"]])
     association_id = association["Addresses"][0]["AssociationId"]
-    found = node.needs("ec2", lambda ec2: ec2.disassociate_address(AssociationId=association_id))
+    found = node.required("ec2", lambda ec2: ec2.disassociate_address(AssociationId=association_id))
     assert pairs(found) == [("ec2:DisassociateAddress", address)]
     aws.client("ec2").release_address(AllocationId=allocated["AllocationId"])
 

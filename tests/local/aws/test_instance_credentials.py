@@ -5,30 +5,30 @@ import json
 import boto3
 import pytest
 
-from local.dataplane.dataplane import Accounts
+from local.dataplane.dataplane import InstanceCredentials
 from tests.local.aws.harness import REGION, Aws
 
 TRUST = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]}
 
 
 @pytest.fixture
-def accounts(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> Accounts:
+def credentials(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> InstanceCredentials:
     variables = {"AWS_ENDPOINT_URL": aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    return Accounts(boto3.Session(region_name=REGION))
+    return InstanceCredentials(boto3.Session(region_name=REGION))
 
 
-def test_an_instance_has_the_role_of_its_profile(aws: Aws, accounts: Accounts) -> None:
+def test_an_instance_has_the_role_of_its_profile(aws: Aws, credentials: InstanceCredentials) -> None:
     iam = aws.client("iam")
     arn = iam.create_instance_profile(InstanceProfileName="node")["InstanceProfile"]["Arn"]
-    assert accounts.role(arn) is None
+    assert credentials.role(arn) is None
     made = iam.create_role(RoleName="trainer", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
     iam.add_role_to_instance_profile(InstanceProfileName="node", RoleName="trainer")
-    role = accounts.role(arn)
+    role = credentials.role(arn)
     assert role is not None
     assert (role["RoleName"], role["Arn"]) == ("trainer", made)
 
 
-def test_an_instance_without_a_profile_has_no_role(accounts: Accounts) -> None:
-    assert accounts.role(None) is None
+def test_an_instance_without_a_profile_has_no_role(credentials: InstanceCredentials) -> None:
+    assert credentials.role(None) is None
