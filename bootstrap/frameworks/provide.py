@@ -1,4 +1,4 @@
-"""Provide a node with the environment that the setting ``engines`` names.
+"""Provide a node with the framework environment that the setting ``engines`` names.
 
 The node fetches the archive from the bucket and compares it with the hash that the master has written into the table.
 If there is none yet, the master builds the environment and stores it, and the workers wait. The outcome goes into the

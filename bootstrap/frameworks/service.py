@@ -1,4 +1,4 @@
-"""Run the service ``bootstrap engines``: provide the environment, and write its progress for the agent."""
+"""Run the service ``bootstrap engines``: provide the framework environment, and write its progress for the agent."""
 
 import errno
 import logging
