@@ -12,25 +12,27 @@ from typing import Final
 from bootstrap.aws.imds import TerminationNotice
 from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.node_record import NodeRecordWriter
-from bootstrap.cluster.poll_interval import EAGER_S, PollInterval
+from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
 from bootstrap.config import NodeConfig
 from bootstrap.errors import ConfigError, FrameworkError, MetadataError
-from bootstrap.failures import DELAYS, Delay, is_own, reason
+from bootstrap.failures import RETRYABLE_ERRORS, Activity, RetryableError, reason, replacement_would_help
 from bootstrap.files.node_files import NodeFiles
 from bootstrap.frameworks.state import Frameworks
-from bootstrap.health.checks import DEFECTS, HEALTH_S, Finding, Health
+from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, read_node_record
+from bootstrap.host_services import ClusterClients, HostServices, build_node_record, connect_to_cluster, ensure_keys
 from bootstrap.phases import Phases, first_start
 
 log = logging.getLogger(__name__)
 
-BOOTSTRAP_S: Final = 1.0
-EAGER_FOR_S: Final = 300.0
+EAGER_PASS_S: Final = 1.0
+"""Seconds between passes while the node is not ready yet, or drains."""
+EAGER_PASSES_FOR_S: Final = 300.0
 """Seconds of frequent passes after the start: a node not ready by then waits for something slow."""
-STEADY_S: Final = 6.0
-"""Seconds between passes of a ready node: at most ten reads of the table a minute. `draining.GRACE_S` is longer."""
-LONGEST_S: Final = 15.0
+STEADY_PASS_S: Final = 6.0
+"""Seconds between passes of a ready node. Must stay below GRACE_S, so that every node reads a drain before it ends."""
+LONGEST_RETRY_S: Final = 15.0
+"""Longest pause between passes that fail, and between reports of a failure, in seconds."""
 
 
 class Agent:
@@ -48,7 +50,7 @@ class Agent:
         self._health = Health(
             root=host.root,
             expected_gpus=config.gpu_count,
-            count_gpus=self._gpus.known,
+            count_gpus=self._gpus.count_or_none,
             resolve=host.resolve,
             answers=host.answers_ssh,
         )
@@ -63,15 +65,15 @@ class Agent:
         self._defects = 0
         self._finding: Finding | None = None
         self._frameworks = Frameworks(host.root, name=config.engines)
-        self._doing = "metadata"
-        self._error: Delay | None = None
+        self._doing = Activity.METADATA
+        self._error: RetryableError | None = None
         self._problem: str | None = None
         self._failed_passes = 0
 
     @property
-    def ready(self) -> bool:
-        """Return whether this node has signalled the stack, or the stack no longer waits."""
-        return self._cluster is not None and self._cluster.signals.sent
+    def is_settled(self) -> bool:
+        """Return whether nothing is left to signal: the node was ready or failed, or the stack no longer waits."""
+        return self._cluster is not None and self._cluster.signals.is_settled
 
     def step(self) -> float:
         """Make one pass; return the seconds until the next."""
@@ -85,6 +87,7 @@ class Agent:
         return self._delay() * self._host.jitter()
 
     def _converge(self) -> None:
+        """Bring the record, the membership and the files up to date, and signal once the node is ready."""
         cluster = self._connect()
         self._notice = self._read_notice()
         if self._notice.ending:
@@ -97,17 +100,17 @@ class Agent:
             self._phases.done("membership")
             self._write_files(member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
-        if may_be_ready and not cluster.signals.sent:
+        if may_be_ready and not cluster.signals.is_settled:
             self._become_ready(cluster)
 
     def _connect(self) -> ClusterClients:
         """Read the instance's identity and open the AWS clients, once."""
         if self._cluster is not None:
             return self._cluster
-        self._doing = "metadata"
+        self._doing = Activity.METADATA
         identity = self._host.identify()
         self._phases.done("identity")
-        self._doing = "credentials"
+        self._doing = Activity.CREDENTIALS
         clients = self._host.connect(self._config.region)
         self._phases.done("credentials")
         self._host.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
@@ -124,43 +127,39 @@ class Agent:
 
     def _publish(self, cluster: ClusterClients) -> None:
         """Write this node's record when it has changed."""
-        self._doing = "host-key"
-        instance_id, draining = cluster.identity.instance_id, self._notice.must_drain
-        record = read_node_record(self._config, self._host, instance_id=instance_id, draining=draining)
+        self._doing = Activity.HOST_KEY
+        instance_id = cluster.identity.instance_id
+        keys = ensure_keys(self._config, self._host, instance_id=instance_id)
+        record = build_node_record(self._config, keys, instance_id=instance_id, draining=self._notice.must_drain)
         if self._record.is_due(record, self._membership):
-            self._doing = "table"
+            self._doing = Activity.TABLE
             self._record.publish(cluster.table, record)
             self._phases.done("record")
 
     def _read_membership(self, cluster: ClusterClients) -> Membership:
         """Return the membership: the master reconciles it with AWS, a worker reads the table."""
-        self._doing = "table"
+        self._doing = Activity.TABLE
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)
         now = self._host.monotonic()
-        # At risk of a spot interruption only: once the membership says so, the master may poll as slowly as ever.
-        urgent = self._notice.ending or (
-            self._notice.must_drain and self._membership.lists(cluster.identity.instance_id)
-        )
-        if now < self._next_reconcile and not urgent:
+        if now < self._next_reconcile and not cluster.draining.is_urgent(self._notice, self._membership):
             return self._membership
         stored = cluster.table.read_stored()
-        self._doing = "groups"
+        self._doing = Activity.GROUPS
         found = cluster.coordinator.reconcile(stored)
         self._next_reconcile = now + self._poll_interval.interval(cluster.coordinator.arriving, now=now)
         return found
 
     def _write_files(self, member: Member) -> None:
-        self._doing = "files"
-        root = self._host.root
+        self._doing = Activity.FILES
         files = NodeFiles(
-            root,
+            self._host.root,
             user_name=self._config.default_user,
             bucket=self._config.bucket,
             actions=self._host.actions,
             own_name=socket.gethostname() if self._config.engines else None,
         )
-        changed = files.write(self._membership, member=member, gpu_count=self._gpus.count())
+        changed = files.write(self._membership, member=member, gpu_count=self._gpus.count_or_zero())
         if changed:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
         self._phases.done("files")
@@ -168,33 +167,32 @@ class Agent:
     def _become_ready(self, cluster: ClusterClients) -> None:
         """Signal success once the frameworks, the peers and the health checks are all right."""
         self._associate_address(cluster)
-        self._doing = "engines"
-        has_frameworks = self._frameworks.ready()
+        self._doing = Activity.FRAMEWORKS
+        has_frameworks = self._frameworks.check()
         if self._membership.has(self._config.min_nodes):
             self._phases.done("peers")
             if not has_frameworks:
                 return
             self._phases.done("engines")
-            self._doing = "checks"
+            self._doing = Activity.CHECKS
             self._finding = self._health.before_ready(self._membership.present)
             if self._finding is None:
-                self._doing = "stack"
+                self._doing = Activity.STACK
                 cluster.signals.success()
                 self._phases.done("signal")
 
     def _associate_address(self, cluster: ClusterClients) -> None:
         if cluster.address is not None:
-            self._doing = "address"
+            self._doing = Activity.ADDRESS
             cluster.address.take(self._notice.public_address)
 
     def _do_duties(self, cluster: ClusterClients) -> None:
         """Drain, watch the health and hold the Elastic IP, even if the pass before has failed."""
         duties: list[Callable[[], None]] = []
         if self._notice.must_drain:
-            duties.append(
-                lambda: cluster.draining.follow(self._notice, self._membership if self._has_membership else None)
-            )
-        elif cluster.signals.sent:
+            membership = self._membership if self._has_membership else None
+            duties.append(lambda: cluster.draining.follow(self._notice, membership))
+        elif cluster.signals.is_settled:
             duties.append(lambda: self._watch_health(cluster))
             if self._membership.lists(cluster.identity.instance_id):
                 duties.append(lambda: self._associate_address(cluster))
@@ -207,20 +205,21 @@ class Agent:
         if now < self._next_health:
             return
         self._next_health = now + HEALTH_S
-        found = self._health.defect()
+        found = self._health.check_machine()
         if found != self._finding and found is not None:
             log.warning("check failed: %s", found.what)
         self._finding = found
-        self._defects = self._defects + 1 if found is not None and found.defect else 0
-        if found is not None and self._defects >= DEFECTS:
+        self._defects = self._defects + 1 if found is not None and found.needs_replacement else 0
+        if found is not None and self._defects >= DEFECTS_BEFORE_REPLACEMENT:
             cluster.draining.replace_me(found.what)
 
-    def _should_give_up(self, error: Delay | None) -> bool:
+    def _should_give_up(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
         # A node that only has to send its signal has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
-        late = (now >= deadline and self._doing != "stack") or isinstance(error, (ConfigError, FrameworkError))
-        return late and not self.ready and now >= self._next_give_up
+        is_overdue = now >= deadline and self._doing is not Activity.STACK
+        has_failed = is_overdue or isinstance(error, (ConfigError, FrameworkError))
+        return has_failed and not self.is_settled and now >= self._next_give_up
 
     def _give_up(self) -> None:
         """Report why this node is not ready; the agent goes on trying.
@@ -228,7 +227,7 @@ class Agent:
         The stack gets a failure signal if the deploy needs this node. Otherwise the group replaces the node if its
         own machine is broken: waiting for peers is no reason, as another instance would wait too.
         """
-        self._next_give_up = self._host.monotonic() + LONGEST_S
+        self._next_give_up = self._host.monotonic() + LONGEST_RETRY_S
         why = self._problem or self._what_is_missing()
         if (cluster := self._cluster) is None:
             log.warning("not ready in time: %s", why)
@@ -248,8 +247,8 @@ class Agent:
 
     def _is_broken(self) -> bool:
         if self._error is not None:
-            return is_own(self._error)
-        return self._finding is not None and self._finding.defect
+            return replacement_would_help(self._error)
+        return self._finding is not None and self._finding.needs_replacement
 
     def _what_is_missing(self) -> str:
         if self._finding is not None:
@@ -260,10 +259,10 @@ class Agent:
             return self._frameworks.waiting
         return f"peers {len(self._membership.present)}/{self._membership.desired_nodes} joined"
 
-    def _attempt(self, act: Callable[[], None]) -> Delay | None:
+    def _attempt(self, act: Callable[[], None]) -> RetryableError | None:
         try:
             act()
-        except DELAYS as error:
+        except RETRYABLE_ERRORS as error:
             return error
         return None
 
@@ -271,7 +270,7 @@ class Agent:
         if error := self._attempt(duty):
             log.warning("%s", error)
 
-    def _log_change(self, error: Delay | None) -> None:
+    def _log_change(self, error: RetryableError | None) -> None:
         """Log a problem when it comes and when it goes, not in every pass."""
         self._error = error
         problem = None if error is None else reason(error, doing=self._doing)
@@ -287,12 +286,14 @@ class Agent:
     def _delay(self) -> float:
         turn_in = 0.0 if self._cluster is None else self._cluster.follower.turn_in
         if turn_in > 0 and not self._failed_passes:
-            return min(STEADY_S, max(BOOTSTRAP_S, turn_in))
+            return min(STEADY_PASS_S, max(EAGER_PASS_S, turn_in))
         if self._notice.ending:
-            return BOOTSTRAP_S
+            return EAGER_PASS_S
         if self._failed_passes:
-            return min(LONGEST_S, BOOTSTRAP_S * 2.0 ** min(self._failed_passes - 1, 8))
+            return min(LONGEST_RETRY_S, EAGER_PASS_S * 2.0 ** min(self._failed_passes - 1, 8))
         now = self._host.monotonic()
-        if self._notice.must_drain or (not self.ready and now - self._start < EAGER_FOR_S):
-            return BOOTSTRAP_S
-        return min(STEADY_S, max(EAGER_S, self._next_reconcile - now)) if self._next_reconcile else STEADY_S
+        if self._notice.must_drain or (not self.is_settled and now - self._start < EAGER_PASSES_FOR_S):
+            return EAGER_PASS_S
+        if not self._next_reconcile:
+            return STEADY_PASS_S
+        return min(STEADY_PASS_S, max(EAGER_RECONCILE_S, self._next_reconcile - now))

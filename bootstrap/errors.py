@@ -47,7 +47,7 @@ class CommandError(BootstrapError):
 
 
 class FrameworkError(BootstrapError):
-    """The environment of frameworks cannot be provided; ``short`` fits into a failure signal.
+    """The framework environment cannot be provided; ``short`` fits into a failure signal.
 
     ``lasting``: another try would fail in the same way.
     """

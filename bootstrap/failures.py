@@ -1,6 +1,7 @@
-"""List the failures that only delay the agent, and name each for a failure signal."""
+"""List the errors after which the agent tries again, and name each for a failure signal."""
 
 import errno
+from enum import Enum
 from typing import Final
 
 from botocore.exceptions import (
@@ -14,20 +15,34 @@ from botocore.exceptions import (
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.errors import BootstrapError, CommandError, FrameworkError, HostKeyError
 
-Delay = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
-DELAYS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)
-"""What a pass may raise: AWS, the metadata service or the disk has a problem for now.
+RetryableError = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
+RETRYABLE_ERRORS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)
+"""Errors that a pass may raise: AWS, the metadata service or the disk has a problem for now.
 
-Anything else is a defect of the agent: it ends with a traceback in the journal, and systemd
-restarts it.
+Anything else is a bug: the agent ends with a traceback in the journal, and systemd restarts it.
 """
 BROKEN_DISK: Final = frozenset({errno.EIO, errno.EROFS})
-"""Errors of a failing disk; a full disk is no defect."""
+"""Errors of a failing disk; a full disk is not broken."""
 NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
 
 
-def reason(error: Delay, *, doing: str) -> str:
-    """Return the short name of a failure; ``doing`` names what the agent was using."""
+class Activity(Enum):
+    """What the agent is busy with; part of the short name of a failure."""
+
+    METADATA = "metadata"
+    CREDENTIALS = "credentials"
+    HOST_KEY = "host-key"
+    TABLE = "table"
+    GROUPS = "groups"
+    FILES = "files"
+    ADDRESS = "address"
+    FRAMEWORKS = "engines"
+    CHECKS = "checks"
+    STACK = "stack"
+
+
+def reason(error: RetryableError, *, doing: Activity) -> str:
+    """Return the short name of a failure during an activity."""
     if isinstance(error, FrameworkError):
         return f"engines: {error.short}"
     if isinstance(error, BootstrapError):
@@ -39,14 +54,14 @@ def reason(error: Delay, *, doing: str) -> str:
     if isinstance(error, ClientError):
         return f"{error.operation_name}-{error.response['Error']['Code']}"
     if isinstance(error, BotoCoreError):
-        return f"{doing}-unreachable"
+        return f"{doing.value}-unreachable"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk-full"
-    return f"{doing}-{errno.errorcode.get(error.errno or 0, 'failed')}"
+    return f"{doing.value}-{errno.errorcode.get(error.errno or 0, 'failed')}"
 
 
-def is_own(error: Delay) -> bool:
-    """Return whether a replacement of this machine would help; a failure of AWS meets every machine."""
+def replacement_would_help(error: RetryableError) -> bool:
+    """Return whether the error is this machine's own; a failure of AWS would meet its replacement too."""
     if isinstance(error, OSError):
         return error.errno in BROKEN_DISK
     return isinstance(error, (HostKeyError, CommandError))

@@ -20,7 +20,7 @@ from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, node_record_id
-from bootstrap.files.node_files import Actions, place, read_state, user_access
+from bootstrap.files.node_files import Actions, read_node_state, under_root, user_access
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
 
 RANDOM: Final = random.SystemRandom()
@@ -77,7 +77,7 @@ def connect_to_cluster(
             clients.cloudformation,
             target=config.signal_target,
             instance_id=identity.instance_id,
-            sent_file=place(host.root, SIGNALLED_FILE),
+            sent_file=under_root(host.root, SIGNALLED_FILE),
         ),
         draining=Draining(
             lambda: clients.autoscaling,
@@ -91,7 +91,7 @@ def connect_to_cluster(
             table=table,
             autoscaling=clients.autoscaling,
             ec2=clients.ec2,
-            remembered=read_state(host.root, instance_id=identity.instance_id, networks=networks),
+            remembered=read_node_state(host.root, instance_id=identity.instance_id, networks=networks),
             monotonic=host.monotonic,
         )
         if is_master
@@ -108,21 +108,36 @@ def connect_to_cluster(
     )
 
 
-def read_node_record(config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool) -> NodeRecord:
-    """Build the node's record from the keys that this machine has now."""
-    return NodeRecord(
-        record_id=node_record_id(config.role_id(config.node_type), instance_id),
-        instance_id=instance_id,
-        node_type=config.node_type,
-        host_key=read_host_key(host.root),
-        ssh_key=_cluster_key(config, host, instance_id),
-        draining=draining,
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeKeys:
+    """The public keys that a node publishes."""
+
+    host: str
+    """Its host key."""
+    cluster: str
+    """The cluster's SSH key, which the master makes; empty on a worker."""
 
 
-def _cluster_key(config: NodeConfig, host: HostServices, instance_id: str) -> str:
+def ensure_keys(config: NodeConfig, host: HostServices, *, instance_id: str) -> NodeKeys:
+    """Make the cluster's key on a master that has none, delete a copy on a worker, and return the node's keys."""
+    return NodeKeys(host=read_host_key(host.root), cluster=_ensure_cluster_key(config, host, instance_id))
+
+
+def _ensure_cluster_key(config: NodeConfig, host: HostServices, instance_id: str) -> str:
     if config.node_type != MASTER:
         delete_cluster_key(host.root)
         return ""
     user = user_access(config.default_user)
     return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
+
+
+def build_node_record(config: NodeConfig, keys: NodeKeys, *, instance_id: str, draining: bool) -> NodeRecord:
+    """Build the record that this node publishes of itself."""
+    return NodeRecord(
+        record_id=node_record_id(config.role_id(config.node_type), instance_id),
+        instance_id=instance_id,
+        node_type=config.node_type,
+        host_key=keys.host,
+        ssh_key=keys.cluster,
+        draining=draining,
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bootstrap.atomic_file import Access, point_link, write_and_act, write_file
-from bootstrap.config import parse_config
+from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import (
     AGENT_SERVICE,
     CURRENT_RELEASE,
@@ -22,7 +22,7 @@ from bootstrap.contract import (
     TRAINER,
 )
 from bootstrap.errors import BootstrapError, ConfigError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +91,14 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     if root == Path("/") and os.geteuid() != 0:
         raise BootstrapError(f"install must run as root, got user id {os.geteuid()}")
     compile_for_users(release)
-    point_link(place(root, CURRENT_RELEASE), release)
-    point_link(place(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
-    write_file(place(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
+    point_link(under_root(root, CURRENT_RELEASE), release)
+    point_link(under_root(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
+    write_file(under_root(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
     _start(release, root=root, services=services)
-    _let_jobs_stay(root, services=services)
-    _start_framework_service(root=root, services=services)
+    config = _read_config(root)
+    if config is not None:
+        _enable_linger(config, services=services)
+        _start_framework_service(config, root=root, services=services)
     log.info("installed release %s", release.name)
 
 
@@ -116,33 +118,33 @@ def _start(release: Path, *, root: Path, services: Services) -> None:
         services.restart(AGENT_SERVICE)
 
     changed = write_and_act(
-        place(root, UNIT_FILE),
+        under_root(root, UNIT_FILE),
         UNIT.format(release=release.name),
         act=take_over,
-        pending=place(root, NODE_STATE).with_name("restart-agent.pending"),
+        pending=under_root(root, NODE_STATE).with_name("restart-agent.pending"),
     )
     if not changed:
         services.enable(AGENT_SERVICE)
 
 
-def _let_jobs_stay(root: Path, *, services: Services) -> None:
-    """Enable lingering on the master: detached jobs are units of the login user's systemd, which ends at logout."""
+def _read_config(root: Path) -> NodeConfig | None:
+    """Return the node's configuration; None if it is missing or bad, which the agent reports."""
     try:
-        config = parse_config(place(root, NODE_CONFIG).read_text())
+        return parse_config(under_root(root, NODE_CONFIG).read_text())
     except (FileNotFoundError, ConfigError):
-        return  # the agent reports it
+        return None
+
+
+def _enable_linger(config: NodeConfig, *, services: Services) -> None:
+    """Enable lingering on the master: detached jobs are units of the login user's systemd, which ends at logout."""
     if config.node_type == MASTER:
         services.enable_linger(config.default_user)
 
 
-def _start_framework_service(*, root: Path, services: Services) -> None:
+def _start_framework_service(config: NodeConfig, *, root: Path, services: Services) -> None:
     """Start the service that provides the frameworks, if the configuration names any."""
-    try:
-        engines = parse_config(place(root, NODE_CONFIG).read_text()).engines
-    except (ConfigError, FileNotFoundError):
-        return  # the agent reports it
-    if engines is None:
+    if config.engines is None:
         return
-    if write_file(place(root, ENGINES_UNIT_FILE), ENGINES_UNIT):
+    if write_file(under_root(root, ENGINES_UNIT_FILE), ENGINES_UNIT):
         services.reload_units()
     services.enable(ENGINES_SERVICE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bootstrap.atomic_file import write_file
 from bootstrap.contract import NODE_STATE
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def first_start(root: Path, *, now: float) -> float:
     A restarted agent must not get a new deadline. A reboot empties /run and restarts the
     monotonic clock.
     """
-    file = place(root, NODE_STATE).with_name("agent-started")
+    file = under_root(root, NODE_STATE).with_name("agent-started")
     try:
         return min(now, float(file.read_text()))
     except (FileNotFoundError, ValueError):

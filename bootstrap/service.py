@@ -17,8 +17,8 @@ from bootstrap.aws.signals import SIGNALLED_FILE, Signals
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
 from bootstrap.contract import LOG_FILE, NODE_CONFIG
 from bootstrap.errors import ConfigError
-from bootstrap.failures import DELAYS
-from bootstrap.files.node_files import place
+from bootstrap.failures import RETRYABLE_ERRORS
+from bootstrap.files.node_files import under_root
 from bootstrap.health.checks import answers_ssh
 from bootstrap.host_services import HostServices
 from bootstrap.system import System
@@ -31,7 +31,7 @@ def serve(root: Path) -> NoReturn:
     # An exception, not a flag: it also ends a sleep. The agent may stop at any moment.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
-    shipper = set_up_logging(place(root, LOG_FILE))
+    shipper = set_up_logging(under_root(root, LOG_FILE))
     config = read_config(root)
     log.info("agent of a %s of cluster %s", config.node_type, config.cluster_name)
     try:
@@ -69,7 +69,7 @@ def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 def read_config(root: Path) -> NodeConfig:
     """Read the configuration; tell the stack if it is bad."""
-    file = place(root, NODE_CONFIG)
+    file = under_root(root, NODE_CONFIG)
     try:
         text = file.read_text()
     except FileNotFoundError as error:
@@ -90,10 +90,10 @@ def report(target: SignalTarget, why: str, root: Path) -> None:
             connect(target.region).cloudformation,
             target=target,
             instance_id=read_identity().instance_id,
-            sent_file=place(root, SIGNALLED_FILE),
+            sent_file=under_root(root, SIGNALLED_FILE),
         )
-        if not signals.sent and not signals.failure(why):
+        if not signals.is_settled and not signals.failure(why):
             # Another machine would crash in the same way: do not ask for one.
             signals.settle(why)
-    except DELAYS as error:
+    except RETRYABLE_ERRORS as error:
         log.warning("cannot report the failure %s: %s", why, error)

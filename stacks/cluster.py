@@ -66,7 +66,7 @@ class DeepLearningCluster(Construct):
         )
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
-            group.start_with(self._node_config(group), self.bundle.source)
+            group.set_user_data(self._node_config(group), self.bundle.source)
         self._refuse_changes()
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)

@@ -29,12 +29,12 @@ class Signals:
         self._target = target
         self._instance_id = instance_id
         self._sent_file = sent_file
-        self._sent = self._remembered()
+        self._is_settled = self._remembered()
 
     @property
-    def sent(self) -> bool:
-        """Return whether nothing is left to signal."""
-        return self._sent
+    def is_settled(self) -> bool:
+        """Return whether nothing is left to signal: success or a failure was sent, or the stack no longer waits."""
+        return self._is_settled
 
     def success(self) -> None:
         """Signal that the node is ready."""
@@ -55,7 +55,7 @@ class Signals:
 
     def settle(self, word: str) -> None:
         """Record that nothing is left to signal, also for a restarted agent."""
-        self._sent = True
+        self._is_settled = True
         write_file(self._sent_file, f"{self._instance_id} {word}\n")
 
     def _send(self, status: Literal["SUCCESS", "FAILURE"], unique_id: str) -> bool:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.cluster.discovery import Instance, describe_groups
 from bootstrap.cluster.ec2_cache import Ec2Cache
 from bootstrap.cluster.membership import EMPTY, Member, Membership, Node, generation_after, next_membership
+from bootstrap.cluster.rate_limit import RecordRateLimit
 from bootstrap.cluster.record_fields import RecordError, check_address
-from bootstrap.cluster.record_limit import RecordLimit
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Stored, Table
 from bootstrap.config import NodeConfig
@@ -57,7 +57,7 @@ class Coordinator:
         self._ec2_cache = Ec2Cache(ec2)
         self._last = remembered
         self._random_step = random_step
-        self._record_limit = RecordLimit(monotonic)
+        self._rate_limit = RecordRateLimit(monotonic)
         self.arriving: frozenset[str] = frozenset()
         """Instances that the last pass found in the groups but not among the members."""
 
@@ -75,7 +75,7 @@ class Coordinator:
             for group in groups
             for instance_id, counted in group.instances.items()
         }
-        current, base = stored.membership, self._base(stored, grouped)
+        current, base = stored.membership, self._starting_membership(stored, grouped)
         instances = self._ec2_cache.describe(grouped=grouped, members=[member.instance_id for member in base.members])
         strays = [member for member in base.members if member.instance_id not in grouped]
         wanted = next_membership(
@@ -93,11 +93,11 @@ class Coordinator:
             wanted = replace(wanted, generation=self._generation_after(current, base))
         if not self._table.replace_membership(stored, wanted):
             log.info("generation %d not written: another coordinator was faster", wanted.generation)
-            return self._faster(grouped)
+            return self._after_lost_race(grouped)
         log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.present), wanted.desired_nodes)
         return wanted
 
-    def _base(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
+    def _starting_membership(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
         """Choose the membership to start from: indexes stay, even if the table was emptied or forged."""
         current = stored.membership
         if self._last == EMPTY or (not stored.flaw and current == self._last):
@@ -114,10 +114,10 @@ class Coordinator:
         newest = max(membership.generation for membership in memberships)
         return generation_after(newest, step=self._random_step())
 
-    def _faster(self, grouped: "Mapping[str, _Grouped]") -> Membership:
-        """Choose the membership to trust after another process has written to the table."""
+    def _after_lost_race(self, grouped: "Mapping[str, _Grouped]") -> Membership:
+        """Choose the membership to return after another process has written to the table."""
         found = self._table.read_stored()
-        return self._base(found, grouped) if found.flaw is None or self._last != EMPTY else EMPTY
+        return self._starting_membership(found, grouped) if found.flaw is None or self._last != EMPTY else EMPTY
 
     def _nodes(
         self, grouped: "Mapping[str, _Grouped]", instances: Mapping[str, Instance], current: Membership
@@ -138,7 +138,7 @@ class Coordinator:
             for instance_id, each in grouped.items()
         }
         found = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
-        return self._record_limit.apply(found, instances=grouped)
+        return self._rate_limit.apply(found, instances=grouped)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,19 +170,19 @@ def _candidates(
                 draining=draining or record.draining,
             )
         elif member is not None:
-            node = _as_aws_says(member, instances)
+            node = _without_record(member, instances)
             yield replace(node, node_type=group.node_type, draining=node.draining or draining)
 
 
 def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
     """Yield the members that no group has: draining, unless EC2 shows that the group's answer is out of date."""
     for member in strays:
-        instance, node = instances.get(member.instance_id), _as_aws_says(member, instances)
+        instance, node = instances.get(member.instance_id), _without_record(member, instances)
         listed = instance is not None and instance.reachable and instance.grouped
         yield node if listed else replace(node, draining=True)
 
 
-def _as_aws_says(member: Member, instances: Mapping[str, Instance]) -> Node:
+def _without_record(member: Member, instances: Mapping[str, Instance]) -> Node:
     """Update a member that has no record of its own.
 
     It gets the address that EC2 names. Without one it keeps its own, but drains if another instance has that now.

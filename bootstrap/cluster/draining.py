@@ -1,4 +1,10 @@
-"""Drain a node that has a termination notice: it ends only after the others have dropped it from their lists."""
+"""Drain a node that has a termination notice: it ends only after the others have dropped it from their lists.
+
+What happens at a notice, a spot interruption included: `TerminationNotice.must_drain` (bootstrap/aws/imds.py) becomes
+true, `Agent._publish` marks the node's record as draining, and `_candidates` on the master (coordinator.py) takes the
+node out of the lists. This module does what differs between notices: it holds a termination by the group until the
+others know, and asks for a replacement if EC2 recommends one. A spot interruption cannot be held.
+"""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -46,6 +52,13 @@ class Draining:
         self._next_heartbeat = 0.0
         self._completed = False
         self._unhealthy = False
+
+    def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
+        """Return whether a draining master must reconcile in this pass.
+
+        Once the lists have dropped it, only a termination by the group is urgent.
+        """
+        return notice.ending or (notice.must_drain and membership.lists(self._instance_id))
 
     def follow(self, notice: TerminationNotice, membership: Membership | None) -> None:
         """Act on the notice, once; ``membership`` is None if it could not be read."""

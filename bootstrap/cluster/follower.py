@@ -38,7 +38,7 @@ class Follower:
 
     def _read_in_turn(self, known: Membership) -> Membership:
         now = self._monotonic()
-        self.turn_in = self._turn.wait(known.desired_nodes, now=now)
+        self.turn_in = self._turn.seconds_until_turn(known.desired_nodes, now=now)
         if self.turn_in > 0:
             return known
         found = self._table.read_membership()

@@ -45,7 +45,7 @@ class Membership:
     """The members of the cluster, as its coordinator last saw them."""
 
     generation: int
-    """Grows by one with each change."""
+    """Changes with every change of the membership; compare it only for equality."""
     desired_nodes: int
     """Sum of the Auto Scaling groups' DesiredCapacity, the master included."""
     members: tuple[Member, ...]

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Set
 from typing import Final
 
-STEADY_S: Final = 15.0
+STEADY_RECONCILE_S: Final = 15.0
 """Seconds between the coordinator's passes while no instance is arriving: four a minute; every third asks EC2 too."""
-EAGER_S: Final = 2.0
+EAGER_RECONCILE_S: Final = 2.0
 """Seconds between the passes while instances arrive."""
-EAGER_FOR_S: Final = 300.0
+EAGER_RECONCILES_FOR_S: Final = 300.0
 """Seconds for which the passes stay frequent: an instance that has not joined by then is broken or waits."""
 
 
@@ -23,8 +23,8 @@ class PollInterval:
         """Return the seconds until the next pass; ``arriving`` are the instances that are not members yet."""
         if arriving != self._arriving:
             self._arriving, self._since = frozenset(arriving), now
-        eager = bool(arriving) and now - self._since < EAGER_FOR_S
-        return EAGER_S if eager else STEADY_S
+        eager = bool(arriving) and now - self._since < EAGER_RECONCILES_FOR_S
+        return EAGER_RECONCILE_S if eager else STEADY_RECONCILE_S
 
 
 READ_UNITS_A_SECOND: Final = 2000.0
@@ -54,7 +54,7 @@ class ReadTurn:
         self._due: float | None = None
         self._read_at = -math.inf
 
-    def wait(self, nodes: int, *, now: float) -> float:
+    def seconds_until_turn(self, nodes: int, *, now: float) -> float:
         """Return the seconds until this agent's turn; 0 when it has come."""
         if self._due is None:
             length = round_s(nodes)

@@ -1,1 +1,1 @@
-"""Write the node's files: hosts, workers, environment, ssh."""
+"""Write the node's files: hosts, workers, variables, ssh."""

@@ -20,6 +20,7 @@ def variables(
     """Return the variables that every process on a node sees; ``scratch`` is None on a node without local disks."""
     values = {
         WORKERS_PATH_VARIABLE: WORKERS_FILE,
+        # Counts the master, as deeplearning-cfn did; the setting worker_count does not.
         WORKERS_COUNT_VARIABLE: str(workers_count),
         GPU_COUNT_VARIABLE: str(gpu_count),
         BUCKET_VARIABLE: bucket,

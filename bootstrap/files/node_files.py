@@ -40,7 +40,7 @@ def user_access(user: str) -> Access:
     return Access(uid=entry.pw_uid, gid=entry.pw_gid)
 
 
-def place(root: Path, path: str) -> Path:
+def under_root(root: Path, path: str) -> Path:
     """Return an absolute path of the contract below ``root``, which is another directory in tests."""
     return root / path.lstrip("/")
 
@@ -126,16 +126,16 @@ class NodeFiles:
         }
 
     def _path(self, path: str) -> Path:
-        return place(self._root, path)
+        return under_root(self._root, path)
 
     def _pending(self, action: str) -> Path:
         return self._path(contract.NODE_STATE).with_name(f"{action}.pending")
 
 
-def read_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:
+def read_node_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:
     """Return the membership in the node's state file; EMPTY if this instance has written none since it booted."""
     try:
-        state = parse_state(place(root, contract.NODE_STATE).read_text(), networks)
+        state = parse_state(under_root(root, contract.NODE_STATE).read_text(), networks)
     except (OSError, RecordError):
         return EMPTY
     if state.instance_id != instance_id:

@@ -10,13 +10,13 @@ from pathlib import Path
 from bootstrap.atomic_file import Access, make_directory, set_access
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE, HOST_KEY_FILE
 from bootstrap.errors import HostKeyError
-from bootstrap.files.node_files import Actions, place
+from bootstrap.files.node_files import Actions, under_root
 
 
 def cluster_key(root: Path, *, instance_id: str, user: Access, maker: Actions) -> str:
     """Return the public half of this master's key, made if it has none; the login user owns the private half."""
-    directory = place(root, CLUSTER_KEY_DIR)
-    key = place(root, CLUSTER_KEY_FILE)
+    directory = under_root(root, CLUSTER_KEY_DIR)
+    key = under_root(root, CLUSTER_KEY_FILE)
     public = key.with_name(f"{key.name}.pub")
     fields = _fields(public)
     if len(fields) != 3 or fields[2] != instance_id or not key.exists():
@@ -28,7 +28,7 @@ def cluster_key(root: Path, *, instance_id: str, user: Access, maker: Actions) -
 def read_host_key(root: Path) -> str:
     """Return the public host key without its comment. Raises HostKeyError."""
     try:
-        fields = place(root, HOST_KEY_FILE).read_text().split()
+        fields = under_root(root, HOST_KEY_FILE).read_text().split()
     except FileNotFoundError as error:
         raise HostKeyError(f"{HOST_KEY_FILE} must exist, found none yet") from error
     if len(fields) < 2 or fields[0] != "ssh-ed25519":
@@ -38,7 +38,7 @@ def read_host_key(root: Path) -> str:
 
 def delete_cluster_key(root: Path) -> None:
     """Delete the cluster's key from a worker, whose image may have been made of a master."""
-    directory = place(root, CLUSTER_KEY_DIR)
+    directory = under_root(root, CLUSTER_KEY_DIR)
     for left in (directory, _fresh(directory)):
         shutil.rmtree(left, ignore_errors=True)
 

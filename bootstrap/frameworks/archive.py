@@ -1,4 +1,4 @@
-"""Store an environment in the cluster's bucket as one archive, and fetch it on other nodes."""
+"""Store a framework environment in the cluster's bucket as one archive, and fetch it on other nodes."""
 
 import hashlib
 import shutil

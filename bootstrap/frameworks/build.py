@@ -1,4 +1,4 @@
-"""Build an environment in its final place with pip, which uses the machine's own configuration, such as a mirror."""
+"""Build a framework environment in its final place with pip and the machine's own pip configuration, say a mirror."""
 
 import logging
 import shutil

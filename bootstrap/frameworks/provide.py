@@ -1,4 +1,4 @@
-"""Provide a node with the environment that the setting ``engines`` names.
+"""Provide a node with the framework environment that the setting ``engines`` names.
 
 The node fetches the archive from the bucket and compares it with the hash that the master has written into the table.
 If there is none yet, the master builds the environment and stores it, and the workers wait. The outcome goes into the
@@ -19,10 +19,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from bootstrap.atomic_file import point_link
 from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAND
 from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.frameworks.archive import Archive
+from bootstrap.frameworks.archive_hash import HashRecord
 from bootstrap.frameworks.recipe import HOROVOD, Recipe
-from bootstrap.frameworks.record import HashRecord
 from bootstrap.frameworks.state import READY, State, write_state
 
 log = logging.getLogger(__name__)
@@ -52,13 +52,13 @@ class FrameworkServices:
 
 def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: FrameworkServices) -> None:
     """Put the environment in place within ``wait_s``. Raises FrameworkError."""
-    directory = place(services.root, recipe.directory)
+    directory = under_root(services.root, recipe.directory)
     # The master looks into the bucket each time: it may have been stopped before it had stored the archive.
     if is_master or not is_complete(directory):
         _get(recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services)
-    point_link(place(services.root, ENGINES), Path(recipe.directory))
+    point_link(under_root(services.root, ENGINES), Path(recipe.directory))
     if HOROVOD in recipe.frameworks:
-        _link_command(place(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
+        _link_command(under_root(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
     write_state(services.root, State(doing=READY))
     log.info("engines: %s is ready", recipe.key)
 

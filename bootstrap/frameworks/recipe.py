@@ -1,4 +1,7 @@
-"""Define what an environment consists of, and derive its name from that. Reads only its own requirements files."""
+"""Define what a framework environment consists of, and derive its name from that.
+
+Reads only the requirements files and the mends beside it.
+"""
 
 import hashlib
 import platform

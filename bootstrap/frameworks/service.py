@@ -1,4 +1,4 @@
-"""Run the service ``bootstrap engines``: provide the environment, and write its progress for the agent."""
+"""Run the service ``bootstrap engines``: provide the framework environment, and write its progress for the agent."""
 
 import errno
 import logging
@@ -11,12 +11,12 @@ from bootstrap.aws.clients import connect
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import MASTER, NODE_CONFIG
 from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.frameworks.archive import Archive
+from bootstrap.frameworks.archive_hash import HashRecord
 from bootstrap.frameworks.build import Builder
 from bootstrap.frameworks.provide import FrameworkServices, provide
 from bootstrap.frameworks.recipe import Recipe, recipe_for_this_machine
-from bootstrap.frameworks.record import HashRecord
 from bootstrap.frameworks.state import State, write_state
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ BUILD_S: Final = 900.0
 
 def serve_frameworks(root: Path) -> None:
     """Provide the environment that the node's configuration names, if it names one."""
-    config = parse_config(place(root, NODE_CONFIG).read_text())
+    config = parse_config(under_root(root, NODE_CONFIG).read_text())
     if config.engines is None:
         return
     try:

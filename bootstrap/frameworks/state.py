@@ -1,4 +1,4 @@
-"""Keep the progress of a node's environment in a file: the service writes it, the agent reads it."""
+"""Keep the progress of a node's framework environment in a file: the service writes it, the agent reads it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from bootstrap.atomic_file import write_file
 from bootstrap.contract import ENGINES_STATE
 from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,19 +30,19 @@ STARTING = State(doing="starting")
 
 def write_state(root: Path, state: State) -> None:
     """Write the state file."""
-    write_file(place(root, ENGINES_STATE), json.dumps(asdict(state)) + "\n")
+    write_file(under_root(root, ENGINES_STATE), json.dumps(asdict(state)) + "\n")
 
 
 def read_state(root: Path) -> State:
     """Return the state that the service wrote last, or STARTING."""
     try:
-        return State(**json.loads(place(root, ENGINES_STATE).read_text()))
+        return State(**json.loads(under_root(root, ENGINES_STATE).read_text()))
     except FileNotFoundError:
         return STARTING
 
 
 class Frameworks:
-    """Tell the agent whether its node's environment is ready."""
+    """Tell the agent whether its node's framework environment is ready."""
 
     def __init__(self, root: Path, *, name: str | None) -> None:
         self._root = root
@@ -50,8 +50,11 @@ class Frameworks:
         self.waiting: str | None = None
         """The step that the agent waits for, short enough for a failure signal; None if it waits for none."""
 
-    def ready(self) -> bool:
-        """Return whether the environment is ready, or not wanted. Raises FrameworkError if the service has failed."""
+    def check(self) -> bool:
+        """Read the progress into ``waiting``; return whether the environment is ready, or not wanted.
+
+        Raises FrameworkError if the service has failed.
+        """
         if self._name is None:
             return True
         state = read_state(self._root)

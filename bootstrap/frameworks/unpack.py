@@ -1,4 +1,4 @@
-"""Unpack an environment: regular files, directories and links that stay inside, all owned by the agent's user.
+"""Unpack a framework environment: files, directories and links that stay inside, all owned by the agent's user.
 
 ``tarfile`` has an extraction filter since Python 3.10.12 and 3.11.4, but later versions fixed holes in it. An
 environment needs less than the filter allows, and these checks are the same on every node.

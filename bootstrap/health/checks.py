@@ -1,6 +1,6 @@
 """Check whether this node is fit to train: before it signals that it is ready, and regularly afterwards.
 
-A finding is a defect if the fault is in this machine (a GPU is missing, a disk cannot be written): only a replacement
+A defect is a finding about this machine itself (a GPU is missing, a disk cannot be written): only a replacement
 helps. Any other finding (a peer does not answer) may pass or is another node's fault: if nodes reported themselves
 unhealthy for it, one fault could take the whole cluster down.
 """
@@ -18,13 +18,13 @@ from bootstrap.cluster.membership import Member
 from bootstrap.contract import MASTER_HOST, SCRATCH_DIRS, SSH_PORT
 from bootstrap.failures import BROKEN_DISK
 from bootstrap.files.hosts import host_names
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 
 PROBE_BYTES: Final = 4096
 """Bytes that a check writes to a scratch directory and reads back."""
 HEALTH_S: Final = 60.0
 """Seconds between two health checks of a ready node."""
-DEFECTS: Final = 3
+DEFECTS_BEFORE_REPLACEMENT: Final = 3
 """Health checks in a row that must find a defect before the node asks for its replacement."""
 ANSWER_TIMEOUT_S: Final = 3.0
 """Seconds within which an SSH server must answer."""
@@ -36,7 +36,7 @@ class Finding:
 
     what: str
     """What is wrong, short enough for the signal's one field."""
-    defect: bool
+    needs_replacement: bool
     """Whether this machine itself is broken."""
 
 
@@ -54,41 +54,42 @@ class Health:
     answers: Callable[[str], bool]
     """Returns whether an SSH server answers at an address; see answers_ssh."""
 
-    def defect(self) -> Finding | None:
-        """Return the first finding about this machine itself, or None."""
-        return self._gpus() or self._scratch()
+    def check_machine(self) -> Finding | None:
+        """Check the GPUs and the disks; return the first finding, or None."""
+        return self._check_gpus() or self._check_scratch()
 
     def before_ready(self, present: Iterable[Member]) -> Finding | None:
         """Return the first finding that keeps this node from training, or None."""
         members = tuple(present)
-        return self.defect() or self._names(members) or self._master(members)
+        return self.check_machine() or self._check_names(members) or self._check_master(members)
 
-    def _gpus(self) -> Finding | None:
+    def _check_gpus(self) -> Finding | None:
         if self.expected_gpus is None:
             return None
         count = self.count_gpus()
         if count == self.expected_gpus:
             return None
         # A driver that does not answer is no defect: after an update that needs a reboot, replacements fail likewise.
-        return Finding(what=f"gpus {'?' if count is None else count}/{self.expected_gpus}", defect=count is not None)
+        found = "?" if count is None else count
+        return Finding(what=f"gpus {found}/{self.expected_gpus}", needs_replacement=count is not None)
 
-    def _scratch(self) -> Finding | None:
+    def _check_scratch(self) -> Finding | None:
         for path in SCRATCH_DIRS:
-            directory = place(self.root, path)
+            directory = under_root(self.root, path)
             if not directory.is_dir():
                 continue
             try:
                 _write_and_read(directory)
             except OSError as error:
                 name = errno.errorcode.get(error.errno or 0, "failed")
-                return Finding(what=f"scratch {path} {name}", defect=error.errno in BROKEN_DISK)
+                return Finding(what=f"scratch {path} {name}", needs_replacement=error.errno in BROKEN_DISK)
         return None
 
-    def _names(self, members: Iterable[Member]) -> Finding | None:
+    def _check_names(self, members: Iterable[Member]) -> Finding | None:
         for member in members:
             for name in host_names(member.node_index):
                 if self._resolved(name) != member.address:
-                    return Finding(what=f"name {name}", defect=False)
+                    return Finding(what=f"name {name}", needs_replacement=False)
         return None
 
     def _resolved(self, name: str) -> str | None:
@@ -97,10 +98,10 @@ class Health:
         except OSError:
             return None
 
-    def _master(self, members: Iterable[Member]) -> Finding | None:
+    def _check_master(self, members: Iterable[Member]) -> Finding | None:
         for member in members:
             if member.node_index == 1 and not self.answers(member.address):
-                return Finding(what=f"{MASTER_HOST} silent", defect=False)
+                return Finding(what=f"{MASTER_HOST} silent", needs_replacement=False)
         return None
 
 

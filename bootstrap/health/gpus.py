@@ -11,9 +11,9 @@ log = logging.getLogger(__name__)
 
 DRIVER_LIST: Final = "proc/driver/nvidia/gpus"
 """Directory with one entry a GPU, which exists once the driver is loaded."""
-ASK_AGAIN_S: Final = 5.0
+EAGER_COUNT_S: Final = 5.0
 """Seconds until the next count while the number is wrong."""
-STEADY_S: Final = 60.0
+STEADY_COUNT_S: Final = 60.0
 """Seconds between two counts while the number is right: nvidia-smi takes up to a second."""
 
 
@@ -36,16 +36,16 @@ class GpuCounter:
         self._next_ask = 0.0
         self._last_error: str | None = None
 
-    def count(self) -> int:
-        """Return the number of GPUs at the last count; 0 while unknown."""
-        return self.known() or 0
+    def count_or_zero(self) -> int:
+        """Return the number of GPUs; 0 while unknown."""
+        return self.count_or_none() or 0
 
-    def known(self) -> int | None:
-        """Return the number of GPUs at the last count; None while unknown."""
+    def count_or_none(self) -> int | None:
+        """Return the number of GPUs, counted anew if the last count is old; None while unknown."""
         if self._monotonic() >= self._next_ask:
             self._count = self._ask()
             wrong = not self._count if self._expected is None else self._count != self._expected
-            self._next_ask = self._monotonic() + (ASK_AGAIN_S if wrong else STEADY_S)
+            self._next_ask = self._monotonic() + (EAGER_COUNT_S if wrong else STEADY_COUNT_S)
         return self._count
 
     def _ask(self) -> int | None:

@@ -110,8 +110,8 @@ class NodeGroup(Construct):
         """Return the logical ID to which the nodes signal, as text: a reference would make a cycle."""
         return cdk.Stack.of(self).get_logical_id(self._resource)
 
-    def start_with(self, config: NodeConfig, bundle: user_data.BundleSource) -> None:
-        """Complete the user data. It names the group, which exists only after the launch template."""
+    def set_user_data(self, config: NodeConfig, bundle: user_data.BundleSource) -> None:
+        """Add the script to the user data: it names the group, which exists only after the launch template."""
         self._user_data.add_commands(user_data.body(config, bundle))
 
     def _launch_template(

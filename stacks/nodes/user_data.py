@@ -63,7 +63,7 @@ step='start' work='' instance=''
 
 # Each return has an explicit value: within a trap, bash would return the status from before the trap.
 # Signal the failure if the deploy needs this node; otherwise, or if the stack no longer waits, have it replaced.
-tell() {{
+report_failure() {{
   if {signal_failure}; then
     id="$instance user data: $step"
     answer=$(timeout 60 aws cloudformation signal-resource --stack-name {stack_id} --status FAILURE \\
@@ -81,7 +81,7 @@ finish() {{
   if ((status != 0)); then
     echo "user data failed: $step" >&2
     # Unlike S3, both services are reached through the NAT gateway, which may exist only after the node.
-    until tell; do
+    until report_failure; do
       ((SECONDS < {signal_timeout})) || break
       sleep 5
     done

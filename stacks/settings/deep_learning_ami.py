@@ -13,13 +13,13 @@ SSM_PATH: Final = "/aws/service/deeplearning/ami/x86_64"
 """Path of the SSM parameters, one for each family of Deep Learning AMIs (AWS Deep Learning AMIs Developer Guide)."""
 ROOT_DEVICE: Final = "/dev/sda1"
 """Root device of Ubuntu, the only system that nodes run; Amazon Linux has another."""
-OPEN_DRIVER: Final = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
+DEFAULT_AMI_FAMILY: Final = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
 """Family with PyTorch and the open NVIDIA driver, for Turing and newer GPUs; it also runs on CPU types."""
-IMAGE_GIB: Final = {OPEN_DRIVER: 30}
+IMAGE_GIB: Final = {DEFAULT_AMI_FAMILY: 30}
 """Smallest root volume of each family, in GiB, as users saw it in 2026: AWS publishes no sizes, and they grow with the
 releases. ``dlcluster preflight`` asks EC2 for the current size."""
-LISTED: Final = {
-    OPEN_DRIVER: frozenset({"g4dn", "g5", "g6", "gr6", "g6e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200"})
+GPU_FAMILIES_BY_AMI: Final = {
+    DEFAULT_AMI_FAMILY: frozenset({"g4dn", "g5", "g6", "gr6", "g6e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200"})
 }
 """GPU instance families that AWS lists for each AMI family (release notes of 2026-08-22)."""
 END_OF_PATCH: Final[Mapping[str, date]] = {

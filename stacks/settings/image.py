@@ -44,7 +44,7 @@ class ImageSettings(CapacitySettings):
         """Return the family of the nodes' Deep Learning AMI; None with the user's own ``ami``."""
         if self.ami is not None:
             return None
-        return self.instance.ami_family if self.instance else deep_learning_ami.OPEN_DRIVER
+        return self.instance.ami_family if self.instance else deep_learning_ami.DEFAULT_AMI_FAMILY
 
     @property
     def ami_source(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from stacks.settings.deep_learning_ami import LISTED, OPEN_DRIVER
+from stacks.settings.deep_learning_ami import DEFAULT_AMI_FAMILY, GPU_FAMILIES_BY_AMI
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +23,7 @@ class InstanceType:
     network_cards: int = 1
     efa_interfaces: int = 0
     """Interfaces for the Elastic Fabric Adapter; 0 if the type has none."""
-    ami_family: str | None = OPEN_DRIVER
+    ami_family: str | None = DEFAULT_AMI_FAMILY
     """Family of the Deep Learning AMI that drives its GPUs; None if only a custom AMI does."""
     successor: str | None = None
     """Nearest type on sale; None if this one still is."""
@@ -44,7 +44,7 @@ class _GpuFamily:
     model: str
     sizes: Mapping[str, tuple[int, int, int, int]]
     """By size: vCPUs, GPUs, network cards, EFA interfaces."""
-    ami_family: str | None = OPEN_DRIVER
+    ami_family: str | None = DEFAULT_AMI_FAMILY
     successors: Mapping[str, str] | None = None
 
 
@@ -159,7 +159,7 @@ def why_refused(name: str, *, own_image: bool) -> str | None:
 
 def is_listed(instance: InstanceType, ami_family: str) -> bool:
     """Return whether AWS lists the type for the AMI family; CPU types are on no list and always pass."""
-    return not instance.gpus or instance.family in LISTED[ami_family]
+    return not instance.gpus or instance.family in GPU_FAMILIES_BY_AMI[ami_family]
 
 
 def nearest(name: str) -> str | None:

@@ -20,7 +20,8 @@ from stacks.settings.storage import StorageSettings
 from stacks.settings.values import parse
 
 
-# Fields and checks run from the last base to the first. No slots: Python cannot combine several bases that have them.
+# Dataclasses collect fields from the last base to the first. Checks run in the same order, as each calls super() first.
+# No slots: Python cannot combine several bases that have them.
 @dataclass(frozen=True, kw_only=True)
 class ClusterProps(
     StorageSettings,

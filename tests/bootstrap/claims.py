@@ -35,7 +35,7 @@ REGION = "eu-west-1"
 DEADLINE_S = 60.0
 """Longest wait for any result, in seconds."""
 PAUSE_S = 0.05
-"""After a race that was lost: longest pause before the next try."""
+"""Longest pause after a lost race, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Claim:
 
     node_index: int
     lost: int
-    """Number of attempts, lost races included."""
+    """Races lost before the claim."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +108,8 @@ def claim(node: Node, table: Table, *, desired_nodes: int) -> Claim:
         time.sleep(random.uniform(0.0, PAUSE_S))
 
 
-def answer(request: Request) -> Any:
-    """Return the membership in moto's table."""
+def serve_request(request: Request) -> Any:
+    """Make the call on moto's table; return DynamoDB's answer."""
     backend = dynamodb_backends[ACCOUNT_ID][REGION]
     if request.operation == "GetItem":
         item = backend.get_item(request.arguments["TableName"], request.arguments["Key"])
@@ -142,7 +142,7 @@ def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection
             if isinstance(said, Claim):
                 claims[processes[connection]] = said
             else:
-                connection.send(answer(said))
+                connection.send(serve_request(said))
     final = Table(client, name=name, networks=NETWORKS).read_membership()
     client.delete_table(TableName=name)
     return {

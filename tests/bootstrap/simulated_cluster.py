@@ -19,7 +19,7 @@ from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FILE, NODE_TYPE_TAG
 from bootstrap.errors import MetadataError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.host_services import HostServices
 from tests.bootstrap.given import NETWORKS, public_key
 
@@ -119,7 +119,7 @@ class TestNode:
     metadata: "Metadata"
 
     def text(self, path: str) -> str:
-        return place(self.root, path).read_text()
+        return under_root(self.root, path).read_text()
 
 
 @dataclass
@@ -281,7 +281,7 @@ class Cluster:
 
 def resolve(root: Path, name: str) -> str:
     """Return the address of a host name in the node's own hosts file."""
-    for line in place(root, HOSTS_FILE).read_text().splitlines():
+    for line in under_root(root, HOSTS_FILE).read_text().splitlines():
         address, *names = line.split("#")[0].split() or [""]
         if name in names:
             return address
@@ -290,7 +290,7 @@ def resolve(root: Path, name: str) -> str:
 
 def _image_file(root: Path, path: str, text: str) -> None:
     """Write the files of the machine image and of the first boot."""
-    file = place(root, path)
+    file = under_root(root, path)
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

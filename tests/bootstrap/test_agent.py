@@ -10,7 +10,7 @@ from bootstrap import contract
 from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.table import Table
 from bootstrap.files import ssh
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.host_services import HostServices
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.given import public_key
@@ -102,7 +102,7 @@ def test_node_is_ready_with_as_many_as_the_deploy_can_do_with(
         for node in nodes[:present]:
             node.agent.step()
         cluster.clock.now += 2.0
-    assert [node.agent.ready for node in nodes[:present]] == [ready] * present
+    assert [node.agent.is_settled for node in nodes[:present]] == [ready] * present
     assert len(cluster.signals) == (present if ready else 0)
     assert nodes[0].text(contract.WORKERS_FILE).count("\n") == present
 
@@ -123,7 +123,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> N
     cluster.clock.now += 60.0
     for node in (cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)):
         node.agent.step()
-        assert node.agent.ready
+        assert node.agent.is_settled
         assert not node.actions.calls
     assert [snapshot(node.root) for node in nodes] == before
     assert len(cluster.signals) == 3
@@ -144,7 +144,7 @@ def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: 
 def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster: Cluster) -> None:
     nodes = booted(cluster, workers=0)
     cluster.run(nodes, until=all_ready(nodes))
-    hosts = place(nodes[0].root, contract.HOSTS_FILE)
+    hosts = under_root(nodes[0].root, contract.HOSTS_FILE)
     hosts.write_text("10.9.9.9 mine\n")
     cluster.clock.now += 60.0
     nodes[0].agent.step()
@@ -154,7 +154,7 @@ def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster:
 def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
     nodes = booted(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    place(nodes[2].root, contract.HOST_KEY_FILE).write_text(f"{public_key('new')} root@image\n")
+    under_root(nodes[2].root, contract.HOST_KEY_FILE).write_text(f"{public_key('new')} root@image\n")
     cluster.clock.now += 10.0
     cluster.run(
         nodes,
@@ -224,7 +224,7 @@ def test_delays_are_jittered(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", jitter=lambda: 1.5)
-    assert node.agent.step() == agent_module.STEADY_S * 1.5
+    assert node.agent.step() == agent_module.STEADY_PASS_S * 1.5
     [jitter] = [each.default for each in fields(HostServices) if each.name == "jitter"]
     assert callable(jitter)
     assert {round(jitter(), 1) for _ in range(500)} == {0.8, 0.9, 1.0, 1.1, 1.2}

@@ -12,7 +12,7 @@ from bootstrap.aws.clients import Clients
 from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, TestNode
 
@@ -34,7 +34,7 @@ def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Clust
 @pytest.mark.parametrize(
     ("spoil", "slug"),
     [
-        (lambda node: place(node.root, contract.HOST_KEY_FILE).unlink(), "no-host-key"),
+        (lambda node: under_root(node.root, contract.HOST_KEY_FILE).unlink(), "no-host-key"),
         (lambda node: None, "no-membership"),
     ],
 )
@@ -112,7 +112,7 @@ def test_trouble_is_logged_when_it_comes_and_goes_and_slows_the_agent(
     node = cluster.node("master", identify=identify, connect=connect)
     with caplog.at_level("INFO", logger="bootstrap.agent"):
         waits = [node.agent.step() for _ in range(5)]
-    assert node.agent.ready
+    assert node.agent.is_settled
     assert waits == [1.0, 2.0, 4.0, 8.0, 6.0]
     lines = [record.getMessage() for record in caplog.records if record.name == "bootstrap.agent"]
     assert [line for line in lines if "wrote" not in line] == [
@@ -180,4 +180,4 @@ def test_failing_log_group_stops_nothing(cluster: Cluster) -> None:
     shipper.handle(logging.makeLogRecord({"msg": "a line that cannot be shipped"}))
     nodes = [cluster.node("master", shipper=shipper)]
     cluster.run(nodes, until=all_ready(nodes))
-    assert nodes[0].agent.step() == agent_module.STEADY_S
+    assert nodes[0].agent.step() == agent_module.STEADY_PASS_S

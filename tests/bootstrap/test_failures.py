@@ -10,7 +10,7 @@ from botocore.exceptions import (
 )
 
 from bootstrap import errors
-from bootstrap.failures import DELAYS, Delay, is_own, reason
+from bootstrap.failures import RETRYABLE_ERRORS, Activity, RetryableError, reason, replacement_would_help
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ from bootstrap.failures import DELAYS, Delay, is_own, reason
         (errors.MetadataError("no answer"), "metadata-unreachable"),
     ],
 )
-def test_every_delay_has_a_short_name(error: Delay, slug: str) -> None:
-    assert isinstance(error, DELAYS)
-    assert reason(error, doing="table") == slug
+def test_every_retryable_error_has_a_short_name(error: RetryableError, slug: str) -> None:
+    assert isinstance(error, RETRYABLE_ERRORS)
+    assert reason(error, doing=Activity.TABLE) == slug
 
 
-def test_a_defect_is_no_delay() -> None:
-    assert not isinstance(TypeError("defect"), DELAYS)
+def test_a_bug_is_not_retryable() -> None:
+    assert not isinstance(TypeError("bug"), RETRYABLE_ERRORS)
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_a_defect_is_no_delay() -> None:
         (EndpointConnectionError(endpoint_url="https://dynamodb"), False),
     ],
 )
-def test_another_machine_helps_only_against_a_machines_own_troubles(error: Delay, own: bool) -> None:
-    assert is_own(error) == own
+def test_another_machine_helps_only_against_a_machines_own_troubles(error: RetryableError, own: bool) -> None:
+    assert replacement_would_help(error) == own

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.contract import NodeType
 from bootstrap.errors import BootstrapError, CommandError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.install import install
 from tests.bootstrap.simulated_cluster import config_values
 from tests.bootstrap.written import written
@@ -54,13 +54,13 @@ def test_release_is_installed_and_its_agent_started(tmp_path: Path) -> None:
     one = release(tmp_path, "one")
     install(one, root=tmp_path, services=services)
     assert services.calls == TAKE_OVER
-    assert place(tmp_path, "/opt/deeplearning/current").readlink() == one
-    assert place(tmp_path, "/opt/deeplearning/trainer").readlink() == Path("/opt/deeplearning/current/trainer")
-    launch = place(tmp_path, "/usr/local/bin/launch")
+    assert under_root(tmp_path, "/opt/deeplearning/current").readlink() == one
+    assert under_root(tmp_path, "/opt/deeplearning/trainer").readlink() == Path("/opt/deeplearning/current/trainer")
+    launch = under_root(tmp_path, "/usr/local/bin/launch")
     python = "/usr/bin/python3 -I -S -X utf8"
     assert launch.read_text() == f'#!/bin/sh\nexec {python} /opt/deeplearning/current/launcher/__main__.py "$@"\n'
     assert stat.S_IMODE(launch.stat().st_mode) == 0o755
-    unit = place(tmp_path, f"/etc/systemd/system/{SERVICE}").read_text()
+    unit = under_root(tmp_path, f"/etc/systemd/system/{SERVICE}").read_text()
     assert "Description=deeplearning-cdk agent (release one)\n" in unit
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap run\n" in unit
     assert "Restart=always\n" in unit
@@ -83,7 +83,7 @@ def test_users_find_the_byte_code_of_what_jobs_run(tmp_path: Path, file: str) ->
 def test_jobs_of_the_login_user_outlive_its_sessions_on_the_master(
     tmp_path: Path, node_type: NodeType, lingers: list[str]
 ) -> None:
-    config = place(tmp_path, "/etc/deeplearning/node.json")
+    config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values(node_type)))
     services = RecordedServices()
@@ -94,7 +94,7 @@ def test_jobs_of_the_login_user_outlive_its_sessions_on_the_master(
 def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:
     one = release(tmp_path, "one")
     install(one, root=tmp_path, services=RecordedServices())
-    unit = place(tmp_path, f"/etc/systemd/system/{SERVICE}")
+    unit = under_root(tmp_path, f"/etc/systemd/system/{SERVICE}")
     before = written(unit)
     services = RecordedServices()
     install(one, root=tmp_path, services=services)
@@ -108,7 +108,7 @@ def test_another_release_takes_over(tmp_path: Path) -> None:
     two = release(tmp_path, "two")
     install(two, root=tmp_path, services=services)
     assert services.calls == TAKE_OVER
-    assert place(tmp_path, "/opt/deeplearning/current").readlink() == two
+    assert under_root(tmp_path, "/opt/deeplearning/current").readlink() == two
 
 
 def test_restart_that_failed_is_made_up_for(tmp_path: Path) -> None:
@@ -132,21 +132,21 @@ def test_fails_when_not_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_node_with_engines_gets_the_service_that_provides_them(tmp_path: Path) -> None:
-    config = place(tmp_path, "/etc/deeplearning/node.json")
+    config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker") | {"engines": "horovod"}))
     services = RecordedServices()
     install(release(tmp_path, "one"), root=tmp_path, services=services)
     assert services.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-engines.service"]
-    unit = place(tmp_path, "/etc/systemd/system/deeplearning-engines.service").read_text()
+    unit = under_root(tmp_path, "/etc/systemd/system/deeplearning-engines.service").read_text()
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap engines\n" in unit
 
 
 def test_a_node_without_engines_pays_nothing_for_them(tmp_path: Path) -> None:
-    config = place(tmp_path, "/etc/deeplearning/node.json")
+    config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker")))
     services = RecordedServices()
     install(release(tmp_path, "one"), root=tmp_path, services=services)
     assert services.calls == TAKE_OVER
-    assert not place(tmp_path, "/etc/systemd/system/deeplearning-engines.service").exists()
+    assert not under_root(tmp_path, "/etc/systemd/system/deeplearning-engines.service").exists()

@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap import contract
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from tests.bootstrap.forming import all_ready, hosts_file
 from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
 
@@ -89,9 +89,9 @@ def check_files_are_whole(victim: TestNode, nodes: list[TestNode]) -> None:
     """Each as it was or as it shall be, and nothing in between."""
     one = hosts_file(nodes[:1])
     assert victim.text(contract.HOSTS_FILE) in ("127.0.0.1 localhost\n", one, hosts_file(nodes))
-    workers = place(victim.root, contract.WORKERS_FILE)
+    workers = under_root(victim.root, contract.WORKERS_FILE)
     assert not workers.exists() or workers.read_text() in (WORKERS[: len(WORKERS) // 2], WORKERS)
-    key = place(victim.root, contract.CLUSTER_KEY_DIR)
+    key = under_root(victim.root, contract.CLUSTER_KEY_DIR)
     assert not key.exists() or len([*key.iterdir()]) == 2
 
 
@@ -102,7 +102,7 @@ def check_all_is_right(cluster: Cluster, nodes: list[TestNode]) -> None:
     for node in nodes:
         assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
         assert node.text(contract.WORKERS_FILE) == WORKERS
-        [keys] = place(node.root, contract.AUTHORIZED_KEYS_DIR).iterdir()
+        [keys] = under_root(node.root, contract.AUTHORIZED_KEYS_DIR).iterdir()
         assert keys.read_text() == f'from="{master.address}" {public} deeplearning-cdk\n'
         litter = ("*.pending", "*deeplearning-new", ".cluster-key.new")
         assert not [path for pattern in litter for path in node.root.rglob(pattern)]
@@ -121,7 +121,7 @@ def forget(cluster: Cluster, nodes: list[TestNode]) -> None:
 
 def with_key_of_its_image(node: TestNode) -> TestNode:
     """Made of an image of a master, which brought a key along."""
-    file = place(node.root, contract.CLUSTER_KEY_FILE)
+    file = under_root(node.root, contract.CLUSTER_KEY_FILE)
     file.parent.mkdir(parents=True)
     file.write_text("private half\n")
     file.with_name(f"{file.name}.pub").write_text("ssh-ed25519 AAAAold i-old\n")

@@ -16,12 +16,12 @@ from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.contract import NODE_CONFIG
 from bootstrap.errors import ConfigError, MetadataError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, config_values
 
 
 def write_config(root: Path, text: str) -> None:
-    file = place(root, NODE_CONFIG)
+    file = under_root(root, NODE_CONFIG)
     file.parent.mkdir(parents=True)
     file.write_text(text)
 

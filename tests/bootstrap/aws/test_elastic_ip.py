@@ -120,7 +120,7 @@ def test_refused_address_delays_the_master_and_is_asked_for_again(
         assert cluster.signals == []
     passes(cluster, master, seconds=1)
     assert address.holder == master.instance_id
-    assert master.agent.ready
+    assert master.agent.is_settled
 
 
 def test_master_keeps_the_address_while_the_groups_cannot_be_asked(

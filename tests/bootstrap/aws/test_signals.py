@@ -31,16 +31,16 @@ def signals(clients: Clients, sent_file: Path, *, instance_id: str = "i-1") -> S
 def test_success_is_remembered_across_restarts(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     stubber.add_response("signal_resource", {}, SUCCESS)
     first = signals(clients, sent_file)
-    assert not first.sent
+    assert not first.is_settled
     first.success()
-    assert first.sent
-    assert signals(clients, sent_file).sent
+    assert first.is_settled
+    assert signals(clients, sent_file).is_settled
 
 
 def test_image_made_of_a_node_signals_anew(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     stubber.add_response("signal_resource", {}, SUCCESS)
     signals(clients, sent_file).success()
-    assert not signals(clients, sent_file, instance_id="i-2").sent
+    assert not signals(clients, sent_file, instance_id="i-2").is_settled
 
 
 def test_failure_tells_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
@@ -63,17 +63,17 @@ def test_failure_that_nobody_waits_for_is_told_apart(clients: Clients, stubber: 
     late = signals(clients, sent_file)
     assert not late.failure("disk-full")
     # The caller must deal with the node first: an agent that is killed meanwhile must not forget it.
-    assert not late.sent
-    assert not signals(clients, sent_file).sent
+    assert not late.is_settled
+    assert not signals(clients, sent_file).is_settled
     late.settle("disk-full")
-    assert signals(clients, sent_file).sent
+    assert signals(clients, sent_file).is_settled
 
 
 def test_stack_that_waits_for_nobody_is_no_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     refuse_as_too_late(stubber)
     late = signals(clients, sent_file)
     late.success()
-    assert late.sent
+    assert late.is_settled
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_fails_when_cloudformation_refuses_otherwise(
     refused = signals(clients, sent_file)
     with pytest.raises(ClientError, match=message):
         refused.success()
-    assert not refused.sent
+    assert not refused.is_settled
     assert not sent_file.exists()
 
 

@@ -140,7 +140,7 @@ def test_node_that_stands_by_does_not_call_itself_ready(cluster: Cluster) -> Non
     seconds(cluster, [master, worker], 30)
     answering.append(master.address)
     seconds(cluster, [master, worker], 10)
-    assert not worker.agent.ready
+    assert not worker.agent.is_settled
     cluster.set_lifecycle_state(worker.instance_id, "InService")
     cluster.run([master, worker], until=all_ready([worker]))
 

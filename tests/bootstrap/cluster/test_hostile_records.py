@@ -143,7 +143,7 @@ def nodes(cluster: Cluster) -> list[TestNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     found = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
-    cluster.run(found, until=lambda: all(node.agent.ready for node in found))
+    cluster.run(found, until=lambda: all(node.agent.is_settled for node in found))
     return found
 
 
@@ -224,7 +224,7 @@ def test_bad_generation_record_stops_nobody(cluster: Cluster, nodes: list[TestNo
     cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])
     cluster.clock.now += 20.0
-    cluster.run(nodes, until=lambda: nodes[1].agent.ready)
+    cluster.run(nodes, until=lambda: nodes[1].agent.is_settled)
     assert cluster.table.read_generation() == cluster.table.read_membership().generation
 
 

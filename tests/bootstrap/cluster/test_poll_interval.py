@@ -10,11 +10,11 @@ from bootstrap.aws.imds import TerminationNotice
 from bootstrap.cluster.draining import GRACE_S
 from bootstrap.cluster.membership import Member, Membership, members_to_json
 from bootstrap.cluster.poll_interval import (
-    EAGER_FOR_S,
-    EAGER_S,
+    EAGER_RECONCILE_S,
+    EAGER_RECONCILES_FOR_S,
     MEMBER_BYTES,
     READ_UNIT_BYTES,
-    STEADY_S,
+    STEADY_RECONCILE_S,
     PollInterval,
     ReadTurn,
     round_s,
@@ -95,14 +95,14 @@ def test_instance_that_never_joins_does_not_keep_the_calls_up(cluster: Cluster, 
 
 def test_instance_that_comes_after_one_that_never_joined_is_awaited_eagerly_again() -> None:
     poll_interval = PollInterval()
-    assert poll_interval.interval(frozenset(), now=0.0) == STEADY_S
-    assert poll_interval.interval({"i-1"}, now=10.0) == EAGER_S
-    assert poll_interval.interval({"i-1"}, now=10.0 + EAGER_FOR_S - 1) == EAGER_S
-    assert poll_interval.interval({"i-1"}, now=10.0 + EAGER_FOR_S) == STEADY_S
-    assert poll_interval.interval({"i-1", "i-2"}, now=900.0) == EAGER_S
-    assert poll_interval.interval({"i-1", "i-2"}, now=900.0 + EAGER_FOR_S) == STEADY_S
-    assert poll_interval.interval(frozenset(), now=2000.0) == STEADY_S
-    assert poll_interval.interval({"i-1"}, now=2001.0) == EAGER_S
+    assert poll_interval.interval(frozenset(), now=0.0) == STEADY_RECONCILE_S
+    assert poll_interval.interval({"i-1"}, now=10.0) == EAGER_RECONCILE_S
+    assert poll_interval.interval({"i-1"}, now=10.0 + EAGER_RECONCILES_FOR_S - 1) == EAGER_RECONCILE_S
+    assert poll_interval.interval({"i-1"}, now=10.0 + EAGER_RECONCILES_FOR_S) == STEADY_RECONCILE_S
+    assert poll_interval.interval({"i-1", "i-2"}, now=900.0) == EAGER_RECONCILE_S
+    assert poll_interval.interval({"i-1", "i-2"}, now=900.0 + EAGER_RECONCILES_FOR_S) == STEADY_RECONCILE_S
+    assert poll_interval.interval(frozenset(), now=2000.0) == STEADY_RECONCILE_S
+    assert poll_interval.interval({"i-1"}, now=2001.0) == EAGER_RECONCILE_S
 
 
 def test_master_that_is_ready_looks_often_only_while_somebody_arrives(cluster: Cluster) -> None:
@@ -110,18 +110,18 @@ def test_master_that_is_ready_looks_often_only_while_somebody_arrives(cluster: C
     cluster.add_group("worker", size=1)
     master = cluster.node("master", settings={"min_nodes": 1})
     cluster.run([master], until=all_ready([master]))
-    cluster.clock.now += EAGER_S
-    assert master.agent.step() == EAGER_S
+    cluster.clock.now += EAGER_RECONCILE_S
+    assert master.agent.step() == EAGER_RECONCILE_S
     worker = cluster.node("worker", settings={"min_nodes": 1})
     cluster.run([worker, master], until=all_ready([worker]))
-    cluster.clock.now += STEADY_S
+    cluster.clock.now += STEADY_RECONCILE_S
     assert master.agent.step() == 6.0
 
 
 def test_node_that_is_not_ready_for_long_does_not_hurry_any_more(cluster: Cluster) -> None:
     worker = booted(cluster)[1]
     assert worker.agent.step() == 1.0
-    cluster.clock.now += EAGER_FOR_S
+    cluster.clock.now += EAGER_RECONCILES_FOR_S
     assert worker.agent.step() == 6.0
 
 
@@ -131,9 +131,9 @@ def test_newcomer_is_found_within_a_steady_interval_and_then_hurried_along(clust
     rhythm.minute(nodes)
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
     nodes.append(cluster.replacement("worker", of=nodes))
-    for _ in range(int(STEADY_S + EAGER_S)):
+    for _ in range(int(STEADY_RECONCILE_S + EAGER_RECONCILE_S)):
         rhythm.second(nodes)
-    assert nodes[-1].agent.ready
+    assert nodes[-1].agent.is_settled
 
 
 def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, rhythm: Rhythm) -> None:
@@ -166,7 +166,7 @@ class Reader:
         """Return the read units of the pass that is due now, if one is."""
         if now < self._next:
             return 0.0
-        wait = self._turn.wait(LARGEST, now=now) if generation != self.generation else None
+        wait = self._turn.seconds_until_turn(LARGEST, now=now) if generation != self.generation else None
         self._next = now + min(self._every_s, max(1.0, wait or self._every_s)) * self._dice.uniform(0.75, 1.25)
         if wait != 0.0:
             return 0.5
@@ -206,7 +206,7 @@ def test_largest_cluster_that_comes_up_all_at_once_reads_no_more_than_the_table_
 def test_small_clusters_read_a_change_at_once() -> None:
     assert [round_s(nodes) for nodes in (1, 64, 180)] == [0.0, 0.0, 0.0]
     turn = ReadTurn(lambda: 1.0)
-    assert turn.wait(64, now=5.0) == 0.0
+    assert turn.seconds_until_turn(64, now=5.0) == 0.0
 
 
 def test_members_take_no_more_of_the_record_than_is_reckoned_with() -> None:

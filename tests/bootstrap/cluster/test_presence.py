@@ -9,7 +9,7 @@ import pytest
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.discovery import Instance
 from bootstrap.cluster.membership import Membership
-from bootstrap.cluster.record_limit import HOLD_S
+from bootstrap.cluster.rate_limit import HOLD_S
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.contract import TABLE_KEY, NodeType, node_record_id
 from tests.bootstrap.given import public_key

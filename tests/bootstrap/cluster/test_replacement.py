@@ -7,7 +7,7 @@ import pytest
 
 from bootstrap import contract
 from bootstrap.aws.imds import TerminationNotice
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
 
@@ -19,7 +19,7 @@ def formed(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
 
 
 def authorized(node: TestNode) -> str:
-    [file] = place(node.root, contract.AUTHORIZED_KEYS_DIR).iterdir()
+    [file] = under_root(node.root, contract.AUTHORIZED_KEYS_DIR).iterdir()
     assert file.name == file.owner()
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     return file.read_text()
@@ -39,7 +39,7 @@ def agree(cluster: Cluster, nodes: list[TestNode]) -> None:
 def test_cluster_key_of_the_master_opens_every_node_and_lies_on_none_of_the_workers(cluster: Cluster) -> None:
     nodes = formed(cluster)
     assert [authorized(node) for node in nodes] == [key_of(nodes[0])] * 3
-    assert [place(node.root, contract.CLUSTER_KEY_DIR).exists() for node in nodes] == [True, False, False]
+    assert [under_root(node.root, contract.CLUSTER_KEY_DIR).exists() for node in nodes] == [True, False, False]
 
 
 def test_new_master_is_trusted_by_all_in_the_place_of_the_old_one(cluster: Cluster) -> None:
@@ -95,8 +95,8 @@ def test_worker_made_of_an_image_of_a_master_has_no_key(cluster: Cluster) -> Non
     master, lost, kept = nodes
     cluster.terminate(lost.instance_id)
     worker = cluster.replacement("worker", of=nodes)
-    brought = place(worker.root, contract.CLUSTER_KEY_DIR)
-    shutil.copytree(place(master.root, contract.CLUSTER_KEY_DIR), brought)
+    brought = under_root(worker.root, contract.CLUSTER_KEY_DIR)
+    shutil.copytree(under_root(master.root, contract.CLUSTER_KEY_DIR), brought)
     agree(cluster, [master, worker, kept])
     assert not brought.exists()
     assert worker.text(contract.SSH_CLIENT_CONFIG) == kept.text(contract.SSH_CLIENT_CONFIG)
@@ -107,7 +107,7 @@ def test_master_made_of_an_image_of_the_last_one_makes_its_own_key(cluster: Clus
     old, *workers = nodes
     cluster.terminate(old.instance_id)
     new = cluster.replacement("master", of=nodes)
-    shutil.copytree(place(old.root, contract.CLUSTER_KEY_DIR), place(new.root, contract.CLUSTER_KEY_DIR))
+    shutil.copytree(under_root(old.root, contract.CLUSTER_KEY_DIR), under_root(new.root, contract.CLUSTER_KEY_DIR))
     agree(cluster, [new, *workers])
     assert new.text(contract.CLUSTER_KEY_FILE) == f"private half of {new.instance_id}\n"
     assert [authorized(node) for node in workers] == [key_of(new)] * 2

@@ -10,7 +10,7 @@ from bootstrap.cluster.membership import EMPTY, Membership
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
-from bootstrap.failures import DELAYS
+from bootstrap.failures import RETRYABLE_ERRORS
 from tests.bootstrap.cluster.table_records import NOTHING_STORED, StubbedTable, worker_record
 from tests.bootstrap.given import instance_id, public_key
 from tests.bootstrap.simulated_cluster import TABLE, Cluster
@@ -121,7 +121,7 @@ def test_fails_when_a_transaction_is_cancelled_for_good(stubbed: StubbedTable, c
         _cancelled(stubber, "None", code)
     with pytest.raises(ClientError, match="Transaction cancelled") as error:
         table.replace_membership(NOTHING_STORED, FIRST)
-    assert isinstance(error.value, DELAYS)
+    assert isinstance(error.value, RETRYABLE_ERRORS)
     assert len(waits) == tries - 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.atomic_file import Access
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE
 from bootstrap.errors import CommandError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key
 from tests.bootstrap.given import public_key
 from tests.bootstrap.simulated_cluster import RecordedActions
@@ -36,7 +36,7 @@ def made(root: Path, maker: RecordedActions, *, instance_id: str = "i-1") -> str
 
 
 def key_file(root: Path) -> Path:
-    return place(root, CLUSTER_KEY_FILE)
+    return under_root(root, CLUSTER_KEY_FILE)
 
 
 @pytest.mark.usefixtures("owners")
@@ -81,7 +81,8 @@ def test_key_without_one_of_its_halves_is_made_anew(tmp_path: Path, lost: str) -
     made(tmp_path, maker)
     key_file(tmp_path).with_name(lost).unlink()
     assert made(tmp_path, maker) == public_key("1 i-1")
-    assert sorted(file.name for file in place(tmp_path, CLUSTER_KEY_DIR).iterdir()) == ["id_ed25519", "id_ed25519.pub"]
+    files = under_root(tmp_path, CLUSTER_KEY_DIR).iterdir()
+    assert sorted(file.name for file in files) == ["id_ed25519", "id_ed25519.pub"]
 
 
 @pytest.mark.usefixtures("owners")
@@ -95,13 +96,13 @@ def test_fails_when_no_key_can_be_made_and_makes_up_for_it(tmp_path: Path) -> No
         made(tmp_path, Broken())
     assert not key_file(tmp_path).exists()
     assert made(tmp_path, RecordedActions()) == public_key("0 i-1")
-    assert [path.name for path in place(tmp_path, CLUSTER_KEY_DIR).parent.iterdir()] == ["cluster-key"]
+    assert [path.name for path in under_root(tmp_path, CLUSTER_KEY_DIR).parent.iterdir()] == ["cluster-key"]
 
 
 @pytest.mark.usefixtures("owners")
 def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
     made(tmp_path, RecordedActions())
-    directory = place(tmp_path, CLUSTER_KEY_DIR)
+    directory = under_root(tmp_path, CLUSTER_KEY_DIR)
     directory.with_name(".cluster-key.new").mkdir()
     delete_cluster_key(tmp_path)
     assert list(directory.parent.iterdir()) == []
@@ -112,7 +113,7 @@ def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
 def test_old_key_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A master that was killed at any moment has a complete key or none."""
     made(tmp_path, RecordedActions())
-    directory = place(tmp_path, CLUSTER_KEY_DIR)
+    directory = under_root(tmp_path, CLUSTER_KEY_DIR)
     seen: list[list[str]] = []
     real = shutil.rmtree
 

@@ -8,11 +8,11 @@ from botocore.exceptions import EndpointConnectionError
 
 from bootstrap.aws.clients import Clients
 from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.frameworks.archive import Archive
+from bootstrap.frameworks.archive_hash import HashRecord
 from bootstrap.frameworks.provide import FrameworkServices, provide
 from bootstrap.frameworks.recipe import Recipe
-from bootstrap.frameworks.record import HashRecord
 from bootstrap.frameworks.state import read_state
 from tests.bootstrap.simulated_cluster import Clock
 
@@ -83,4 +83,4 @@ class SimulatedNode:
 
     @property
     def programs(self) -> Path:
-        return place(self.root, RECIPE.directory) / "bin"
+        return under_root(self.root, RECIPE.directory) / "bin"

@@ -12,7 +12,7 @@ from bootstrap.contract import (
     MPIRUN_COMMAND,
 )
 from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.frameworks.archive import Archive
 from bootstrap.frameworks.state import Frameworks, State, write_state
 from tests.bootstrap.frameworks.simulated_node import RECIPE, SimulatedNode
@@ -28,9 +28,9 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], S
     assert os.access(worker.programs / "mpirun", os.X_OK)
     assert (worker.programs / "python3").readlink() == Path("/usr/bin/python3")
     for each in (master, worker):
-        assert place(each.root, ENGINES).readlink() == Path(RECIPE.directory)
-        assert place(each.root, MPIRUN_COMMAND).readlink() == Path(ENGINES, "bin/mpirun")
-        assert Frameworks(each.root, name="horovod").ready()
+        assert under_root(each.root, ENGINES).readlink() == Path(RECIPE.directory)
+        assert under_root(each.root, MPIRUN_COMMAND).readlink() == Path(ENGINES, "bin/mpirun")
+        assert Frameworks(each.root, name="horovod").check()
 
 
 def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], SimulatedNode]) -> None:
@@ -92,14 +92,14 @@ def test_after_a_reboot_a_worker_needs_no_bucket(node: Callable[[str], Simulated
 
 def test_what_a_killed_build_left_is_built_anew(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    (place(master.root, RECIPE.directory) / "lib").mkdir(parents=True)
+    (under_root(master.root, RECIPE.directory) / "lib").mkdir(parents=True)
     master.provide(is_master=True)
     assert master.builds == 1
 
 
 def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    mpirun = place(master.root, MPIRUN_COMMAND)
+    mpirun = under_root(master.root, MPIRUN_COMMAND)
     mpirun.parent.mkdir(parents=True)
     mpirun.write_text("the image's")
     master.provide(is_master=True)
@@ -108,12 +108,12 @@ def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], Simulat
 
 def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> None:
     frameworks = Frameworks(tmp_path, name="mxnet")
-    assert not frameworks.ready()
+    assert not frameworks.check()
     assert frameworks.waiting == "engines: starting"
     write_state(tmp_path, State(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile"))
     with pytest.raises(FrameworkError, match=r"^Horovod needs c\+\+ to compile$"):
-        frameworks.ready()
-    assert Frameworks(tmp_path, name=None).ready()
+        frameworks.check()
+    assert Frameworks(tmp_path, name=None).check()
 
 
 def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], SimulatedNode]) -> None:
@@ -146,5 +146,5 @@ def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], Sim
 def test_the_agent_is_told_which_try_it_is(tmp_path: Path) -> None:
     write_state(tmp_path, State(doing="building", why="try 1: pip install failed"))
     frameworks = Frameworks(tmp_path, name="mxnet")
-    assert not frameworks.ready()
+    assert not frameworks.check()
     assert frameworks.waiting == "engines: building (try 1: pip install failed)"

@@ -18,7 +18,7 @@ from bootstrap.contract import (
     VERSION_FIELD,
 )
 from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.frameworks import service
 from tests.bootstrap.frameworks.simulated_node import BUCKET, RECIPE, TABLE, SimulatedNode
 from tests.bootstrap.simulated_cluster import node_config
@@ -71,7 +71,7 @@ def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
     ) as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "wrong hash"
-    assert not list(place(worker.root, RECIPE.directory).parent.iterdir())
+    assert not list(under_root(worker.root, RECIPE.directory).parent.iterdir())
     assert worker.paused == sorted(worker.paused)
 
 

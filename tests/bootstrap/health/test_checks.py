@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from bootstrap.cluster.membership import Member
-from bootstrap.files.node_files import place
+from bootstrap.files.node_files import under_root
 from bootstrap.health import checks as health
 from bootstrap.health.checks import Finding, Health, answers_ssh
 
@@ -50,20 +50,20 @@ def checks(
     ],
 )
 def test_gpus_are_as_many_as_the_type_has(tmp_path: Path, expected: int | None, gpus: int, what: str | None) -> None:
-    wanted = None if what is None else Finding(what=what, defect=True)
-    assert checks(tmp_path, expected=expected, gpus=gpus).defect() == wanted
+    wanted = None if what is None else Finding(what=what, needs_replacement=True)
+    assert checks(tmp_path, expected=expected, gpus=gpus).check_machine() == wanted
     assert checks(tmp_path, expected=expected, gpus=gpus).before_ready([MASTER]) == wanted
 
 
 def test_gpus_that_nobody_can_count_are_no_defect_of_the_machine(tmp_path: Path) -> None:
-    wanted = Finding(what="gpus ?/4", defect=False)
-    assert checks(tmp_path, expected=4, gpus=None).defect() == wanted
+    wanted = Finding(what="gpus ?/4", needs_replacement=False)
+    assert checks(tmp_path, expected=4, gpus=None).check_machine() == wanted
     assert checks(tmp_path, expected=4, gpus=None).before_ready([MASTER]) == wanted
 
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    directory = place(tmp_path, "/opt/dlami/nvme")
+    directory = under_root(tmp_path, "/opt/dlami/nvme")
     directory.mkdir(parents=True)
     return directory
 
@@ -71,7 +71,7 @@ def scratch(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("scratch")
 def test_scratch_that_works_is_left_as_it_was(tmp_path: Path, scratch: Path) -> None:
     (scratch / "data").write_text("somebody's")
-    assert checks(tmp_path).defect() is None
+    assert checks(tmp_path).check_machine() is None
     assert [path.name for path in scratch.iterdir()] == ["data"]
 
 
@@ -93,7 +93,7 @@ def test_scratch_that_cannot_be_written_is_a_defect_unless_it_is_full(
         raise OSError(number, "on purpose") if number else OSError("on purpose")
 
     monkeypatch.setattr(os, "fsync", fail)
-    assert checks(tmp_path).defect() == Finding(what=what, defect=defect)
+    assert checks(tmp_path).check_machine() == Finding(what=what, needs_replacement=defect)
 
 
 @pytest.mark.usefixtures("scratch")
@@ -102,7 +102,7 @@ def test_scratch_that_loses_what_was_written_is_a_defect(tmp_path: Path, monkeyp
         os.pwrite(descriptor, b"something else", 0)
 
     monkeypatch.setattr(os, "fsync", lose)
-    assert checks(tmp_path).defect() == Finding(what="scratch /opt/dlami/nvme EIO", defect=True)
+    assert checks(tmp_path).check_machine() == Finding(what="scratch /opt/dlami/nvme EIO", needs_replacement=True)
 
 
 def test_scratch_that_the_image_does_not_have_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_scratch_that_the_image_does_not_have_is_not_missed(tmp_path: Path, monk
         raise OSError(errno.EIO, "on purpose")
 
     monkeypatch.setattr(os, "fsync", fail)
-    assert checks(tmp_path).defect() is None
+    assert checks(tmp_path).check_machine() is None
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -123,8 +123,8 @@ def test_name_of_a_peer_that_does_not_resolve_is_no_defect(
         monkeypatch.delitem(NAMES, name)
     else:
         monkeypatch.setitem(NAMES, name, address)
-    assert checks(tmp_path).before_ready([MASTER, WORKER]) == Finding(what=f"name {name}", defect=False)
-    assert checks(tmp_path).defect() is None
+    assert checks(tmp_path).before_ready([MASTER, WORKER]) == Finding(what=f"name {name}", needs_replacement=False)
+    assert checks(tmp_path).check_machine() is None
 
 
 @pytest.mark.parametrize(("silent", "finding"), [("10.0.0.1", "deeplearning-master silent"), ("10.0.0.2", None)])
@@ -132,12 +132,12 @@ def test_only_the_master_must_answer_and_its_silence_is_no_defect(
     tmp_path: Path, silent: str, finding: str | None
 ) -> None:
     found = checks(tmp_path, answers=lambda address: address != silent).before_ready([WORKER, MASTER])
-    assert found == (None if finding is None else Finding(what=finding, defect=False))
+    assert found == (None if finding is None else Finding(what=finding, needs_replacement=False))
 
 
 def test_defect_is_told_before_a_peer_is_blamed(tmp_path: Path) -> None:
     broken = checks(tmp_path, expected=2, gpus=1, answers=lambda _: False)
-    assert broken.before_ready([MASTER]) == Finding(what="gpus 1/2", defect=True)
+    assert broken.before_ready([MASTER]) == Finding(what="gpus 1/2", needs_replacement=True)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 
 from bootstrap.contract import HOST_KEY_FILE
 from bootstrap.errors import CommandError
-from bootstrap.files.node_files import place
-from bootstrap.health.checks import DEFECTS
+from bootstrap.files.node_files import under_root
+from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
 from tests.bootstrap.health.fitness import Gpus, master_with, minutes, passes, past_the_deadline, ready_master
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
@@ -29,7 +29,7 @@ def test_node_is_not_ready_while_a_gpu_is_missing(cluster: Cluster) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus)
     passes(cluster, master, 10)
-    assert not master.agent.ready
+    assert not master.agent.is_settled
     assert cluster.signals == []
     gpus.count = 4
     passes(cluster, master, 4)
@@ -64,7 +64,7 @@ def test_broken_node_of_a_finished_stack_asks_to_be_replaced_once(cluster: Clust
 @pytest.mark.usefixtures("_stack_is_done")
 def test_node_of_a_finished_stack_whose_own_agent_is_in_trouble_asks_to_be_replaced(cluster: Cluster) -> None:
     master = master_with(cluster, Gpus(4))
-    place(master.root, HOST_KEY_FILE).unlink()
+    under_root(master.root, HOST_KEY_FILE).unlink()
     past_the_deadline(cluster, master)
     assert cluster.unhealthy == [master.instance_id]
 
@@ -96,7 +96,7 @@ def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> No
         raise CommandError("nvidia-smi -L exited 18: Driver/library version mismatch")
 
     restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=mismatch)
-    minutes(cluster, restarted, DEFECTS + 2)
+    minutes(cluster, restarted, DEFECTS_BEFORE_REPLACEMENT + 2)
     assert cluster.unhealthy == []
 
 
@@ -125,7 +125,7 @@ def test_broken_node_that_can_write_no_file_any_more_asks_to_be_replaced_all_the
         raise OSError(errno.EROFS, "read-only file system")
 
     monkeypatch.setattr("bootstrap.files.node_files.NodeFiles.write", read_only)
-    minutes(cluster, master, DEFECTS + 2)
+    minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 2)
     assert cluster.unhealthy == [master.instance_id]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import CommandError
-from bootstrap.health.gpus import ASK_AGAIN_S, DRIVER_LIST, STEADY_S, GpuCounter, count_listed
+from bootstrap.health.gpus import DRIVER_LIST, EAGER_COUNT_S, STEADY_COUNT_S, GpuCounter, count_listed
 from tests.bootstrap.simulated_cluster import Clock
 
 TWO = """\
@@ -33,13 +33,13 @@ def counter(
 
 def test_driver_is_counted_only_where_there_is_no_nvidia_smi(tmp_path: Path) -> None:
     clock = Clock()
-    assert counter(tmp_path, clock).count() == 0
+    assert counter(tmp_path, clock).count_or_zero() == 0
     for address in ("0000:00:1e.0", "0000:00:1f.0"):
         (tmp_path / DRIVER_LIST / address).mkdir(parents=True)
-    assert counter(tmp_path, clock).count() == 2
+    assert counter(tmp_path, clock).count_or_zero() == 2
     # The kernel goes on showing a GPU that has fallen off the bus.
-    assert counter(tmp_path, clock, broken).count() == 0
-    assert counter(tmp_path, clock, lambda: "GPU 0: NVIDIA L4\n").count() == 1
+    assert counter(tmp_path, clock, broken).count_or_zero() == 0
+    assert counter(tmp_path, clock, lambda: "GPU 0: NVIDIA L4\n").count_or_zero() == 1
 
 
 @dataclass
@@ -62,8 +62,8 @@ def test_driver_that_comes_late_is_noticed_and_then_left_alone(
     gpus = counter(tmp_path, clock, answers, expected=expected)
     seen = []
     for _ in range(6):
-        seen.append((gpus.count(), gpus.count(), answers.asked))
-        clock.now += ASK_AGAIN_S
+        seen.append((gpus.count_or_zero(), gpus.count_or_zero(), answers.asked))
+        clock.now += EAGER_COUNT_S
     assert seen == [(0, 0, 1), (0, 0, 2), (2, 2, 3), (2, 2, 3), (2, 2, 3), (2, 2, 3)]
     assert [record.getMessage() for record in caplog.records] == ["nvidia-smi -L exited 9: no driver"]
 
@@ -72,8 +72,8 @@ def test_gpus_are_as_many_as_before_while_the_driver_does_not_answer(tmp_path: P
     clock, answers = Clock(), Answers([lambda: TWO, broken])
     gpus = counter(tmp_path, clock, answers, expected=2)
     for _ in range(3):
-        assert gpus.count() == 2
-        clock.now += STEADY_S
+        assert gpus.count_or_zero() == 2
+        clock.now += STEADY_COUNT_S
     assert answers.asked == 3
 
 
@@ -81,7 +81,7 @@ def test_node_without_gpus_is_asked_only_now_and_then(tmp_path: Path) -> None:
     clock, answers = Clock(), Answers([lambda: ""])
     gpus = counter(tmp_path, clock, answers, expected=0)
     for _ in range(61):
-        assert gpus.count() == 0
+        assert gpus.count_or_zero() == 0
         clock.now += 1.0
     assert answers.asked == 2
 
@@ -89,8 +89,8 @@ def test_node_without_gpus_is_asked_only_now_and_then(tmp_path: Path) -> None:
 def test_gpu_that_falls_off_its_bus_is_missed_within_a_minute(tmp_path: Path) -> None:
     clock, answers = Clock(), Answers([lambda: TWO, lambda: "GPU 0: NVIDIA L4\n"])
     gpus = counter(tmp_path, clock, answers, expected=2)
-    assert gpus.count() == 2
-    clock.now += STEADY_S
-    assert gpus.count() == 1
-    clock.now += ASK_AGAIN_S
-    assert (gpus.count(), answers.asked) == (1, 3)
+    assert gpus.count_or_zero() == 2
+    clock.now += STEADY_COUNT_S
+    assert gpus.count_or_zero() == 1
+    clock.now += EAGER_COUNT_S
+    assert (gpus.count_or_zero(), answers.asked) == (1, 3)

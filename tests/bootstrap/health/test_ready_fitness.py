@@ -6,8 +6,8 @@ import os
 import pytest
 from botocore.exceptions import ClientError
 
-from bootstrap.files.node_files import place
-from bootstrap.health.checks import DEFECTS
+from bootstrap.files.node_files import under_root
+from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
 from tests.bootstrap.forming import all_ready
 from tests.bootstrap.health.fitness import Gpus, minutes, ready_master
 from tests.bootstrap.simulated_cluster import Cluster
@@ -21,7 +21,7 @@ def test_node_that_loses_a_gpu_for_good_asks_to_be_replaced_once(
     minutes(cluster, master, 3)
     assert cluster.unhealthy == []
     gpus.count = 3
-    minutes(cluster, master, DEFECTS - 1)
+    minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT - 1)
     assert cluster.unhealthy == []
     minutes(cluster, master, 10)
     assert cluster.unhealthy == [master.instance_id]
@@ -34,7 +34,7 @@ def test_gpu_that_is_back_in_time_is_forgiven(cluster: Cluster) -> None:
     master = ready_master(cluster, gpus)
     for _ in range(5):
         gpus.count = 3
-        minutes(cluster, master, DEFECTS - 1)
+        minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT - 1)
         gpus.count = 4
         minutes(cluster, master, 2)
     assert cluster.unhealthy == []
@@ -45,13 +45,13 @@ def test_scratch_disk_that_fails_is_a_reason_and_a_full_one_is_not(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, number: int, replaced: bool
 ) -> None:
     master = ready_master(cluster, Gpus(4))
-    place(master.root, "/var/tmp").mkdir(parents=True)
+    under_root(master.root, "/var/tmp").mkdir(parents=True)
 
     def fail(_descriptor: int) -> None:
         raise OSError(number, "on purpose")
 
     monkeypatch.setattr(os, "fsync", fail)
-    minutes(cluster, master, DEFECTS + 3)
+    minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 3)
     assert cluster.unhealthy == ([master.instance_id] if replaced else [])
 
 
@@ -65,7 +65,7 @@ def test_group_that_did_not_hear_is_asked_again(cluster: Cluster, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster.clients.autoscaling, "set_instance_health", refuse)
-        minutes(cluster, master, DEFECTS + 2)
+        minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 2)
     minutes(cluster, master, 2)
     assert cluster.unhealthy == [master.instance_id]
 
@@ -82,7 +82,7 @@ def test_peer_or_master_that_fails_later_is_nothing_that_a_ready_node_looks_for(
     nodes = [cluster.node(node_type, answers_ssh=answers) for node_type in ("master", "worker")]
     cluster.run(nodes, until=all_ready(nodes))
     assert asked == [nodes[0].address] * 2
-    place(nodes[1].root, "/etc/hosts").write_text("127.0.0.1 localhost\n")
-    minutes(cluster, nodes[1], DEFECTS + 2)
+    under_root(nodes[1].root, "/etc/hosts").write_text("127.0.0.1 localhost\n")
+    minutes(cluster, nodes[1], DEFECTS_BEFORE_REPLACEMENT + 2)
     assert len(asked) == 2
     assert cluster.unhealthy == []

@@ -89,7 +89,7 @@ def test_no_other_type_is_refused(name: str) -> None:
 def test_what_aws_lists_for_the_default_image(name: str, *, listed: bool) -> None:
     found = instance_types.find(name)
     assert found is not None
-    assert instance_types.is_listed(found, deep_learning_ami.OPEN_DRIVER) is listed
+    assert instance_types.is_listed(found, deep_learning_ami.DEFAULT_AMI_FAMILY) is listed
 
 
 @pytest.mark.parametrize("name", ["p3.2xlarge", "p3dn.24xlarge", "p2.xlarge"])

@@ -1,7 +1,7 @@
 import pytest
 
 from local.aws.ec2.images import FAMILIES, image_id, parameter_name
-from stacks.settings.deep_learning_ami import OPEN_DRIVER
+from stacks.settings.deep_learning_ami import DEFAULT_AMI_FAMILY
 from tests.local.aws.harness import Aws, Stacks
 
 
@@ -20,7 +20,7 @@ def test_parameter_names_a_usable_image(aws: Aws, family: str) -> None:
 
 
 def test_the_default_image_of_the_product_is_known() -> None:
-    assert OPEN_DRIVER in FAMILIES
+    assert DEFAULT_AMI_FAMILY in FAMILIES
 
 
 def test_template_parameter_resolves_to_the_image(stacks: Stacks) -> None:

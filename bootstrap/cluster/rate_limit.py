@@ -21,7 +21,7 @@ class _Accepted:
     """Time of its last change, in monotonic seconds."""
 
 
-class RecordLimit:
+class RecordRateLimit:
     """Remember each node's last accepted record."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""Read and write the record in the cluster's table that has the SHA-256 of the environment's archive.
+"""Read and write the record in the cluster's table that has the SHA-256 of the framework environment's archive.
 
 Only the master's role may write the record, but others can write to the bucket. So a node trusts an archive only if it
 has this hash.
