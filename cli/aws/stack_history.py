@@ -43,7 +43,7 @@ class Event:
         return told and not self.reason.startswith(_CONSEQUENCES)
 
 
-def find_stack(cloudformation: "CloudFormationClient", name: str) -> StackState | None:
+def find_newest_stack(cloudformation: "CloudFormationClient", name: str) -> StackState | None:
     """Return the stack of that name: the current one, or else the last deleted one."""
     try:
         stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]

@@ -5,7 +5,7 @@ from typing import Final
 
 from bootstrap.contract import CLUSTER_NAME_OUTPUT
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import PreflightTarget, find_stack
+from cli.preflight.target import PreflightTarget, find_current_stack
 
 _DELETE: Final = "aws cloudformation delete-stack --region {region} --stack-name {name}"
 _WAYS_OUT: Final[Mapping[str, str]] = {
@@ -19,7 +19,7 @@ _WAYS_OUT: Final[Mapping[str, str]] = {
 
 def stack(target: PreflightTarget) -> Iterator[Finding]:
     """Report what a deploy would meet."""
-    name, found = target.props.cluster_name, find_stack(target)
+    name, found = target.props.cluster_name, find_current_stack(target)
     if found is None:
         yield ok("stack", f"there is no stack {name} yet")
         return

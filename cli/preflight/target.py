@@ -52,7 +52,7 @@ class PreflightTarget:
 Check = Callable[[PreflightTarget], Iterator[Finding]]
 
 
-def find_stack(target: PreflightTarget) -> "StackTypeDef | None":
+def find_current_stack(target: PreflightTarget) -> "StackTypeDef | None":
     """Return the stack that has the cluster's name now, if any."""
     try:
         return target.clients.cloudformation.describe_stacks(StackName=target.props.cluster_name)["Stacks"][0]
@@ -64,5 +64,5 @@ def find_stack(target: PreflightTarget) -> "StackTypeDef | None":
 
 def is_deployed(target: PreflightTarget) -> bool:
     """Return whether the cluster's network exists already."""
-    stack = find_stack(target)
+    stack = find_current_stack(target)
     return stack is not None and stack["StackStatus"] in _SETTLED

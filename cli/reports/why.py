@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from cli.aws.diagnosis import Diagnosis
 from cli.aws.left_buckets import removal
-from cli.aws.node_logs import NodeLog, printable
+from cli.aws.node_logs import NodeLog
 from cli.aws.scaling import distinct_failures, newest_of_groups
 from cli.aws.stack_history import Event
+from cli.output import printable
 
 MOST_REASONS: Final = 5
 

@@ -13,8 +13,8 @@ from cli.ssh.config import Access
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def access(context: ClusterContext) -> Access:
-    """Return how OpenSSH reaches this cluster."""
+def resolve_access(context: ClusterContext) -> Access:
+    """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
     cluster = context.cluster
     # The Python that runs now has boto3; the one that PATH names may not. Table and networks are named,
     # as finding them would cost each login two more clients and a call.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.errors import UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
@@ -76,6 +76,6 @@ def _run_on_master(selection: Selection, command: Sequence[str], *, given: bool)
     """Run a line of launch's own on the master, with the user's agent, as a shell there would."""
     if given:
         raise UsageError("options of run do not go with launch: give launch its own, after that word")
-    target = ssh_target(find(selection))
+    target = ssh_target(find_selected_cluster(selection))
     line = remote_line(tuple(command))
     return run_command(target, line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())

@@ -6,10 +6,10 @@ import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import choose_node
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError
 from cli.shared_options import Selection
-from cli.ssh.access import access, remote_line
+from cli.ssh.access import remote_line, resolve_access
 from cli.ssh.config import ssh_arguments
 from cli.verb import verb
 
@@ -27,8 +27,8 @@ def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int
 
     One word after -- is a line for the node's shell; several words reach the program as they are.
     """
-    context = find(selection)
-    reached = access(context)  # without a master no node is reached
+    context = find_selected_cluster(selection)
+    reached = resolve_access(context)  # without a master no node is reached
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     words = [remote_line(command)] if command else []
     arguments = ["ssh", *ssh_arguments(reached, member), *words]

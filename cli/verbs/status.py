@@ -3,7 +3,7 @@
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.nodes import find_machines
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
 from cli.reports.status import COLUMNS, Status, reasons
@@ -15,7 +15,7 @@ from cli.verb import verb
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
     """List the nodes of a cluster, and tell how many are missing and why."""
-    context = find(selection)
+    context = find_selected_cluster(selection)
     clients, membership = context.clients, context.membership
     groups, refusals = _groups(clients, context.cluster.name)
     status = Status(
@@ -24,7 +24,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
         membership=membership,
         machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
         # The groups say at once what was asked for; the membership only when a master has noticed.
-        desired_nodes=groups.desired_nodes(otherwise=membership.desired_nodes),
+        desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
     )
     told = [*refusals, *_reasons(clients, groups)] if status.missing else []
     if as_json:

@@ -10,10 +10,10 @@ from typing import Final
 import click
 
 from cli.aws.nodes import choose_node
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.shared_options import Selection
-from cli.ssh.access import access
+from cli.ssh.access import resolve_access
 from cli.ssh.config import CONNECT_TIMEOUT_S, ssh_arguments
 from cli.verb import verb
 
@@ -32,8 +32,8 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
 
     Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
     """
-    context = find(selection)
-    reached = access(context)  # without a master no node is reached
+    context = find_selected_cluster(selection)
+    reached = resolve_access(context)  # without a master no node is reached
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     here = _free_port(port) if local_port is None else local_port
     *options, destination = ssh_arguments(reached, member)

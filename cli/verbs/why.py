@@ -5,7 +5,7 @@ from pathlib import Path
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, check_outputs, find_cluster, find_clusters
 from cli.aws.diagnosis import diagnose
-from cli.aws.stack_history import StackState, find_stack
+from cli.aws.stack_history import StackState, find_newest_stack
 from cli.cdk_context import APP_FILE, read_context, read_props
 from cli.errors import NoClusterError
 from cli.output import json_option, print_json
@@ -42,7 +42,7 @@ def _find(clients: Clients, name: str | None) -> tuple[StackState, Cluster | Non
         name = find_cluster(clients.cloudformation, name=None, region=clients.region).name
     cluster = {cluster.name: cluster for cluster in find_clusters(clients.cloudformation)}.get(name)
     stack_name = cluster.stack_name if cluster else name
-    stack = find_stack(clients.cloudformation, stack_name)
+    stack = find_newest_stack(clients.cloudformation, stack_name)
     if stack is None:
         raise NoClusterError(f"no stack {stack_name} in {clients.region}, and none was deleted in the last 90 days")
     return stack, check_outputs(cluster) if cluster else None
