@@ -22,7 +22,7 @@ def follow_to_end(connection: Connection, job_id: str) -> int:
         show_logs(connection, ["-f", job_id])
         job = read_job(connection, job_id)
     except ClusterError as error:
-        raise ClusterError(f"{error}; job {job_id} goes on: dlcluster logs -f {job_id}") from error
+        raise ClusterError(f"{error}; job {job_id} keeps running: dlcluster logs -f {job_id}") from error
     except KeyboardInterrupt:
         _leave_or_stop(connection, job_id)
         return EXIT_INTERRUPTED
@@ -45,7 +45,7 @@ def _tell_end(job: Job) -> None:
 def _leave_or_stop(connection: Connection, job_id: str) -> None:
     """Ask on a terminal; elsewhere nobody can answer, and an interrupted script must leave nothing running."""
     if sys.stdin.isatty() and _stays(job_id):
-        _tell(f"job {job_id} goes on: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
+        _tell(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
         return
     run_launcher_command(connection, "stop", job_id)
     _tell(f"job {job_id} is stopped")

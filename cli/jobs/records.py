@@ -62,7 +62,7 @@ def read_jobs(connection: Connection) -> list[Job]:
     """Return the jobs that were started on the master, the latest last."""
     found = _json(run_launcher_command(connection, "list", "--json"))
     if not isinstance(found, list):
-        raise ClusterError("the master's list of jobs is none")
+        raise ClusterError("the launcher on the master did not return a list of jobs")
     return [_job(each) for each in found]
 
 
@@ -108,7 +108,7 @@ def _job(values: Any) -> Job:
             directory=str(values["cwd"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ClusterError(f"the master has a job's record that cannot be used: {error!r}") from error
+        raise ClusterError(f"the master has a job record that cannot be used: {error!r}") from error
 
 
 def _text(value: object) -> str | None:

@@ -84,7 +84,7 @@ def _faults(target: PreflightTarget, found: "ImageTypeDef") -> Iterator[Finding]
         yield problem("AMI", sentence, f"set ami to one for {wanted}, or another instance_type")
     if found.get("RootDeviceName") != ROOT_DEVICE:
         sentence = f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
-        yield problem("AMI", sentence, "set ami to an Ubuntu, 22.04 or later")
+        yield problem("AMI", sentence, "set ami to Ubuntu 22.04 or later")
     least = _root_gib(found)
     if least > props.root_volume_gib:
         sentence = f"the root volume of {ami} has {least} GiB, root_volume_gib is {props.root_volume_gib}"

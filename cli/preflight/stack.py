@@ -34,8 +34,8 @@ def stack(target: PreflightTarget) -> Iterator[Finding]:
     elif status in _WAYS_OUT:
         yield problem("stack", now, _WAYS_OUT[status].format(region=target.region, name=name))
     elif status.endswith("_IN_PROGRESS"):
-        yield problem("stack", now, "wait until that has ended")
+        yield problem("stack", now, "wait until it has finished")
     elif CLUSTER_NAME_OUTPUT not in names:
-        yield problem("stack", f"{now} and not a cluster's", "choose another cluster_name")
+        yield problem("stack", f"stack {name} exists but is not a cluster", "choose another cluster_name")
     else:
         yield ok("stack", f"{now}: cdk deploy changes it")

@@ -106,7 +106,8 @@ def _log(found: Diagnosis, log: NodeLog) -> Iterator[str]:
 def _left(found: Diagnosis) -> Iterator[str]:
     if not found.left_buckets:
         return
-    yield f"kept of earlier clusters called {found.cluster_name}, in use by none; a line removes a bucket for good:"
+    heading = f"buckets left by earlier clusters named {found.cluster_name}, not in use"
+    yield f"{heading}; each command deletes one permanently:"
     yield from (f"  {removal(bucket, region=found.region)}" for bucket in found.left_buckets)
 
 

@@ -51,9 +51,7 @@ def identity_path(name: str | None) -> str | None:
 def ssh_path(path: str, name: str) -> str:
     """Check that ssh's configuration can hold a path: it expands ${VARIABLE}, and no quoting prevents that."""
     if "${" in path or not path.isprintable():
-        raise UsageError(
-            f"{name} must be a path without ${{ and control characters, which ssh cannot be told: {path!r}"
-        )
+        raise UsageError(f"{name} must be a path without ${{ and control characters, got {path!r}")
     return path
 
 

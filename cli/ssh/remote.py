@@ -16,8 +16,8 @@ from paramiko.agent import AgentRequestHandler
 from bootstrap.contract import SSH_PORT
 from cli.errors import ClusterError
 from cli.output import printable
+from cli.ssh.config import CONNECT_TIMEOUT_S
 
-CONNECT_TIMEOUT_S: Final = 15.0
 KEEPALIVE_S: Final = 15
 SILENCE_MS: Final = 60_000
 """Milliseconds without an acknowledgement after which the kernel gives the connection up."""

@@ -17,8 +17,8 @@ from cli.verb import verb
 
 
 @verb("known-hosts", examples=("dlcluster known-hosts >> ~/.ssh/known_hosts", "dlcluster known-hosts worker2"))
-@click.option("--table", metavar="NAME", help="The cluster's table, to save looking it up.")
-@click.option("--networks", metavar="CIDR,...", help="Its networks, which goes with --table.")
+@click.option("--table", metavar="NAME", help="The cluster's table, which saves looking it up.")
+@click.option("--networks", metavar="CIDR,...", help="The cluster's networks, together with --table.")
 @click.argument("host", required=False, help="A node's name, instance id or address (all nodes).")
 def command(selection: Selection, *, table: str | None, networks: str | None, host: str | None) -> int:
     """Print verified host keys, as lines for known_hosts."""

@@ -1,4 +1,4 @@
-"""``dlcluster ssh [NODE] [-- COMMAND]``: become OpenSSH, on its way to one node."""
+"""``dlcluster ssh [NODE] [-- COMMAND]``: run OpenSSH to one node, in place of this process."""
 
 import os
 
@@ -25,7 +25,7 @@ NODE = "master, worker2, 2, deeplearning-worker2 or an instance id"
 def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int:
     """Log in to a node, or run a command there.
 
-    One word after -- is a line for the node's shell; several words reach the program as they are.
+    One word after -- is a line for the node's shell; several words reach the program unchanged.
     """
     context = find_selected_cluster(selection)
     reached = resolve_access(context)  # without a master no node is reached

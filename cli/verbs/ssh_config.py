@@ -11,7 +11,7 @@ from cli.verb import verb
 def command(selection: Selection) -> int:
     """Print a block for ~/.ssh/config.
 
-    It serves ssh, scp and rsync, and stays valid when nodes are replaced. Print it again for new nodes.
+    It works with ssh, scp and rsync, and stays valid when nodes are replaced. Print it again after adding nodes.
     """
     context = find_selected_cluster(selection)
     print(config_text(resolve_access(context), context.membership.members), end="")

@@ -1,4 +1,4 @@
-"""``dlcluster status``: list the nodes, and tell how many are missing and why."""
+"""``dlcluster status``: list the nodes, and say how many are missing and why."""
 
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.nodes import find_machines
@@ -14,7 +14,7 @@ from cli.verb import verb
 @verb("status", examples=("dlcluster status", "dlcluster status --cluster vision --region eu-west-1 --json"))
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """List the nodes of a cluster, and tell how many are missing and why."""
+    """List the nodes of a cluster, and say how many are missing and why."""
     context = find_selected_cluster(selection)
     clients, membership = context.clients, context.membership
     groups, refusals = _groups(clients, context.cluster.name)
@@ -38,7 +38,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
 
 
 def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:
-    """Return no groups and the refusal to a user who may not ask for them: the table needs none."""
+    """Return the groups, or none and the refusal if the user may not list them: the table does without."""
     try:
         with aws_errors(clients.region):
             return find_groups(clients.autoscaling, cluster_name), []

@@ -1,4 +1,4 @@
-"""``dlcluster stop JOB``: end a job on all nodes."""
+"""``dlcluster stop JOB``: stop a job on all nodes."""
 
 import click
 
@@ -12,9 +12,9 @@ from cli.verb import verb
 
 @verb("stop", examples=("dlcluster stop 20260101",))
 @json_option
-@click.argument("job", help="Its id or the start of it, as dlcluster jobs shows it.")
+@click.argument("job", help="Job id or its beginning, as dlcluster jobs shows it.")
 def command(selection: Selection, *, job: str, as_json: bool) -> int:
-    """End a job on all nodes, and return when it has ended.
+    """Stop a job on all nodes, and return when it has ended.
 
     Its processes get SIGTERM, and SIGKILL ten seconds later. cdk destroy removes the cluster itself.
     """

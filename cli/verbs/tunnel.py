@@ -1,4 +1,4 @@
-"""``dlcluster tunnel NODE PORT``: make a node's port answer on this machine."""
+"""``dlcluster tunnel NODE PORT``: forward a node's port to this machine."""
 
 import socket
 import subprocess
@@ -26,9 +26,9 @@ PORTS: Final = click.IntRange(1, 65535)
 @click.option("--local-port", metavar="PORT", type=PORTS, help="Port on this machine (the same, or a free one).")
 @click.option("--browser/--no-browser", default=None, help="Open the address in the browser (on a terminal).")
 @click.argument("node", help="master, worker2, 2 or an instance id.")
-@click.argument("port", type=PORTS, help="Port on the node, where the program may listen on localhost only.")
+@click.argument("port", type=PORTS, help="Port on the node; the program may listen on localhost only.")
 def command(selection: Selection, *, node: str, port: int, local_port: int | None, browser: bool | None) -> int:
-    """Make a node's port answer on this machine, until Ctrl-C: for TensorBoard, Jupyter and the like.
+    """Forward a node's port to this machine until Ctrl-C, for TensorBoard, Jupyter and the like.
 
     Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
     """

@@ -1,4 +1,4 @@
-"""``dlcluster why``: tell why a deploy failed or a node is missing."""
+"""``dlcluster why``: explain why a deploy failed or a node is missing."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from cli.verb import verb
 @verb("why", examples=("dlcluster why", "dlcluster why --cluster vision"))
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """Tell why a deploy failed or a node is missing.
+    """Explain why a deploy failed or a node is missing.
 
-    Without --cluster it is the cluster of ./cdk.json, or else the only one there is. It also knows stacks that were
+    Without --cluster it looks at the cluster of ./cdk.json, or else at the only one. It also finds stacks that were
     rolled back or destroyed in the last 90 days. Exit code 1 means that AWS did not answer every question.
     """
     clients = connect(selection.region)
