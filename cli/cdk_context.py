@@ -49,7 +49,9 @@ def _read(path: Path, *, needed: bool) -> dict[str, Any]:
     except FileNotFoundError as error:
         if not needed:
             return {}
-        raise UsageError(f"no {path.name} in {path.parent}: go where you run cdk deploy") from error
+        raise UsageError(
+            f"no {path.name} in {path.parent}: change to the directory where you run cdk deploy"
+        ) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as JSON: {error}") from error
     except RecursionError as error:

@@ -18,7 +18,7 @@ class ClusterContext:
     membership: Membership
 
 
-def find(selection: Selection) -> ClusterContext:
+def find_selected_cluster(selection: Selection) -> ClusterContext:
     """Look the cluster up. Raises ClusterError."""
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)

@@ -51,9 +51,9 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def printable(text: str) -> str:
-    """Replace what a terminal would obey: nodes may write anything."""
-    return "".join(char if char.isprintable() else " " for char in text)
+def printable(text: str, *, keep: str = "") -> str:
+    """Replace each control character except those in `keep`: a node may write anything, and a terminal would obey."""
+    return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -22,7 +22,7 @@ class Selection:
 
 
 OPTIONS: Final = (
-    (("--cluster",), "NAME", "Which cluster, if there is more than one."),
+    (("--cluster",), "NAME", "Cluster name, if there is more than one."),
     (("--region",), "REGION", "AWS region (AWS_REGION, or the profile's)."),
     (("-i", "--identity"), "FILE", "Private key to log in with."),
 )

@@ -1,4 +1,4 @@
-"""Find the verbs of ``dlcluster``: list them without importing them, and answer words that are no verb."""
+"""Find the verbs of ``dlcluster``: list them without importing them, and answer unknown words."""
 
 import difflib
 from importlib import import_module
@@ -15,36 +15,36 @@ PROGRAM: Final = "dlcluster"
 VERBS: Final = {
     "list": "List the clusters of a region.",
     "status": "List the nodes of a cluster.",
-    "why": "Tell why a deploy failed or a node is missing.",
+    "why": "Explain why a deploy failed or a node is missing.",
     "preflight": "Check before a deploy that the account can hold the cluster.",
     "run": "Run a command on all nodes, with the current directory.",
     "jobs": "List the jobs that were started on the master.",
     "logs": "Show what a job printed.",
-    "stop": "End a job on all nodes.",
+    "stop": "Stop a job on all nodes.",
     "push": "Copy a directory to every node.",
     "pull": "Copy a file or folder from a node.",
     "ssh": "Log in to a node, or run a command there.",
-    "tunnel": "Make a node's port answer on this machine.",
+    "tunnel": "Forward a node's port to this machine.",
     "ssh-config": "Print a block for ~/.ssh/config.",
     "known-hosts": "Print verified host keys.",
     "completion": "Print the script that completes words in your shell.",
 }
 """The first line of each verb's help; the verb itself is ``command`` in cli.verbs.NAME."""
 ELSEWHERE: Final = {
-    **dict.fromkeys(("up", "deploy", "create"), "cdk deploy makes or changes a cluster"),
+    **dict.fromkeys(("up", "deploy", "create"), "cdk deploy creates or updates a cluster"),
     **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
     **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
     **dict.fromkeys(("cancel", "kill"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
     **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),
     **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
 }
-"""Words that people try as verbs, and what does it."""
+"""Words that people try as verbs, and the command that does it."""
 LEAST_LIKENESS: Final = 0.5
-"""Ratio of difflib: finds ``status`` in ``stats`` and ``sttus``, and nothing in ``fly``."""
+"""Ratio of difflib: ``stats`` and ``sttus`` are close to ``status``, and ``fly`` is close to nothing."""
 
 
 class VerbGroup(click.Group):
-    """Import a verb's module only when that verb is asked for."""
+    """Group of the verbs, which imports a verb's module only when that verb runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)

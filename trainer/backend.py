@@ -148,14 +148,14 @@ class CreateBackend(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Connection:
-    """What a backend knows before it has a network."""
+class BackendFactory:
+    """The rank's world, and a function that creates the backend."""
 
     world: World
     create: CreateBackend
 
 
-Connect = Callable[[TrainConfig, Mapping[str, str]], Connection]
+Connect = Callable[[TrainConfig, Mapping[str, str]], BackendFactory]
 """Finds out which rank this process is; waits for the other ranks where only they can tell."""
 
 MODULES: Final = {

@@ -132,12 +132,12 @@ def aws_errors(region: str | None) -> Iterator[None]:
             raise CredentialsError(f"{refused}{place}") from error
         raise ClusterError(refused) from error
     except (NoConnectionError, HTTPClientError) as error:
-        raise NoAnswerError(_shorten(f"AWS cannot be asked: {error}")) from error
+        raise NoAnswerError(_shorten(f"cannot call AWS: {error}")) from error
     except BotoCoreError as error:
-        raise ClusterError(_shorten(f"AWS cannot be asked: {error}")) from error
+        raise ClusterError(_shorten(f"cannot call AWS: {error}")) from error
     except ResponseParserError as error:
         place = f"in place of the region {_session(region).region_name}"
-        raise NoAnswerError(f"AWS cannot be asked: something else answers {place}") from error
+        raise NoAnswerError(f"cannot call AWS: something else answers {place}") from error
 
 
 def _shorten(text: str) -> str:

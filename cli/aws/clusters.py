@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from botocore.exceptions import ClientError
-
 from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks, shown
 from bootstrap.contract import CLUSTER_NAME_OUTPUT, LOGIN_USER_OUTPUT, NETWORKS_OUTPUT, TABLE_OUTPUT
+from cli.aws.stack_history import describe_stack
 from cli.errors import ClusterError, NoClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -84,27 +83,18 @@ def check_outputs(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _describe_stack(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
-    """Return the stack that has a cluster's name, as ours do; this needs no right to see other stacks."""
-    try:
-        return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ValidationError":  # there is no such stack
-            raise
-        return None
-
-
 def _why_no_cluster(stack: "StackTypeDef") -> str:
     name, status = stack["StackName"], stack["StackStatus"]
     # A deploy that was stopped while it made its change set leaves only this.
-    begun = "cdk deploy goes on with it, cdk destroy removes it"
+    begun = "cdk deploy continues it, cdk destroy removes it"
     advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} tells more"
-    return f"a stack of that name is there in status {status}; {advice}"
+    return f"a stack of that name exists in status {status}; {advice}"
 
 
 def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
     """Return the cluster called `name`, or the only one. Raises ClusterError."""
-    stack = _describe_stack(cloudformation, name) if name is not None else None
+    # Our stacks have their cluster's name.
+    stack = describe_stack(cloudformation, name) if name is not None else None
     if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
         return check_outputs(named)
     clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
@@ -113,8 +103,8 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
         raise NoClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack)}")
     if not clusters:
         raise NoClusterError(
-            f"no cluster in {region} (--region or AWS_REGION names another); "
-            "dlcluster why --cluster NAME tells how a deploy of it ended"
+            f"no cluster in {region} (--region or AWS_REGION selects another); "
+            "dlcluster why --cluster NAME explains a failed deploy"
         )
     if name is None and len(clusters) > 1:
         raise UsageError(f"more than one cluster in {region}, choose with --cluster: {names}")
@@ -123,5 +113,5 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
         raise NoClusterError(f"no cluster {name!r} in {region}, there is: {names}")
     if len(chosen) > 1:
         stacks = ", ".join(cluster.stack_name for cluster in chosen)
-        raise ClusterError(f"more than one stack in {region} calls its cluster {name}: {stacks}")
+        raise ClusterError(f"more than one stack in {region} has a cluster named {name}: {stacks}")
     return check_outputs(chosen[0])

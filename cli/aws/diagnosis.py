@@ -10,7 +10,7 @@ from cli.aws.clusters import Cluster
 from cli.aws.left_buckets import left_buckets
 from cli.aws.node_logs import NodeLog, newest_streams, read_log
 from cli.aws.nodes import RUNNING, find_machines, missing_count, read_membership
-from cli.aws.scaling import EVER, Activity, find_groups, read_activities
+from cli.aws.scaling import BEGINNING_OF_TIME, Activity, find_groups, read_activities
 from cli.aws.stack_history import Event, StackState, last_failures, physical_ids, read_events
 from cli.errors import ClusterError
 
@@ -58,13 +58,13 @@ def diagnose(clients: Clients, stack: StackState, cluster: Cluster | None) -> Di
     """Ask everything that can explain the trouble; note what a service refuses."""
     unknown: list[str] = []
 
-    def ask(call: Callable[[], T], otherwise: T) -> T:
+    def ask(call: Callable[[], T], default: T) -> T:
         try:
             with aws_errors(clients.region):
                 return call()
         except ClusterError as error:
             unknown.append(str(error))
-            return otherwise
+            return default
 
     events = read_events(clients.cloudformation, stack.stack_id)
     failures = last_failures(events)
@@ -74,7 +74,7 @@ def diagnose(clients: Clients, stack: StackState, cluster: Cluster | None) -> Di
     logs: list[NodeLog] = []
     if failures or not presence.complete:
         groups = physical_ids(events, "AWS::AutoScaling::AutoScalingGroup")
-        since = events[0].time if events else EVER
+        since = events[0].time if events else BEGINNING_OF_TIME
         activities = ask(lambda: read_activities(clients.autoscaling, groups, since=since), activities)
         suspects = _suspects(failures, presence)
         launched = [found for activity in activities for found in _INSTANCE_ID.findall(activity.description)]
@@ -102,7 +102,7 @@ def _presence(clients: Clients, cluster: Cluster) -> NodePresence:
         clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
     )
     groups = find_groups(clients.autoscaling, cluster.name)
-    desired_nodes = groups.desired_nodes(otherwise=membership.desired_nodes)
+    desired_nodes = groups.desired_nodes(default=membership.desired_nodes)
     ids = [member.instance_id for member in membership.members]
     machines = find_machines(clients.ec2, ids)
     missing = missing_count(membership, machines, desired_nodes=desired_nodes)

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bootstrap.cluster.record_fields import INSTANCE_ID
+from cli.output import printable
 
 if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
+
+_KEPT: Final = "\n\t"
+"""Control characters that stay in a message: a traceback has lines and indentation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +32,9 @@ def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, line
         return NodeLog(instance_id=instance_id, lines=())
     return NodeLog(
         instance_id=instance_id,
-        lines=tuple(f"{_clock(event['timestamp'])} {printable(event['message'].rstrip())}" for event in events),
+        lines=tuple(
+            f"{_clock(event['timestamp'])} {printable(event['message'].rstrip(), keep=_KEPT)}" for event in events
+        ),
     )
 
 
@@ -41,11 +47,6 @@ def newest_streams(logs: "CloudWatchLogsClient", group: str, *, count: int) -> l
     names = (stream["logStreamName"] for stream in found["logStreams"])
     # A node may give its streams any name, and names end up in command lines that people copy.
     return [name for name in names if INSTANCE_ID.fullmatch(name)]
-
-
-def printable(text: str) -> str:
-    """Replace what a terminal would obey: a node may write anything into its log."""
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
 def _clock(milliseconds: int) -> str:

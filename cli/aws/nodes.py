@@ -190,7 +190,7 @@ def _public_address(instance: "InstanceTypeDef") -> str:
     try:
         return check_address(address, networks=None)
     except RecordError as error:
-        raise ClusterError(f"the master {name} has a public address that is none: {error}") from error
+        raise ClusterError(f"the master {name} has an invalid public address: {error}") from error
 
 
 def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> Member:

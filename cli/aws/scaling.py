@@ -64,13 +64,13 @@ class ScalingGroups:
     since: datetime
     """Time when the first group was made."""
 
-    def desired_nodes(self, otherwise: int) -> int:
-        """Return how many nodes the cluster should have; `otherwise` if no group is known."""
-        return self.desired if self.names else otherwise
+    def desired_nodes(self, default: int) -> int:
+        """Return how many nodes the cluster should have; `default` if no group is known."""
+        return self.desired if self.names else default
 
 
-EVER: Final = datetime.min.replace(tzinfo=timezone.utc)
-NO_GROUPS: Final = ScalingGroups(names=(), instance_ids=(), desired=0, since=EVER)
+BEGINNING_OF_TIME: Final = datetime.min.replace(tzinfo=timezone.utc)
+NO_GROUPS: Final = ScalingGroups(names=(), instance_ids=(), desired=0, since=BEGINNING_OF_TIME)
 
 
 def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingGroups:
@@ -83,7 +83,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         names=tuple(group["AutoScalingGroupName"] for group in groups),
         instance_ids=tuple(instance["InstanceId"] for group in groups for instance in group.get("Instances", [])),
         desired=sum(group["DesiredCapacity"] for group in groups),
-        since=min((group["CreatedTime"] for group in groups), default=EVER),
+        since=min((group["CreatedTime"] for group in groups), default=BEGINNING_OF_TIME),
     )
 
 

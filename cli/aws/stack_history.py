@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_cloudformation.type_defs import StackTypeDef
 
 STACK_TYPE: Final = "AWS::CloudFormation::Stack"
 _BEGINNINGS: Final = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
@@ -43,14 +44,21 @@ class Event:
         return told and not self.reason.startswith(_CONSEQUENCES)
 
 
-def find_stack(cloudformation: "CloudFormationClient", name: str) -> StackState | None:
-    """Return the stack of that name: the current one, or else the last deleted one."""
+def describe_stack(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
+    """Return the stack that has this name now, if any; this needs no permission to see other stacks."""
     try:
-        stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
-        return StackState(name=name, stack_id=stack["StackId"], status=stack["StackStatus"])
+        return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     except ClientError as error:
-        if error.response["Error"]["Code"] != "ValidationError":
+        if error.response["Error"]["Code"] != "ValidationError":  # there is no such stack
             raise
+        return None
+
+
+def find_newest_stack(cloudformation: "CloudFormationClient", name: str) -> StackState | None:
+    """Return the stack of that name: the current one, or else the last deleted one."""
+    stack = describe_stack(cloudformation, name)
+    if stack is not None:
+        return StackState(name=name, stack_id=stack["StackId"], status=stack["StackStatus"])
     pages = cloudformation.get_paginator("list_stacks").paginate(StackStatusFilter=["DELETE_COMPLETE"])
     deleted = [stack for page in pages for stack in page["StackSummaries"] if stack["StackName"] == name]
     if not deleted:

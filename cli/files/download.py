@@ -58,15 +58,15 @@ def download(connection: Connection, command: str, destination: Path) -> Downloa
             while stream.read(1 << 16):
                 pass
     except tarfile.ReadError as error:
-        raise ClusterError(f"nothing came: is the path right? ({error})") from error
+        raise ClusterError(f"received nothing: is the path right? ({error})") from error
     if result is None:
-        raise ClusterError("nothing came: is the path right?")
+        raise ClusterError("received nothing: is the path right?")
     return result
 
 
 def _check_name(name: str, parts: Sequence[str]) -> None:
     if name.startswith("/") or ".." in parts:
-        raise ClusterError(f"the node sent a file with a name that leads elsewhere: {name!r}")
+        raise ClusterError(f"the node sent a file name that leads out of the destination: {name!r}")
 
 
 def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result: Download) -> None:

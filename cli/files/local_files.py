@@ -13,7 +13,7 @@ from cli.errors import UsageError
 MOST_FILES: Final = 50_000
 MOST_BYTES: Final = 1 << 30
 """A program and its configuration; data belongs in S3, from where every node fetches it itself."""
-ADVICE: Final = "name data in .gitignore, or bring it by launch --sync-s3"
+ADVICE: Final = "list data in .gitignore, or copy it with launch --sync-s3"
 CACHES: Final = ("__pycache__",)
 """Folders that are never sent."""
 
@@ -37,7 +37,7 @@ def find_files(directory: Path) -> dict[str, LocalFile]:
     if not top.is_dir():
         raise UsageError(f"no directory {directory}")
     if top in (Path.home().resolve(), Path(top.anchor)):
-        raise UsageError(f"{top} is no project: go to its directory, or give --no-sync")
+        raise UsageError(f"{top} is not a project: change to its directory, or use --no-sync")
     found: dict[str, LocalFile] = {}
     size = 0
     for path in _paths(top):

@@ -145,7 +145,7 @@ def _content(path: Path, size: int) -> Iterator[bytes]:
             while left:
                 data = file.read(min(left, CHUNK_BYTES))
                 if not data:
-                    raise ClusterError(f"{path} became shorter while it was sent")
+                    raise ClusterError(f"{path} became shorter while it was being sent")
                 left -= len(data)
                 yield data
     except OSError as error:

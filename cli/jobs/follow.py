@@ -5,7 +5,8 @@ import sys
 import click
 
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, ClusterError
-from cli.jobs.records import Job, launch, read_job
+from cli.jobs.records import Job, read_job, run_launcher_command
+from cli.output import printable
 from cli.ssh.remote import Connection, ending_with_connection
 
 
@@ -21,7 +22,7 @@ def follow_to_end(connection: Connection, job_id: str) -> int:
         show_logs(connection, ["-f", job_id])
         job = read_job(connection, job_id)
     except ClusterError as error:
-        raise ClusterError(f"{error}; job {job_id} goes on: dlcluster logs -f {job_id}") from error
+        raise ClusterError(f"{error}; job {job_id} keeps running: dlcluster logs -f {job_id}") from error
     except KeyboardInterrupt:
         _leave_or_stop(connection, job_id)
         return EXIT_INTERRUPTED
@@ -44,9 +45,9 @@ def _tell_end(job: Job) -> None:
 def _leave_or_stop(connection: Connection, job_id: str) -> None:
     """Ask on a terminal; elsewhere nobody can answer, and an interrupted script must leave nothing running."""
     if sys.stdin.isatty() and _stays(job_id):
-        _tell(f"job {job_id} goes on: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
+        _tell(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
         return
-    launch(connection, "stop", job_id)
+    run_launcher_command(connection, "stop", job_id)
     _tell(f"job {job_id} is stopped")
 
 
@@ -58,4 +59,4 @@ def _stays(job_id: str) -> bool:
 
 
 def _tell(text: str) -> None:
-    print(f"dlcluster: {''.join(char if char.isprintable() else ' ' for char in text)}", file=sys.stderr)
+    print(f"dlcluster: {printable(text)}", file=sys.stderr)

@@ -60,18 +60,18 @@ class Job:
 
 def read_jobs(connection: Connection) -> list[Job]:
     """Return the jobs that were started on the master, the latest last."""
-    found = _json(launch(connection, "list", "--json"))
+    found = _json(run_launcher_command(connection, "list", "--json"))
     if not isinstance(found, list):
-        raise ClusterError("the master's list of jobs is none")
+        raise ClusterError("the launcher on the master did not return a list of jobs")
     return [_job(each) for each in found]
 
 
 def read_job(connection: Connection, job_id: str) -> Job:
     """Return one job. Raises UsageError if there is none of that id."""
-    return _job(_json(launch(connection, "status", "--json", job_id)))
+    return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 
-def launch(connection: Connection, *words: str) -> Output:
+def run_launcher_command(connection: Connection, *words: str) -> Output:
     """Run a subcommand of the launcher. Raises ClusterError with the launcher's own line."""
     done = connection.output(shlex.join(["launch", *words]))
     if done.exit_code:
@@ -108,7 +108,7 @@ def _job(values: Any) -> Job:
             directory=str(values["cwd"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ClusterError(f"the master has a job's record that cannot be used: {error!r}") from error
+        raise ClusterError(f"the master has a job record that cannot be used: {error!r}") from error
 
 
 def _text(value: object) -> str | None:

@@ -45,7 +45,7 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
         said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
         raise (UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError)(f"the job did not start: {said}")
     if not JOB_ID.fullmatch(job_id):
-        raise ClusterError(f"the launcher on the master gave no job's id, but {job_id[:80]!r}")
+        raise ClusterError(f"the launcher on the master must return a job id, got {job_id[:80]!r}")
     for text in done.stderr.splitlines():
         if not text.startswith(HINT):
             print(last_line(text), file=sys.stderr)

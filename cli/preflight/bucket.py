@@ -12,25 +12,28 @@ SUBJECT = "bucket"
 
 
 def bucket(target: PreflightTarget) -> Iterator[Finding]:
-    """Look at an adopted bucket; a bucket that the cluster makes is right from the start."""
+    """Check an adopted bucket; one that the cluster creates needs no check."""
     name = target.props.bucket
     if name is None:
-        yield ok(SUBJECT, "the cluster makes one of its own")
+        yield ok(SUBJECT, "the cluster creates its own")
         return
     try:
         head = target.clients.s3.head_bucket(Bucket=name, ExpectedBucketOwner=target.account)
     except ClientError as error:
         # S3 answers HEAD without a body: the code is the HTTP status.
         code = error.response["Error"]["Code"]
-        why = {"404": "there is no bucket", "403": "another account's, or not yours to read, is bucket"}
+        why = {
+            "404": f"there is no bucket {name}",
+            "403": f"bucket {name} belongs to another account, or you may not read it",
+        }
         if code not in why:
             raise
-        yield problem(SUBJECT, f"{why[code]} {name}", "choose another bucket, or leave it out for one of its own")
+        yield problem(SUBJECT, why[code], "choose another bucket, or leave the setting out")
         return
     region = head.get("BucketRegion", target.region)
     if region != target.region:
         yield problem(
-            SUBJECT, f"{name} is in {region}", f"choose one in {target.region}: nodes reach no other for free"
+            SUBJECT, f"{name} is in {region}", f"choose one in {target.region}: traffic to another region costs money"
         )
         return
     found = [*_shortcomings(target.clients.s3, name)]

@@ -25,7 +25,9 @@ def subnets(target: PreflightTarget) -> Iterator[Finding]:
     named = {"subnet_id": props.subnet_id, "master_subnet_id": props.master_subnet}
     if absent := [f"{name} {subnet_id}" for name, subnet_id in named.items() if subnet_id not in found]:
         listing = f"aws ec2 describe-subnets --region {target.region} --filters Name=vpc-id,Values={props.vpc_id}"
-        yield problem(SUBJECT, f"{' and '.join(absent)}: no subnet of {props.vpc_id}", f"choose one of {listing}")
+        yield problem(
+            SUBJECT, f"{' and '.join(absent)}: no subnet of {props.vpc_id}", f"list its subnets with: {listing}"
+        )
         return
     worker, master = found[props.subnet_id], found[props.master_subnet]
     problems = [
@@ -103,7 +105,7 @@ def _public_addresses(target: PreflightTarget, subnet: "SubnetTypeDef") -> Itera
     if not subnet["MapPublicIpOnLaunch"]:
         yield problem(
             SUBJECT,
-            f"{name} leads to an internet gateway and gives its nodes no public addresses: they would reach nothing",
+            f"{name} leads to an internet gateway and gives its nodes no public addresses: they could reach nothing",
             "choose another subnet, or: "
             f"aws ec2 modify-subnet-attribute --region {target.region} --subnet-id {name} --map-public-ip-on-launch",
         )

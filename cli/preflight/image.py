@@ -27,8 +27,8 @@ def image(target: PreflightTarget) -> Iterator[Finding]:
         Filters=[{"Name": "image-id", "Values": [str(ami)]}], IncludeDeprecated=True
     )["Images"]
     if not found:
-        again = f"cdk context --reset '{pinned}'" if pinned in target.context else "set ami to one that you can use"
-        yield problem("AMI", f"{ami} is not there in {target.region}, or not shared with {target.account}", again)
+        fix = f"cdk context --reset '{pinned}'" if pinned in target.context else "set ami to an image that you can use"
+        yield problem("AMI", f"{ami} is not in {target.region}, or not shared with {target.account}", fix)
         return
     faults = list(_faults(target, found[0]))
     yield from faults
@@ -36,16 +36,18 @@ def image(target: PreflightTarget) -> Iterator[Finding]:
         size = f"{_root_gib(found[0])} of {target.props.root_volume_gib} GiB"
         yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {target.props.instance_type} and takes {size}")
     today = datetime.now(timezone.utc).date()
-    again = f"cdk context --reset '{pinned}' takes the newest for nodes launched after the next deploy"
-    later = _later_line(target)
-    yield from image_age.age(found[0], today=today, renew=again if pinned in target.context else later, later=later)
+    other_family_fix = _other_family_fix(target)
+    renew_fix = f"cdk context --reset '{pinned}' takes the newest for nodes launched after the next deploy"
+    if pinned not in target.context:
+        renew_fix = other_family_fix
+    yield from image_age.age(found[0], today=today, renew_fix=renew_fix, other_family_fix=other_family_fix)
 
 
-def _later_line(target: PreflightTarget) -> str:
-    """Tell how to get an image of another line."""
+def _other_family_fix(target: PreflightTarget) -> str:
+    """Return the advice for an image of another family."""
     if target.props.ami is not None:
         return "set ami to a newer image, or leave it out"
-    return "take a newer release of this project, or set ami to an image of a newer line"
+    return "take a newer release of this project, or set ami to an image of a newer family"
 
 
 def _pin(target: PreflightTarget, name: str) -> str:
@@ -82,7 +84,7 @@ def _faults(target: PreflightTarget, found: "ImageTypeDef") -> Iterator[Finding]
         yield problem("AMI", sentence, f"set ami to one for {wanted}, or another instance_type")
     if found.get("RootDeviceName") != ROOT_DEVICE:
         sentence = f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
-        yield problem("AMI", sentence, "set ami to an Ubuntu, 22.04 or later")
+        yield problem("AMI", sentence, "set ami to Ubuntu 22.04 or later")
     least = _root_gib(found)
     if least > props.root_volume_gib:
         sentence = f"the root volume of {ami} has {least} GiB, root_volume_gib is {props.root_volume_gib}"

@@ -11,24 +11,26 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
 OLD: Final = timedelta(days=90)
-"""Age after which an image lacks patches: AWS publishes one of each line every few weeks."""
+"""Age after which an image lacks patches: AWS publishes one of each family every few weeks."""
 
 
-def age(found: "ImageTypeDef", *, today: date, renew: str, later: str) -> Iterator[Finding]:
+def age(found: "ImageTypeDef", *, today: date, renew_fix: str, other_family_fix: str) -> Iterator[Finding]:
     """Report the worst consequence of the image's age.
 
-    ``renew`` is the way to a newer image of its line, ``later`` to one of another line.
+    ``renew_fix`` is the advice for a newer image of the same family, ``other_family_fix`` for one of another family.
     """
     ami, name = found.get("ImageId", ""), found.get("Name", "")
     created, deprecated = _day(found.get("CreationDate")), _day(found.get("DeprecationTime"))
     ended = end_of_patch(name)
     if ended and ended[1] < today:
-        yield warning("AMI", f"{ami} ({name}) gets no patches: those of {ended[0]} ended on {ended[1]}", later)
+        yield warning(
+            "AMI", f"{ami} ({name}) gets no patches: those of {ended[0]} ended on {ended[1]}", other_family_fix
+        )
     elif deprecated and deprecated <= today:
-        yield warning("AMI", f"{ami} is deprecated since {deprecated} and may be withdrawn at any time", renew)
+        yield warning("AMI", f"{ami} is deprecated since {deprecated} and may be withdrawn at any time", renew_fix)
     elif created and today - created > OLD:
         yield warning(
-            "AMI", f"{ami} is of {created}, {(today - created).days} days old, and lacks later patches", renew
+            "AMI", f"{ami} is of {created}, {(today - created).days} days old, and lacks later patches", renew_fix
         )
 
 

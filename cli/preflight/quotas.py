@@ -70,7 +70,7 @@ def request(quota: Quota, *, wanted: int, region: str) -> str:
     """Tell how to ask for more, in the console and by a command."""
     page = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{quota.service}/quotas/{quota.code}"
     return (
-        f"ask for {wanted} in the console (Service Quotas, {quota.name}, {page}) or by "
+        f"ask for {wanted} in the console (Service Quotas, {quota.name}, {page}) or with "
         f"aws service-quotas request-service-quota-increase --region {region} --service-code {quota.service} "
         f"--quota-code {quota.code} --desired-value {wanted}"
     )

@@ -23,12 +23,12 @@ def auto_scaling(target: PreflightTarget) -> Iterator[Finding]:
         iam.get_role(RoleName=ROLE)
     except iam.exceptions.NoSuchEntityException:
         # IAM takes some seconds to know a new role everywhere; Auto Scaling tries again a minute later.
-        sentence = f"there is no {ROLE}: the deploy makes it, and the first launches may fail once"
-        yield warning("service role", sentence, f"make it before, by {fix}")
+        sentence = f"there is no {ROLE}: the deploy creates it, and the first launches may fail once"
+        yield warning("service role", sentence, f"create it first: {fix}")
     else:
         yield ok("service role", f"{ROLE} is there")
         return
     executor = execution_role(target)
     arn = f"arn:{target.partition}:iam::{target.account}:role/aws-service-role/{SERVICE}/{ROLE}"
     if denied_to(target, executor, [ACTION], arn):
-        yield problem("service role", f"CloudFormation, as {executor}, may not make {ROLE} ({ACTION})", fix)
+        yield problem("service role", f"CloudFormation, as {executor}, may not create {ROLE} ({ACTION})", fix)

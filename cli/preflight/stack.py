@@ -5,7 +5,7 @@ from typing import Final
 
 from bootstrap.contract import CLUSTER_NAME_OUTPUT
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import PreflightTarget, find_stack
+from cli.preflight.target import PreflightTarget, find_current_stack
 
 _DELETE: Final = "aws cloudformation delete-stack --region {region} --stack-name {name}"
 _WAYS_OUT: Final[Mapping[str, str]] = {
@@ -19,7 +19,7 @@ _WAYS_OUT: Final[Mapping[str, str]] = {
 
 def stack(target: PreflightTarget) -> Iterator[Finding]:
     """Report what a deploy would meet."""
-    name, found = target.props.cluster_name, find_stack(target)
+    name, found = target.props.cluster_name, find_current_stack(target)
     if found is None:
         yield ok("stack", f"there is no stack {name} yet")
         return
@@ -34,8 +34,8 @@ def stack(target: PreflightTarget) -> Iterator[Finding]:
     elif status in _WAYS_OUT:
         yield problem("stack", now, _WAYS_OUT[status].format(region=target.region, name=name))
     elif status.endswith("_IN_PROGRESS"):
-        yield problem("stack", now, "wait until that has ended")
+        yield problem("stack", now, "wait until it has finished")
     elif CLUSTER_NAME_OUTPUT not in names:
-        yield problem("stack", f"{now} and not a cluster's", "choose another cluster_name")
+        yield problem("stack", f"stack {name} exists but is not a cluster", "choose another cluster_name")
     else:
         yield ok("stack", f"{now}: cdk deploy changes it")

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
-
 from cli.aws.clients import Clients
+from cli.aws.stack_history import describe_stack
 from cli.preflight.finding import Finding
 from stacks.settings.props import ClusterProps
 
@@ -52,17 +51,12 @@ class PreflightTarget:
 Check = Callable[[PreflightTarget], Iterator[Finding]]
 
 
-def find_stack(target: PreflightTarget) -> "StackTypeDef | None":
+def find_current_stack(target: PreflightTarget) -> "StackTypeDef | None":
     """Return the stack that has the cluster's name now, if any."""
-    try:
-        return target.clients.cloudformation.describe_stacks(StackName=target.props.cluster_name)["Stacks"][0]
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "ValidationError":
-            return None
-        raise
+    return describe_stack(target.clients.cloudformation, target.props.cluster_name)
 
 
 def is_deployed(target: PreflightTarget) -> bool:
     """Return whether the cluster's network exists already."""
-    stack = find_stack(target)
+    stack = find_current_stack(target)
     return stack is not None and stack["StackStatus"] in _SETTLED

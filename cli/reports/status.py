@@ -44,8 +44,8 @@ class Status:
     def _row(self, member: Member) -> tuple[str, ...]:
         machine = self.machines[member.instance_id]
         state = f"{machine.state}, leaving" if member.draining and machine.state == RUNNING else machine.state
-        place = (machine.instance_type, machine.zone, member.address, machine.public_address)
-        return (str(member.node_index), member.short_name, member.instance_id, *place, state)
+        location_cells = (machine.instance_type, machine.zone, member.address, machine.public_address)
+        return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
     def document(self, told: Sequence[str]) -> dict[str, Any]:
         """Return the status for JSON, with what is told of missing nodes."""

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from cli.aws.diagnosis import Diagnosis
 from cli.aws.left_buckets import removal
-from cli.aws.node_logs import NodeLog, printable
+from cli.aws.node_logs import NodeLog
 from cli.aws.scaling import distinct_failures, newest_of_groups
 from cli.aws.stack_history import Event
+from cli.output import printable
 
 MOST_REASONS: Final = 5
 
@@ -105,7 +106,8 @@ def _log(found: Diagnosis, log: NodeLog) -> Iterator[str]:
 def _left(found: Diagnosis) -> Iterator[str]:
     if not found.left_buckets:
         return
-    yield f"kept of earlier clusters called {found.cluster_name}, in use by none; a line removes a bucket for good:"
+    heading = f"buckets left by earlier clusters named {found.cluster_name}, not in use"
+    yield f"{heading}; each command deletes one permanently:"
     yield from (f"  {removal(bucket, region=found.region)}" for bucket in found.left_buckets)
 
 

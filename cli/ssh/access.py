@@ -13,8 +13,8 @@ from cli.ssh.config import Access
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def access(context: ClusterContext) -> Access:
-    """Return how OpenSSH reaches this cluster."""
+def resolve_access(context: ClusterContext) -> Access:
+    """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
     cluster = context.cluster
     # The Python that runs now has boto3; the one that PATH names may not. Table and networks are named,
     # as finding them would cost each login two more clients and a call.
@@ -51,9 +51,7 @@ def identity_path(name: str | None) -> str | None:
 def ssh_path(path: str, name: str) -> str:
     """Check that ssh's configuration can hold a path: it expands ${VARIABLE}, and no quoting prevents that."""
     if "${" in path or not path.isprintable():
-        raise UsageError(
-            f"{name} must be a path without ${{ and control characters, which ssh cannot be told: {path!r}"
-        )
+        raise UsageError(f"{name} must be a path without ${{ and control characters, got {path!r}")
     return path
 
 

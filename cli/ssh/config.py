@@ -12,7 +12,10 @@ from typing import Final
 from cli.aws.nodes import Member
 
 CONNECT_TIMEOUT_S: Final = 20
-"""Timeout in seconds of a whole login: through the master, and with a host key from the table."""
+"""Timeout in seconds of a login from the user's machine, whether ssh or paramiko makes it.
+
+It covers the way through the master and a host key from the table. Between nodes: launcher/transport/ssh.py.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

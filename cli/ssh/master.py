@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cli.aws.nodes import master_address
-from cli.cluster_context import ClusterContext, find
+from cli.cluster_context import ClusterContext, find_selected_cluster
 from cli.shared_options import Selection
 from cli.ssh.access import identity_path
 from cli.ssh.remote import Connection, SshTarget, connect
@@ -13,7 +13,7 @@ from cli.ssh.remote import Connection, SshTarget, connect
 @contextmanager
 def master_of(selection: Selection) -> Iterator[tuple[ClusterContext, Connection]]:
     """Yield the selected cluster and a connection to its master. Raises ClusterError."""
-    context = find(selection)
+    context = find_selected_cluster(selection)
     with connect(ssh_target(context)) as connection:
         yield context, connection
 

@@ -15,8 +15,9 @@ from paramiko.agent import AgentRequestHandler
 
 from bootstrap.contract import SSH_PORT
 from cli.errors import ClusterError
+from cli.output import printable
+from cli.ssh.config import CONNECT_TIMEOUT_S
 
-CONNECT_TIMEOUT_S: Final = 15.0
 KEEPALIVE_S: Final = 15
 SILENCE_MS: Final = 60_000
 """Milliseconds without an acknowledgement after which the kernel gives the connection up."""
@@ -132,8 +133,7 @@ def ending_with_connection(words: Sequence[str]) -> str:
 
 def first_line(text: str) -> str:
     """Return the first line that says something, without what a terminal would obey."""
-    line = next((line for line in text.splitlines() if line.strip()), "")
-    return "".join(char if char.isprintable() else " " for char in line)
+    return printable(next((line for line in text.splitlines() if line.strip()), ""))
 
 
 def last_line(text: str) -> str:

@@ -12,7 +12,7 @@ COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "COMMAND")
 @verb("jobs", examples=("dlcluster jobs", "dlcluster jobs --json | jq '.jobs[] | select(.state == \"RUNNING\") | .id'"))
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """List the jobs that were started on the master, the latest last."""
+    """List the jobs that were started on the master, newest last."""
     with master_of(selection) as (context, connection):
         jobs = read_jobs(connection)
     if as_json:

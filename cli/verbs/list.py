@@ -16,7 +16,7 @@ COLUMNS = ("CLUSTER", "NODES", "STACK", "STATUS", "CREATED")
 @verb("list", examples=("dlcluster list", "dlcluster list --region eu-west-1 --json"))
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """List the clusters of a region, each with the number of nodes that it is asked to have."""
+    """List the clusters of a region, each with its desired number of nodes."""
     clients = connect(selection.region)
     found = sorted(map(check_outputs, find_clusters(clients.cloudformation)), key=lambda cluster: cluster.name)
     chosen = [cluster for cluster in found if selection.cluster in (None, cluster.name)]
@@ -49,7 +49,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
 
 
 def _desired_nodes(clients: Clients, cluster: Cluster) -> int | None:
-    """Return None where the groups may not be asked for."""
+    """Return None if the user may not list the groups."""
     try:
         with aws_errors(clients.region):
             groups = find_groups(clients.autoscaling, cluster.name)

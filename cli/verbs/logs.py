@@ -9,10 +9,10 @@ from cli.verb import verb
 
 
 @verb("logs", examples=("dlcluster logs -f", "dlcluster logs 20260101 --rank 3"))
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends; Ctrl-C ends only the showing.")
-@click.option("--rank", metavar="N", help="What this rank printed, from its node.")
-@click.option("--node", metavar="HOST", help="What all processes of this node printed, from the node.")
-@click.argument("job", required=False, help="Its id or the start of it (the one that runs, or the latest).")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the job ends; Ctrl-C stops only the display.")
+@click.option("--rank", metavar="N", help="Only this rank's output, read from its node.")
+@click.option("--node", metavar="HOST", help="Only this node's output, read from the node.")
+@click.argument("job", required=False, help="Job id or its beginning (the running job, or else the latest).")
 def command(selection: Selection, *, follow: bool, rank: str | None, node: str | None, job: str | None) -> int:
     """Show what a job printed, each line with its node."""
     options = {"--rank": rank, "--node": node}

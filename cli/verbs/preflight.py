@@ -57,7 +57,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) -> int:
     """Check before a deploy that the account can hold the cluster of ./cdk.json.
 
-    One line a finding; exit code 1 if one is a problem. It changes nothing.
+    It prints one line per finding and changes nothing. Exit code 1 means that one is a problem.
     """
     own = [f"cluster_name={selection.cluster}"] if selection.cluster else []
     settings = read_context(Path.cwd(), [*context, *own])

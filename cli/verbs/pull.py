@@ -17,7 +17,9 @@ from cli.verb import verb
 @verb("pull", examples=("dlcluster pull job/out", "dlcluster pull worker2:job/checkpoints ./checkpoints"))
 @json_option
 @click.argument("remote", help="A path on a node, from the home directory: PATH on the master, or NODE:PATH.")
-@click.argument("local", default=".", type=click.Path(path_type=Path), help="Where to; a directory gets it inside (.).")
+@click.argument(
+    "local", default=".", type=click.Path(path_type=Path), help="Destination; a directory receives it inside (.)."
+)
 def command(selection: Selection, *, remote: str, local: Path, as_json: bool) -> int:
     """Copy a file or folder from a node. Symbolic links are left out."""
     node, colon, path = remote.partition(":")

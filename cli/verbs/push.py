@@ -20,8 +20,8 @@ from cli.verb import verb
 def command(selection: Selection, *, directory: Path, as_json: bool) -> int:
     """Copy a directory to every node, under its own name in the home directory.
 
-    It takes what .gitignore does not name; outside of a git checkout all but hidden folders. Only what differs is
-    sent. What jobs wrote there stays.
+    Files that .gitignore names are left out; outside a git checkout, hidden folders are. Only what differs is sent.
+    Files written there by jobs are kept.
     """
     with master_of(selection) as (context, connection):
         sent = upload(connection, directory, show=upload_bar)

@@ -1,4 +1,4 @@
-"""``dlcluster run -- COMMAND``: bring the current directory to every node and run a command on all."""
+"""``dlcluster run -- COMMAND``: copy the current directory to every node and run a command on all."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.errors import UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
@@ -24,26 +24,26 @@ LAUNCHER: Final = "launch"
 EXAMPLES: Final = (
     "dlcluster run -- train.py --lr 0.1",
     "dlcluster run --detach --max-restarts 3 -- python -m my.train",
-    "dlcluster run -- launch list          a line of launch's own, on the master",
+    "dlcluster run -- launch list          a command of launch's own, on the master",
 )
 
 
 @verb("run", examples=EXAMPLES, interspersed=False)
 @click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
-@click.option("--sync/--no-sync", default=True, help="Bring the current directory first (--sync).")
-@click.option("-n", "--num-workers", metavar="N", type=click.IntRange(1), help="Nodes (all).")
-@click.option("--nproc-per-node", metavar="K", help="Processes on a node; also gpu, cpu, auto (one a GPU, else 1).")
-@click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Times that a failed job starts again (0).")
+@click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
+@click.option("-n", "--num-workers", metavar="N", type=click.IntRange(1), help="Number of nodes (all).")
+@click.option("--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1).")
+@click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (0).")
 @json_option
 @click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED)
 def command(
     selection: Selection, /, *, command: tuple[str, ...], detach: bool, sync: bool, as_json: bool, **options: Any
 ) -> int:
-    """Bring the current directory to every node and run a command on all of them, as one job.
+    """Copy the current directory to every node and run a command on all of them, as one job.
 
-    The command finds RANK, WORLD_SIZE, MASTER_ADDR and so on, as torchrun sets them; NAME.py is run by python. What
-    .gitignore names stays here. Each line of output begins with its node. The job runs on the cluster, not here: on
-    Ctrl-C dlcluster asks whether to leave it running.
+    The command gets RANK, WORLD_SIZE, MASTER_ADDR and so on, as from torchrun; NAME.py is run with python. Files that
+    .gitignore names are not copied. Each line of output begins with its node. The job runs on the cluster, not here:
+    on Ctrl-C dlcluster asks whether to leave it running.
     """
     if not command:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
@@ -51,7 +51,7 @@ def command(
     if command[0] == LAUNCHER:
         return _run_on_master(selection, command, given=detach or not sync or as_json or bool(launch_options.words()))
     if as_json and not detach:
-        raise UsageError("--json is for --detach: without it the job's output is printed")
+        raise UsageError("--json needs --detach: without it the job's output is printed")
     with master_of(selection) as (context, connection):
         sent = _send(connection) if sync else None
         job_id = start_job(connection, command, options=launch_options, sent=sent)
@@ -75,7 +75,7 @@ def _send(connection: Connection) -> Upload:
 def _run_on_master(selection: Selection, command: Sequence[str], *, given: bool) -> int:
     """Run a line of launch's own on the master, with the user's agent, as a shell there would."""
     if given:
-        raise UsageError("options of run do not go with launch: give launch its own, after that word")
-    target = ssh_target(find(selection))
+        raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
+    target = ssh_target(find_selected_cluster(selection))
     line = remote_line(tuple(command))
     return run_command(target, line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())

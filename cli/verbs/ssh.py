@@ -1,4 +1,4 @@
-"""``dlcluster ssh [NODE] [-- COMMAND]``: become OpenSSH, on its way to one node."""
+"""``dlcluster ssh [NODE] [-- COMMAND]``: run OpenSSH to one node, in place of this process."""
 
 import os
 
@@ -6,10 +6,10 @@ import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import choose_node
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError
 from cli.shared_options import Selection
-from cli.ssh.access import access, remote_line
+from cli.ssh.access import remote_line, resolve_access
 from cli.ssh.config import ssh_arguments
 from cli.verb import verb
 
@@ -25,10 +25,10 @@ NODE = "master, worker2, 2, deeplearning-worker2 or an instance id"
 def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int:
     """Log in to a node, or run a command there.
 
-    One word after -- is a line for the node's shell; several words reach the program as they are.
+    One word after -- is a line for the node's shell; several words reach the program unchanged.
     """
-    context = find(selection)
-    reached = access(context)  # without a master no node is reached
+    context = find_selected_cluster(selection)
+    reached = resolve_access(context)  # without a master no node is reached
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     words = [remote_line(command)] if command else []
     arguments = ["ssh", *ssh_arguments(reached, member), *words]

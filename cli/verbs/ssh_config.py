@@ -1,8 +1,8 @@
 """``dlcluster ssh-config``: print a block for the user's SSH configuration."""
 
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.shared_options import Selection
-from cli.ssh.access import access
+from cli.ssh.access import resolve_access
 from cli.ssh.config import config_text
 from cli.verb import verb
 
@@ -11,8 +11,8 @@ from cli.verb import verb
 def command(selection: Selection) -> int:
     """Print a block for ~/.ssh/config.
 
-    It serves ssh, scp and rsync, and stays valid when nodes are replaced. Print it again for new nodes.
+    It works with ssh, scp and rsync, and stays valid when nodes are replaced. Print it again after adding nodes.
     """
-    context = find(selection)
-    print(config_text(access(context), context.membership.members), end="")
+    context = find_selected_cluster(selection)
+    print(config_text(resolve_access(context), context.membership.members), end="")
     return 0

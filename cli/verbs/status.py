@@ -1,9 +1,9 @@
-"""``dlcluster status``: list the nodes, and tell how many are missing and why."""
+"""``dlcluster status``: list the nodes, and say how many are missing and why."""
 
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.nodes import find_machines
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
 from cli.reports.status import COLUMNS, Status, reasons
@@ -14,8 +14,8 @@ from cli.verb import verb
 @verb("status", examples=("dlcluster status", "dlcluster status --cluster vision --region eu-west-1 --json"))
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """List the nodes of a cluster, and tell how many are missing and why."""
-    context = find(selection)
+    """List the nodes of a cluster, and say how many are missing and why."""
+    context = find_selected_cluster(selection)
     clients, membership = context.clients, context.membership
     groups, refusals = _groups(clients, context.cluster.name)
     status = Status(
@@ -24,7 +24,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
         membership=membership,
         machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
         # The groups say at once what was asked for; the membership only when a master has noticed.
-        desired_nodes=groups.desired_nodes(otherwise=membership.desired_nodes),
+        desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
     )
     told = [*refusals, *_reasons(clients, groups)] if status.missing else []
     if as_json:
@@ -38,7 +38,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
 
 
 def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:
-    """Return no groups and the refusal to a user who may not ask for them: the table needs none."""
+    """Return the groups, or none and the refusal if the user may not list them: the table does without."""
     try:
         with aws_errors(clients.region):
             return find_groups(clients.autoscaling, cluster_name), []

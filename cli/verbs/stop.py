@@ -1,9 +1,9 @@
-"""``dlcluster stop JOB``: end a job on all nodes."""
+"""``dlcluster stop JOB``: stop a job on all nodes."""
 
 import click
 
 from cli.errors import ClusterError
-from cli.jobs.records import launch
+from cli.jobs.records import run_launcher_command
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
 from cli.ssh.master import master_of
@@ -12,14 +12,14 @@ from cli.verb import verb
 
 @verb("stop", examples=("dlcluster stop 20260101",))
 @json_option
-@click.argument("job", help="Its id or the start of it, as dlcluster jobs shows it.")
+@click.argument("job", help="Job id or its beginning, as dlcluster jobs shows it.")
 def command(selection: Selection, *, job: str, as_json: bool) -> int:
-    """End a job on all nodes, and return when it has ended.
+    """Stop a job on all nodes, and return when it has ended.
 
     Its processes get SIGTERM, and SIGKILL ten seconds later. cdk destroy removes the cluster itself.
     """
     with master_of(selection) as (context, connection):
-        said = launch(connection, "stop", job).stdout.decode(errors="replace").split()
+        said = run_launcher_command(connection, "stop", job).stdout.decode(errors="replace").split()
     if len(said) != 2:
         raise ClusterError(f"the launcher on the master did not say how job {job} ended")
     job_id, state = map(printable, said)

@@ -1,4 +1,4 @@
-"""``dlcluster tunnel NODE PORT``: make a node's port answer on this machine."""
+"""``dlcluster tunnel NODE PORT``: forward a node's port to this machine."""
 
 import socket
 import subprocess
@@ -10,10 +10,10 @@ from typing import Final
 import click
 
 from cli.aws.nodes import choose_node
-from cli.cluster_context import find
+from cli.cluster_context import find_selected_cluster
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.shared_options import Selection
-from cli.ssh.access import access
+from cli.ssh.access import resolve_access
 from cli.ssh.config import CONNECT_TIMEOUT_S, ssh_arguments
 from cli.verb import verb
 
@@ -26,14 +26,14 @@ PORTS: Final = click.IntRange(1, 65535)
 @click.option("--local-port", metavar="PORT", type=PORTS, help="Port on this machine (the same, or a free one).")
 @click.option("--browser/--no-browser", default=None, help="Open the address in the browser (on a terminal).")
 @click.argument("node", help="master, worker2, 2 or an instance id.")
-@click.argument("port", type=PORTS, help="Port on the node, where the program may listen on localhost only.")
+@click.argument("port", type=PORTS, help="Port on the node; the program may listen on localhost only.")
 def command(selection: Selection, *, node: str, port: int, local_port: int | None, browser: bool | None) -> int:
-    """Make a node's port answer on this machine, until Ctrl-C: for TensorBoard, Jupyter and the like.
+    """Forward a node's port to this machine until Ctrl-C, for TensorBoard, Jupyter and the like.
 
     Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
     """
-    context = find(selection)
-    reached = access(context)  # without a master no node is reached
+    context = find_selected_cluster(selection)
+    reached = resolve_access(context)  # without a master no node is reached
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     here = _free_port(port) if local_port is None else local_port
     *options, destination = ssh_arguments(reached, member)

@@ -1,11 +1,11 @@
-"""``dlcluster why``: tell why a deploy failed or a node is missing."""
+"""``dlcluster why``: explain why a deploy failed or a node is missing."""
 
 from pathlib import Path
 
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, check_outputs, find_cluster, find_clusters
 from cli.aws.diagnosis import diagnose
-from cli.aws.stack_history import StackState, find_stack
+from cli.aws.stack_history import StackState, find_newest_stack
 from cli.cdk_context import APP_FILE, read_context, read_props
 from cli.errors import NoClusterError
 from cli.output import json_option, print_json
@@ -17,9 +17,9 @@ from cli.verb import verb
 @verb("why", examples=("dlcluster why", "dlcluster why --cluster vision"))
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """Tell why a deploy failed or a node is missing.
+    """Explain why a deploy failed or a node is missing.
 
-    Without --cluster it is the cluster of ./cdk.json, or else the only one there is. It also knows stacks that were
+    Without --cluster it looks at the cluster of ./cdk.json, or else at the only one. It also finds stacks that were
     rolled back or destroyed in the last 90 days. Exit code 1 means that AWS did not answer every question.
     """
     clients = connect(selection.region)
@@ -42,7 +42,7 @@ def _find(clients: Clients, name: str | None) -> tuple[StackState, Cluster | Non
         name = find_cluster(clients.cloudformation, name=None, region=clients.region).name
     cluster = {cluster.name: cluster for cluster in find_clusters(clients.cloudformation)}.get(name)
     stack_name = cluster.stack_name if cluster else name
-    stack = find_stack(clients.cloudformation, stack_name)
+    stack = find_newest_stack(clients.cloudformation, stack_name)
     if stack is None:
         raise NoClusterError(f"no stack {stack_name} in {clients.region}, and none was deleted in the last 90 days")
     return stack, check_outputs(cluster) if cluster else None

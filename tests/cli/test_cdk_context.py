@@ -76,7 +76,7 @@ def test_fails_when_cdk_json_is_wrong(tmp_path: Path, text: str, message: str) -
 
 
 def test_fails_where_there_is_no_app(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no cdk\.json in .*: go where you run cdk deploy"):
+    with pytest.raises(UsageError, match=r"no cdk\.json in .*: change to the directory where you run cdk deploy"):
         read_context(tmp_path)
 
 

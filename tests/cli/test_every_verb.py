@@ -97,7 +97,7 @@ def test_no_region(verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_no_cluster(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     """The region is the wrong one, has none at all, or another one only."""
     assert main(["--region", "us-east-2", *LINES[verb].split()]) == EXIT_NO_CLUSTER
-    assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION names another); ")
+    assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
     deploy("one")
     assert main(["--cluster", "two", *LINES[verb].split()]) == EXIT_NO_CLUSTER
     assert complaint(capsys) == "no cluster 'two' in eu-west-1, there is: one"

@@ -141,8 +141,8 @@ def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFix
 def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == EXIT_NO_CLUSTER
     told = (
-        "no cluster in eu-west-1 (--region or AWS_REGION names another); "
-        "dlcluster why --cluster NAME tells how a deploy of it ended"
+        "no cluster in eu-west-1 (--region or AWS_REGION selects another); "
+        "dlcluster why --cluster NAME explains a failed deploy"
     )
     assert complaint(capsys) == told
 
@@ -150,7 +150,7 @@ def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.Capt
 def test_region_says_where_to_look(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy()
     assert main(["--region", "us-east-2", "status"]) == EXIT_NO_CLUSTER
-    assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION names another); ")
+    assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
 
 
 def test_fails_when_the_master_has_not_started(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,8 +204,11 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("launch python x.py", "no verb 'launch': dlcluster run -- train.py runs it on all nodes"),
         ("stop", "missing argument 'JOB'"),
         ("tunnel master x", "invalid value for 'PORT': 'x' is not a valid integer range"),
-        ("run --json -- x.py", "--json is for --detach: without it the job's output is printed"),
-        ("run --detach -- launch x.py", "options of run do not go with launch: give launch its own, after that word"),
+        ("run --json -- x.py", "--json needs --detach: without it the job's output is printed"),
+        (
+            "run --detach -- launch x.py",
+            "options of run do not apply to launch: write launch's own after the word launch",
+        ),
         ("run", "no command given, as in: dlcluster run -- train.py --lr 0.1"),
         ("status -- x", "status takes no command, got '-- x'"),
         ("preflight -c", "option '-c' requires an argument"),

@@ -23,10 +23,11 @@ NAMED: Final = 5
 """List at most this many ranks in one line."""
 
 
-class Place(NamedTuple):
-    """Whether a rank's checkpoint directory differs from rank 0's."""
+class DirectoryReport(NamedTuple):
+    """What each rank tells the others of its checkpoint directory."""
 
-    differs: float
+    differs_from_first: float
+    """1 if it is not rank 0's directory, else 0."""
 
 
 def checkpoint_directory(prefix: str) -> str:
@@ -45,8 +46,8 @@ def is_in_another_directory(backend: Backend, prefix: str | None, *, shard: Shar
     own = "" if prefix is None else checkpoint_directory(prefix)
     first = backend.broadcast_object(own, source=0)
     differs = bool(own) and own != first
-    places = all_gather(backend, Place(differs), shard=shard)
-    others = [str(rank) for rank, place in enumerate(places) if place.differs]
+    reports = all_gather(backend, DirectoryReport(differs), shard=shard)
+    others = [str(rank) for rank, report in enumerate(reports) if report.differs_from_first]
     if others and not shard.index:
         named = ", ".join(others[:NAMED]) + (f" and {len(others) - NAMED} more" if len(others) > NAMED else "")
         log.warning(

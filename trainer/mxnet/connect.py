@@ -10,7 +10,7 @@ from functools import partial
 
 import mxnet as mx
 
-from trainer.backend import Backend, Connection
+from trainer.backend import Backend, BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.launcher_env import ROLE
@@ -26,7 +26,7 @@ from trainer.timeouts import rendezvous_s
 log = logging.getLogger(__name__)
 
 
-def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
+def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
     """Join the store; with dist_ this waits until all workers and servers are there."""
     workers = environment.get("DMLC_NUM_WORKER", "1")
     if config.distributed and ROLE not in environment:
@@ -46,7 +46,7 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
     world = World(
         rank=rank, world_size=store.num_workers, restarts=read_restarts(environment), job=read_job(environment)
     )
-    return Connection(world=world, create=partial(create, watchdog))
+    return BackendFactory(world=world, create=partial(create, watchdog))
 
 
 def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:

@@ -10,7 +10,7 @@ import horovod.mxnet as hvd
 import numpy as np
 from mxnet import nd
 
-from trainer.backend import Backend, Connection
+from trainer.backend import Backend, BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World, describe_process, read_job, read_restarts
@@ -25,7 +25,7 @@ GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 """How long Gloo waits for the other ranks' addresses, and in its operations (Horovod's gloo_context.cc)."""
 
 
-def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
+def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
     """Meet the other ranks, as launch, horovodrun or mpirun say."""
     timeout_s = rendezvous_s(config)
     watchdog = Watchdog(rendezvous_s=timeout_s)
@@ -41,7 +41,7 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
         restarts=read_restarts(environment),
         job=read_job(environment),
     )
-    return Connection(world=world, create=partial(create, watchdog))
+    return BackendFactory(world=world, create=partial(create, watchdog))
 
 
 def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from trainer.backend import Connection
+from trainer.backend import BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.reduce.compressed import TYPES
@@ -23,9 +23,9 @@ from trainer.torch.compute_mode import given_mode
 from trainer.torch.device import prepare_device
 
 
-def connect(config: TrainConfig, environment: Mapping[str, str]) -> Connection:
+def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
     """Read the rank from torchrun's variables; create() connects to the other ranks."""
-    return Connection(world=World.from_environment(environment), create=create)
+    return BackendFactory(world=World.from_environment(environment), create=create)
 
 
 def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> TorchBackend:

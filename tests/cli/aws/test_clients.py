@@ -1,4 +1,4 @@
-"""What is said of settings with which AWS cannot be asked."""
+"""What is said of settings with which AWS cannot be called."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_fails_when_aws_does_not_answer(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     assert main(["status"]) == 1
-    assert complaint(capsys).startswith("AWS cannot be asked: Could not connect to the endpoint URL")
+    assert complaint(capsys).startswith("cannot call AWS: Could not connect to the endpoint URL")
 
 
 @pytest.mark.parametrize("verb", ["status", "why", "ssh", "ssh-config", "known-hosts", "preflight"])
@@ -80,7 +80,7 @@ def test_fails_when_the_region_is_none_of_aws(
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     advice = "check the region, the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL"
-    told = f"AWS cannot be asked: something else answers in place of the region narnia: {advice}"
+    told = f"cannot call AWS: something else answers in place of the region narnia: {advice}"
     assert main(["status", "--region", "narnia"]) == 1
     assert complaint(capsys) == told
     monkeypatch.setenv("AWS_REGION", "narnia")
@@ -93,9 +93,9 @@ def test_fails_when_the_region_is_none_of_aws(
     [
         ("", EXIT_CREDENTIALS, "no AWS credentials: The config profile (me) could not be found"),
         ("[profile me]\nregion = eu west\n", 2, CANNOT_BE_USED),
-        ("[profile me]\nretry_mode = often\n", 1, 'AWS cannot be asked: Invalid value provided to "mode"'),
+        ("[profile me]\nretry_mode = often\n", 1, 'cannot call AWS: Invalid value provided to "mode"'),
         ('[profile me]\ncredential_process = "x\n', 2, CANNOT_BE_USED),
-        ("[profile me\n", 1, "AWS cannot be asked: Unable to parse config file"),
+        ("[profile me\n", 1, "cannot call AWS: Unable to parse config file"),
     ],
 )
 def test_fails_when_the_profile_cannot_be_used(

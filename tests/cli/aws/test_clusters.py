@@ -34,7 +34,7 @@ def test_clusters_are_found_on_every_page_and_other_stacks_left_alone() -> None:
 @pytest.mark.parametrize(
     ("status", "advice"),
     [
-        ("REVIEW_IN_PROGRESS", "cdk deploy goes on with it, cdk destroy removes it"),
+        ("REVIEW_IN_PROGRESS", "cdk deploy continues it, cdk destroy removes it"),
         ("CREATE_IN_PROGRESS", "dlcluster why --cluster demo tells more"),
     ],
 )
@@ -48,7 +48,7 @@ def test_fails_when_the_stack_of_the_name_is_no_cluster_yet(status: str, advice:
         stub.add_response("describe_stacks", {"Stacks": [begun, *beside]}, {})
         with pytest.raises(ClusterError) as caught:
             find_cluster(client, name="demo", region="eu-west-1")
-    told = f"no cluster 'demo' in eu-west-1: a stack of that name is there in status {status}; {advice}"
+    told = f"no cluster 'demo' in eu-west-1: a stack of that name exists in status {status}; {advice}"
     assert str(caught.value) == told
 
 

@@ -67,9 +67,9 @@ def test_groups_are_found_by_the_clusters_tag_on_every_page() -> None:
         stub.add_response("describe_auto_scaling_groups", last, {**query, "NextToken": "more"})
         found = find_groups(autoscaling, "demo")
     assert (found.names, found.instance_ids) == (("m", "w"), ("i-1", "i-2", "i-3"))
-    assert found.desired_nodes(otherwise=7) == 4
+    assert found.desired_nodes(default=7) == 4
     assert found.since == datetime(2026, 1, 1, tzinfo=timezone.utc)
-    assert NO_GROUPS.desired_nodes(otherwise=7) == 7
+    assert NO_GROUPS.desired_nodes(default=7) == 7
 
 
 def activity(minute: int, status: str, reason: str, group: str = "workers") -> Activity:

@@ -3,7 +3,7 @@ from typing import Any
 import boto3
 from botocore.stub import Stubber
 
-from cli.aws.stack_history import Event, find_stack, last_failures, physical_ids, read_events
+from cli.aws.stack_history import Event, find_newest_stack, last_failures, physical_ids, read_events
 
 ID = "arn:aws:cloudformation:eu-west-1:1:stack/demo/"
 
@@ -29,7 +29,7 @@ def test_the_stack_that_is_there_comes_first() -> None:
             {"Stacks": [{**summary("demo", 1), "StackStatus": "ROLLBACK_COMPLETE"}]},
             {"StackName": "demo"},
         )
-        found = find_stack(cloudformation, "demo")
+        found = find_newest_stack(cloudformation, "demo")
     assert found is not None
     assert (found.stack_id, found.status) == (f"{ID}1", "ROLLBACK_COMPLETE")
 
@@ -43,7 +43,7 @@ def test_the_last_deleted_stack_of_the_name_is_found_on_any_page() -> None:
         stub.add_response("list_stacks", first, wanted)
         last = {"StackSummaries": [summary("demo", 3), summary("demo", 1)]}
         stub.add_response("list_stacks", last, {**wanted, "NextToken": "more"})
-        found = find_stack(cloudformation, "demo")
+        found = find_newest_stack(cloudformation, "demo")
         stub.assert_no_pending_responses()
     assert found is not None
     assert (found.stack_id, found.status) == (f"{ID}3", "DELETE_COMPLETE")
@@ -54,7 +54,7 @@ def test_there_may_never_have_been_one() -> None:
     with Stubber(cloudformation) as stub:
         stub.add_client_error("describe_stacks", "ValidationError")
         stub.add_response("list_stacks", {"StackSummaries": [summary("other", 9)]})
-        assert find_stack(cloudformation, "demo") is None
+        assert find_newest_stack(cloudformation, "demo") is None
 
 
 STACK, GROUP = "AWS::CloudFormation::Stack", "AWS::AutoScaling::AutoScalingGroup"

@@ -62,8 +62,8 @@ def test_fails_when_there_is_too_much(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_fails_where_there_is_no_project(tmp_path: Path, home: Path) -> None:
     for directory, message in (
-        (home, f"{home} is no project: go to its directory, or give --no-sync"),
-        (Path("/"), "/ is no project: go to its directory, or give --no-sync"),
+        (home, f"{home} is not a project: change to its directory, or use --no-sync"),
+        (Path("/"), "/ is not a project: change to its directory, or use --no-sync"),
         (tmp_path / "nope", f"no directory {tmp_path}/nope"),
         (tmp_path, f"{tmp_path} has no files to send"),
     ):

@@ -91,9 +91,9 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     ("answer", "message"),
     [
         ("{", "the master's answer cannot be read as JSON: "),
-        ("{}", "the master's list of jobs is none"),
-        ('[{"id": 1}]', "the master has a job's record that cannot be used: KeyError('state')"),
-        ("[1]", "the master has a job's record that cannot be used: "),
+        ("{}", "the launcher on the master did not return a list of jobs"),
+        ('[{"id": 1}]', "the master has a job record that cannot be used: KeyError('state')"),
+        ("[1]", "the master has a job record that cannot be used: "),
     ],
 )
 def test_fails_when_the_master_lists_no_jobs(
@@ -181,7 +181,7 @@ def test_fails_when_the_job_does_not_start(master: Master, capsys: pytest.Captur
     assert complaint(capsys) == "the job did not start: GPU 0 of w1 is in use"
     master.says("launch --detach", "no id\n")
     assert main(["run", "--no-sync", "--", "x"]) == 1
-    assert complaint(capsys) == "the launcher on the master gave no job's id, but 'no id'"
+    assert complaint(capsys) == "the launcher on the master must return a job id, got 'no id'"
 
 
 def interrupted() -> int:
@@ -210,7 +210,7 @@ def test_ctrl_c_asks_once_whether_the_job_may_go_on(
     assert main(["run", "--", "x"]) == EXIT_INTERRUPTED
     assert asked == ([] if answer is None else [f"\nleave job {JOB} running?"])
     assert (f"launch stop {JOB}" in master.ran) == stops
-    said = "is stopped" if stops else f"goes on: dlcluster logs -f {JOB}, dlcluster stop {JOB}"
+    said = "is stopped" if stops else f"keeps running: dlcluster logs -f {JOB}, dlcluster stop {JOB}"
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} {said}\n")
 
 
@@ -218,7 +218,7 @@ def test_a_lost_connection_says_that_the_job_goes_on(master: Master, capfd: pyte
     started(master, end=record())
     master.says("launch status", code=1, stderr="gone")
     assert main(["run", "--no-sync", "--", "x"]) == 1
-    assert capfd.readouterr().err.endswith(f"dlcluster: gone; job {JOB} goes on: dlcluster logs -f {JOB}\n")
+    assert capfd.readouterr().err.endswith(f"dlcluster: gone; job {JOB} keeps running: dlcluster logs -f {JOB}\n")
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])

@@ -43,7 +43,8 @@ def test_a_bucket_as_a_cluster_leaves_it_is_fine(adopting: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [("404", "there is no bucket kept"), ("403", "another account's, or not yours to read")]
+    ("code", "told"),
+    [("404", "there is no bucket kept"), ("403", "bucket kept belongs to another account, or you may not read it")],
 )
 def test_fails_when_the_bucket_is_not_there_or_not_ours(adopting: Account, code: str, told: str) -> None:
     adopting.refuses("s3", "head_bucket", code)

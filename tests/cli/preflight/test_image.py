@@ -64,7 +64,7 @@ def test_the_image_that_an_earlier_synth_looked_up_is_the_one_to_check(account: 
     ("pinned", "settings", "fix"),
     [
         (True, {}, f"cdk context --reset '{PIN}' takes the newest for nodes launched after the next deploy"),
-        (False, {}, "take a newer release of this project, or set ami to an image of a newer line"),
+        (False, {}, "take a newer release of this project, or set ami to an image of a newer family"),
         (False, {"ami": AMI}, "set ami to a newer image, or leave it out"),
     ],
 )
@@ -92,7 +92,7 @@ def test_fails_when_the_users_image_is_not_theirs(account: Account) -> None:
     account.settings["ami"] = AMI
     account.answers("ec2", "describe_images", {"Images": []})
     result = account.finds(image)
-    assert (result.level, result.fix) == ("problem", "set ami to one that you can use")
+    assert (result.level, result.fix) == ("problem", "set ami to an image that you can use")
 
 
 @pytest.mark.parametrize(

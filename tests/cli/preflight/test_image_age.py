@@ -25,7 +25,7 @@ ENDED = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 2026
 )
 def test_an_image_that_is_old_is_said(described: dict[str, Any], sentence: str | None) -> None:
     image: Any = {"ImageId": "ami-1", **described}
-    found = list(age(image, today=TODAY, renew="renew it", later="change it"))
+    found = list(age(image, today=TODAY, renew_fix="renew it", other_family_fix="change it"))
     assert [each.level for each in found] == (["warning"] if sentence else [])
     if sentence:
         assert sentence in found[0].sentence
@@ -35,5 +35,5 @@ def test_an_image_that_is_old_is_said(described: dict[str, Any], sentence: str |
 
 def test_the_last_day_of_patches_is_not_past() -> None:
     described: Any = {"ImageId": "ami-1", "Name": ENDED}
-    assert list(age(described, today=date(2026, 4, 23), renew="", later="")) == []
-    assert len(list(age(described, today=date(2026, 4, 24), renew="", later=""))) == 1
+    assert list(age(described, today=date(2026, 4, 23), renew_fix="", other_family_fix="")) == []
+    assert len(list(age(described, today=date(2026, 4, 24), renew_fix="", other_family_fix=""))) == 1

@@ -55,7 +55,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(app: Path, capsys: pytest.Capt
     assert found["vCPU quota"] == refused
     assert (
         found["permissions"]
-        == "warning could not check: AWS cannot be asked: something else answers in place of the region eu-west-1"
+        == "warning could not check: cannot call AWS: something else answers in place of the region eu-west-1"
     )
 
 
@@ -89,7 +89,7 @@ def test_fails_when_aws_cannot_be_reached(
     monkeypatch.setenv(variable, "http://localhost:1")
     assert main(["preflight"]) == 1
     out = capsys.readouterr().out
-    assert out.startswith("problem  connection      AWS cannot be asked: ")
+    assert out.startswith("problem  connection      cannot call AWS: ")
     assert out.endswith(": check the region, the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL\n")
     assert out.count("\n") == 1
 
@@ -153,7 +153,7 @@ def test_a_refused_call_ends_one_check_only(account: Account, monkeypatch: pytes
         (
             "warning",
             "e",
-            'could not check: AWS cannot be asked: Could not connect to the endpoint URL: "https://nowhere"',
+            'could not check: cannot call AWS: Could not connect to the endpoint URL: "https://nowhere"',
         ),
         ("ok", "a", "fine"),
         ("warning", "b", "so so"),

@@ -34,7 +34,7 @@ def test_no_stack_is_in_the_way(account: Account) -> None:
         ("DELETE_FAILED", "problem", "aws cloudformation delete-stack --region eu-west-1 --stack-name demo"),
         ("UPDATE_ROLLBACK_FAILED", "problem", "continue-update-rollback --region eu-west-1 --stack-name demo"),
         ("UPDATE_FAILED", "problem", "rollback-stack --region eu-west-1 --stack-name demo"),
-        ("DELETE_IN_PROGRESS", "problem", "wait until that has ended"),
+        ("DELETE_IN_PROGRESS", "problem", "wait until it has finished"),
     ],
 )
 def test_a_stack_that_blocks_is_named_with_the_way_out(account: Account, status: str, level: str, fix: str) -> None:

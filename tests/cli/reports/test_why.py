@@ -287,7 +287,7 @@ def test_fails_when_a_part_could_not_be_asked(
     assert main(["why", "--cluster", "demo"]) == 1
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first == "stack demo-stack is CREATE_COMPLETE"
-    assert last.startswith("part of the answer is missing: AWS cannot be asked: Could not connect to the endpoint")
+    assert last.startswith("part of the answer is missing: cannot call AWS: Could not connect to the endpoint")
 
 
 def test_fails_when_no_stack_was_ever_called_that(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

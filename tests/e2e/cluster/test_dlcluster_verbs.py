@@ -101,7 +101,7 @@ def test_ctrl_c_asks_and_leaves_the_job_which_is_then_stopped(laptop: Laptop) ->
     terminal.type(CTRL_C)
     terminal.expect(rf"leave job {job} running\? \[Y/n\]: ")
     terminal.type("y\n")
-    terminal.expect("goes on: dlcluster logs -f")
+    terminal.expect("keeps running: dlcluster logs -f")
     assert terminal.await_end() == 130
     terminal.close()
     assert laptop.json("stop", job)["state"] == "CANCELLED"

@@ -14,7 +14,7 @@ from tests.local.aws.harness import REGION, REPOSITORY, Aws, Stacks
 from tests.local.aws.templates import cluster, group, resource
 
 LIMIT_S = 60
-HEADING = "kept of earlier clusters called vision, in use by none; a line removes a bucket for good:\n"
+HEADING = "buckets left by earlier clusters named vision, not in use; each command deletes one permanently:\n"
 
 
 def kept(policy: str = "Retain") -> dict[str, Any]:

@@ -28,7 +28,7 @@ BUCKET_BYTES: Final = 25 * 2**20
 class Bucket:
     """Gradients that are summed in one operation."""
 
-    place: slice
+    span: slice
     """Where they lie in the flat tensor."""
     parameters: frozenset[int]
     """Indices of their parameters."""
@@ -45,7 +45,7 @@ def cut_buckets(sizes: Sequence[int], *, least: int) -> list[Bucket]:
     for index in reversed(range(len(sizes))):
         begin -= sizes[index]
         if end - begin >= least or index == 0:
-            buckets.append(Bucket(place=slice(begin, end), parameters=frozenset(range(index, last))))
+            buckets.append(Bucket(span=slice(begin, end), parameters=frozenset(range(index, last))))
             end, last = begin, index
     return buckets
 
@@ -107,4 +107,4 @@ class GradientBuckets:
         bucket = self._buckets[self._sent]
         self._sent += 1
         with self._side_stream.after(record_event(self._sums.device)):
-            self._collective.all_reduce(self._gradients[bucket.place], gc_type=self._gc_type)
+            self._collective.all_reduce(self._gradients[bucket.span], gc_type=self._gc_type)

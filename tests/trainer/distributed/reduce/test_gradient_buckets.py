@@ -22,9 +22,9 @@ FLOAT_BYTES = 4
 
 def test_buckets_are_cut_from_the_end_and_hold_whole_parameters() -> None:
     buckets = cut_buckets([5, 1, 4, 3, 2], least=5)
-    assert [(bucket.place.start, bucket.place.stop) for bucket in buckets] == [(10, 15), (5, 10), (0, 5)]
+    assert [(bucket.span.start, bucket.span.stop) for bucket in buckets] == [(10, 15), (5, 10), (0, 5)]
     assert [sorted(bucket.parameters) for bucket in buckets] == [[3, 4], [1, 2], [0]]
-    assert [bucket.place for bucket in cut_buckets([2, 9, 1], least=5)] == [slice(2, 12), slice(0, 2)]
+    assert [bucket.span for bucket in cut_buckets([2, 9, 1], least=5)] == [slice(2, 12), slice(0, 2)]
     assert len(cut_buckets([1, 2, 3], least=100)) == 1
 
 
