@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import main
-from launcher import session as running
+from launcher import main, session
 from launcher.history.journal import Journal, jobs_directory
 from launcher.history.records import State, read_record
 from launcher.output.output_stream import OutputStream
@@ -64,7 +63,7 @@ def test_before_the_job_begins_it_is_its_end(
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr(asyncio, "run", interrupted)
     streams = {FrameType.STDOUT: OutputStream(1), FrameType.STDERR: OutputStream(2)}
-    assert running.run_and_record(JOB, journal=Journal(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
+    assert session.run_and_record(JOB, journal=Journal(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")
     assert record is not None
@@ -76,7 +75,7 @@ def test_before_signals_are_heeded_ctrl_c_is_its_end_too(monkeypatch: pytest.Mon
         # As asyncio.run does on SIGINT from Python 3.11 on, while it has the handler.
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(running, "run_job", cancelled)
+    monkeypatch.setattr(session, "run_job", cancelled)
     journal = Journal(JOB, job_id="j", cwd="/")
-    failure = asyncio.run(running.run_until_signal(JOB, journal=journal, cwd="/", streams={}))
-    assert failure == running.stopped_by(signal.SIGINT)
+    failure = asyncio.run(session.run_until_signal(JOB, journal=journal, cwd="/", streams={}))
+    assert failure == session.stopped_by(signal.SIGINT)

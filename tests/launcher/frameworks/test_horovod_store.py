@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from launcher.frameworks import horovod_store as rendezvous
+from launcher.frameworks import horovod_store
 from launcher.frameworks.horovod_store import RendezvousStore, serve
 
 
@@ -37,7 +37,7 @@ def test_a_key_is_there_once_it_was_put() -> None:
 
 
 def test_a_client_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "REQUEST_DEADLINE_S", 0.2)
+    monkeypatch.setattr(horovod_store, "REQUEST_DEADLINE_S", 0.2)
 
     async def talk() -> bytes:
         async with await serve(RendezvousStore({}), address="127.0.0.1") as server:

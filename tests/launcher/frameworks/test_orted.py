@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.frameworks.orted import rendezvous as meeting
+from launcher.frameworks.orted import rendezvous
 from launcher.frameworks.orted.names import place_of
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, read_lines, wait_until_gone
 
@@ -102,18 +102,18 @@ def place() -> str:
 
 def test_a_command_waits_for_who_is_to_run_it(place: str) -> None:
     codes: list[int] = []
-    bringing = threading.Thread(target=lambda: codes.append(meeting.deliver(place, b"x" * 300_000, seconds=30)))
+    bringing = threading.Thread(target=lambda: codes.append(rendezvous.deliver(place, b"x" * 300_000, seconds=30)))
     bringing.start()
-    assert meeting.await_command(place, seconds=30) == "x" * 300_000
+    assert rendezvous.await_command(place, seconds=30) == "x" * 300_000
     bringing.join(30)
     assert codes == [0]
 
 
 def test_fails_when_nobody_comes(place: str) -> None:
     with pytest.raises(TimeoutError, match=r"mpirun has sent no command within 0\.1 s"):
-        meeting.await_command(place, seconds=0.1)
+        rendezvous.await_command(place, seconds=0.1)
     with pytest.raises(ConnectionRefusedError):
-        meeting.deliver(place, b"true", seconds=0.1)
+        rendezvous.deliver(place, b"true", seconds=0.1)
 
 
 def test_another_users_command_is_not_run_and_he_gets_none(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_another_users_command_is_not_run_and_he_gets_none(place: str, monkeypat
 
     def bring() -> None:
         try:
-            meeting.deliver(place, b"true", seconds=30)
+            rendezvous.deliver(place, b"true", seconds=30)
         except OSError as error:
             refused.append(error)
 
@@ -129,6 +129,6 @@ def test_another_users_command_is_not_run_and_he_gets_none(place: str, monkeypat
     bringing = threading.Thread(target=bring)
     bringing.start()
     with pytest.raises(TimeoutError):
-        meeting.await_command(place, seconds=5)
+        rendezvous.await_command(place, seconds=5)
     bringing.join(30)
     assert [str(error) for error in refused] == ["another user's process waits there"]

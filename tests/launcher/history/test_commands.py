@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import commands as verbs
+from launcher.history import commands
 from launcher.history.records import JobRecord, Revision, State, read_record, write_record
 from launcher.paths import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
@@ -120,14 +120,14 @@ def test_a_job_whose_launcher_was_killed_does_not_go_on_for_ever(cluster: Cluste
 
 
 def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs, "AFTER_GRACE_S", 0.0)
+    monkeypatch.setattr(commands, "AFTER_GRACE_S", 0.0)
     monkeypatch.setenv("HOME", str(cluster.directory))
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     with cluster.start("-n", "1", "--grace", "1", "echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 1)
         ranks = cluster.ranks()
         launcher.send_signal(signal.SIGSTOP)
-        assert verbs.main(["stop"]) == 0
+        assert commands.main(["stop"]) == 0
         assert launcher.wait(5) == -signal.SIGKILL
         wait_until_gone(ranks, seconds=15)
     job = record(cluster)

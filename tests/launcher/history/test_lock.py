@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.history import commands as verbs
-from launcher.history import store
+from launcher.history import commands, store
 from launcher.history.journal import Journal
 from launcher.history.lock import boot_id
 from launcher.history.records import JobRecord, State, read_record, write_record
@@ -47,7 +46,7 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_locks")
 def test_jobs_are_shown_where_nothing_can_be_locked(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert verbs.main(["list"]) == 0
+    assert commands.main(["list"]) == 0
     assert f"{RECORD.id} RUNNING".split() == capfd.readouterr().out.splitlines()[1].split()[:2]
     assert read_record(directory) == replace(RECORD, pid=os.getpid())
 
@@ -55,7 +54,7 @@ def test_jobs_are_shown_where_nothing_can_be_locked(directory: Path, capfd: pyte
 @pytest.mark.usefixtures("no_locks")
 def test_fails_to_stop_a_job_where_nothing_can_be_locked(directory: Path) -> None:
     with pytest.raises(LaunchError) as caught:
-        verbs.main(["stop"])
+        commands.main(["stop"])
     assert str(caught.value) == f"{directory / LOCK_FILE}: cannot be locked: No locks available"
 
 
@@ -72,7 +71,7 @@ def test_fails_to_stop_a_job_of_another_machine_and_signals_nobody_here(director
         write_record(directory, replace(RECORD, pid=bystander.pid, machine="elsewhere", boot_id="x"))
         try:
             with pytest.raises(LaunchError) as caught:
-                verbs.main(["stop"])
+                commands.main(["stop"])
             assert bystander.poll() is None
         finally:
             bystander.kill()
@@ -86,7 +85,7 @@ def test_a_job_of_another_machine_that_has_the_same_home_runs_as_long_as_its_lau
     write_record(directory, ELSEWHERE)
     assert store.current(directory) == ELSEWHERE
     with pytest.raises(LaunchError, match="runs on elsewhere: stop it there"):
-        verbs.main(["stop"])
+        commands.main(["stop"])
     long_ago = time.time() - 2 * STALE_S
     os.utime(directory / LOCK_FILE, (long_ago, long_ago))
     closed = store.current(directory)
@@ -140,8 +139,8 @@ def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> 
 def test_stop_leaves_the_record_of_a_job_that_has_ended(
     directory: Path, monkeypatch: pytest.MonkeyPatch, uploads_s: float
 ) -> None:
-    monkeypatch.setattr(verbs, "AFTER_GRACE_S", 0.0)
-    monkeypatch.setattr(verbs, "UPLOADS_S", uploads_s)
+    monkeypatch.setattr(commands, "AFTER_GRACE_S", 0.0)
+    monkeypatch.setattr(commands, "UPLOADS_S", uploads_s)
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     # Holds the lock as a launcher does that has ended its job and still uploads.
     uploading = "import pathlib, signal, sys; from launcher.history.lock import hold; hold(pathlib.Path(sys.argv[1]));"
@@ -156,7 +155,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
         going = replace(RECORD, pid=launcher.pid, grace_s=0.0)
         ended = replace(going, state=State.SUCCEEDED, end="2026-11-22T00:00:01Z", exit_code=0)
         write_record(directory, going)
-        wait = verbs._wait_for_end
+        wait = commands._wait_for_end
 
         def end_meanwhile(job: JobRecord, seconds: float) -> bool:
             write_record(directory, ended)
@@ -164,7 +163,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
                 launcher.send_signal(signal.SIGUSR1)
             return wait(job, seconds)
 
-        monkeypatch.setattr(verbs, "_wait_for_end", end_meanwhile)
-        assert verbs.main(["stop"]) == 0
+        monkeypatch.setattr(commands, "_wait_for_end", end_meanwhile)
+        assert commands.main(["stop"]) == 0
         assert launcher.wait(10) == (0 if uploads_s else -signal.SIGKILL)
     assert read_record(directory) == ended

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import record_upload as bucket
+from launcher.history import record_upload
 from launcher.history.records import JobRecord, State
 from tests.launcher.conftest import ADDRESSES, Cluster
 
@@ -58,8 +58,8 @@ def test_an_upload_that_hangs_has_a_deadline(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "job.json").touch()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("DEEPLEARNING_BUCKET", "b")
-    monkeypatch.setattr(bucket, "DEADLINE_S", 0.1)
-    assert bucket.upload(tmp_path) == "no answer within 0.1 s"
+    monkeypatch.setattr(record_upload, "DEADLINE_S", 0.1)
+    assert record_upload.upload(tmp_path) == "no answer within 0.1 s"
 
 
 def test_records_lie_under_the_clusters_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,10 +71,10 @@ def test_records_lie_under_the_clusters_name(tmp_path: Path, monkeypatch: pytest
     directory = tmp_path / "j"
     directory.mkdir()
     (directory / "job.json").touch()
-    monkeypatch.setattr(bucket, "NODE_CONFIG", str(node))
+    monkeypatch.setattr(record_upload, "NODE_CONFIG", str(node))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("DEEPLEARNING_BUCKET", "b")
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    assert bucket.upload(directory) is None
+    assert record_upload.upload(directory) is None
     assert (tmp_path / "asked").read_text() == "s3://b/jobs/team/j.json eu-west-1\n"

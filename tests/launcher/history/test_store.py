@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.history import commands as verbs
-from launcher.history import store
+from launcher.history import commands, store
 from launcher.history.records import State, read_record, write_record
 from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
 from tests.launcher.job_records import RECORD
@@ -56,11 +55,11 @@ def test_verbs_that_read_need_no_room(
     disk: Path, uploads: list[Path], capfd: pytest.CaptureFixture[str], hinder: Callable[[Path], None]
 ) -> None:
     hinder(disk)
-    assert verbs.main(["list"]) == 0
+    assert commands.main(["list"]) == 0
     assert f"{GOING.id} FAILED".split() == capfd.readouterr().out.splitlines()[1].split()[:2]
-    assert verbs.main(["status"]) == 0
+    assert commands.main(["status"]) == 0
     assert f"reason     {store.DIED}" in capfd.readouterr().out.splitlines()
-    assert verbs.main(["logs"]) == 0
+    assert commands.main(["logs"]) == 0
     assert capfd.readouterr().out == "step 1\n"
     # The bucket's copy is no better than the one here.
     assert (read_record(disk / JOBS_DIR / GOING.id), uploads) == (GOING, [])
@@ -79,5 +78,5 @@ def test_a_job_whose_end_found_no_room_is_closed_when_there_is_some_again(disk: 
 def test_fails_to_note_on_a_full_disk_that_a_launcher_was_killed(disk: Path) -> None:
     fill(disk)
     with pytest.raises(LaunchError) as caught:
-        verbs._kill(replace(GOING, pid=os.getpid()))
+        commands._kill(replace(GOING, pid=os.getpid()))
     assert str(caught.value) == f"job {GOING.id} is killed, but its record cannot say so: No space left on device"

@@ -17,7 +17,7 @@ from launcher.runner.sync import relay as relaying
 from launcher.runner.sync.byte_queue import NeighbourLostError
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.relay import Onward, relay
-from launcher.sync import sender as distribute
+from launcher.sync import sender
 from launcher.sync.certificate import client_context, new_sync_key, server_context
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest, scan
@@ -157,7 +157,7 @@ def test_who_ends_a_launch_need_not_wait_for_the_look(tmp_path: Path, monkeypatc
         called_off.set()
         raise LaunchError("called off")
 
-    monkeypatch.setattr(distribute, "scan", endless)
+    monkeypatch.setattr(sender, "scan", endless)
     wanted = SyncRequest(directory="x")
 
     async def interrupted() -> None:

@@ -76,14 +76,14 @@ def test_of_a_jobs_ranks_those_from_before_a_moment_are_told_apart() -> None:
         assert ranks_of(f"{job}.2") == []
 
 
-def test_a_connection_counts_unless_a_keeper_holds_it() -> None:
+def test_a_connection_counts_unless_a_daemon_holds_it() -> None:
     ssh = ["bash", "-c", f'exec -a ssh bash -c "echo; read -r _" {RUNNER}']
     with running(*ssh) as connection:
         assert found(connection)
         assert connection.stdin is not None
-        keeper = ["bash", "-c", f'exec -a {POOL_DAEMON.decode()} bash -c "echo; read -r _"']
+        daemon = ["bash", "-c", f'exec -a {POOL_DAEMON.decode()} bash -c "echo; read -r _"']
         with subprocess.Popen(
-            keeper, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[connection.stdin.fileno()]
+            daemon, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[connection.stdin.fileno()]
         ) as holder:
             assert holder.stdout is not None
             holder.stdout.readline()

@@ -10,7 +10,7 @@ from bootstrap.contract import CLUSTER_KEY_FILE, HOSTS_FILE
 from bootstrap.files.ssh import SSH_CLIENT_WITH_KEY
 from launcher.hosts.hostfile import Host
 from launcher.transport import ssh
-from launcher.transport.pool import conditions as situations
+from launcher.transport.pool import conditions
 from launcher.transport.pool.conditions import client_fingerprint, connection_fingerprint, fixed_names
 from launcher.transport.pool.pool import open_pool
 
@@ -19,7 +19,7 @@ NAMES = {"deeplearning-worker2"}
 
 @pytest.fixture(autouse=True)
 def nothing_of_this_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(situations, "SYSTEM_DIRECTORY", str(tmp_path / "etc-ssh"))
+    monkeypatch.setattr(conditions, "SYSTEM_DIRECTORY", str(tmp_path / "etc-ssh"))
 
 
 def test_it_is_the_same_as_long_as_nothing_changes(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_the_clusters_own_configuration_looks_at_no_variable(tmp_path: Path, mon
 
     # In place of the user's own file it is anybody's.
     assert len(states()) == 2
-    monkeypatch.setattr(situations, "SSH_CLIENT_CONFIG", str(place))
+    monkeypatch.setattr(conditions, "SSH_CLIENT_CONFIG", str(place))
     assert len(states()) == 1
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from launcher.transport.pool import client as on_their_way
-from launcher.transport.pool import daemon
+from launcher.transport.pool import client, daemon
 from launcher.transport.pool.client import DIRECTORY, IdleConnection, fetch_idle, store_idle
 from launcher.transport.pool.daemon import DaemonConfig, Entry, PoolDaemon, is_ours
 from launcher.transport.process import Process
@@ -29,7 +28,7 @@ def runtime() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A daemon is asked while its Python still starts, on a machine that may have much else to do."""
-    monkeypatch.setattr(on_their_way, "ANSWER_S", 20.0)
+    monkeypatch.setattr(client, "ANSWER_S", 20.0)
 
 
 def kept(host: str) -> tuple[IdleConnection, Process]:
@@ -91,36 +90,36 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
         patch.setattr(os, "posix_spawn", noted)
         store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry, first], seconds=30)
     (place,) = (runtime / DIRECTORY).iterdir()
-    (keeper_pid,) = started
+    (daemon_pid,) = started
     try:
         # It has begun when it has answered.
         (taken,) = fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}, ["first"])
         taken.process.close()
-        os.kill(keeper_pid, number)
-        os.waitid(os.P_PID, keeper_pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+        os.kill(daemon_pid, number)
+        os.waitid(os.P_PID, daemon_pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         yield place
     finally:
-        os.kill(keeper_pid, signal.SIGKILL)
-        os.waitpid(keeper_pid, 0)
+        os.kill(daemon_pid, signal.SIGKILL)
+        os.waitpid(daemon_pid, 0)
         process.discard()
         its.discard()
 
 
-def test_a_keeper_that_was_killed_leaves_nothing_in_the_way(runtime: Path) -> None:
+def test_a_daemon_that_was_killed_leaves_nothing_in_the_way(runtime: Path) -> None:
     with struck(runtime, signal.SIGKILL) as place:
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
-def test_a_frozen_keeper_holds_up_one_launch_and_no_other(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_daemon_holds_up_one_launch_and_no_other(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with struck(runtime, signal.SIGSTOP) as place:
-        monkeypatch.setattr(on_their_way, "ANSWER_S", 0.05)
+        monkeypatch.setattr(client, "ANSWER_S", 0.05)
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
-def test_a_slow_keeper_stays_for_the_next_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_their_way, "ANSWER_S", 0.05)
+def test_a_slow_daemon_stays_for_the_next_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_S", 0.05)
     place = runtime / DIRECTORY / "1.sock"
     place.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -130,7 +129,7 @@ def test_a_slow_keeper_stays_for_the_next_launch(runtime: Path, monkeypatch: pyt
         assert place.exists()
 
 
-def test_what_is_no_keeper_is_passed_over(runtime: Path) -> None:
+def test_what_is_no_daemon_is_passed_over(runtime: Path) -> None:
     entry, process = kept("one")
     store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     (runtime / DIRECTORY / "0.sock").write_bytes(b"")
@@ -139,12 +138,12 @@ def test_what_is_no_keeper_is_passed_over(runtime: Path) -> None:
         one.discard()
 
 
-def test_nobody_finds_a_keeper_before_it_listens(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_finds_a_daemon_before_it_listens(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[list[str]] = []
     monkeypatch.setattr(
         socket.socket, "listen", lambda _: found.append([one.name for one in (runtime / DIRECTORY).glob("*.sock")])
     )
-    monkeypatch.setattr(on_their_way, "_start_daemon", lambda config: found.append([Path(config.place).name]))
+    monkeypatch.setattr(client, "_start_daemon", lambda config: found.append([Path(config.place).name]))
     entry, process = kept("one")
     store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     process.discard()
@@ -163,7 +162,7 @@ def test_fails_to_take_from_another_users_daemon(runtime: Path, monkeypatch: pyt
     entry, process = kept("one")
     store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     with monkeypatch.context() as patch:
-        patch.setattr(on_their_way, "is_ours", lambda _: False)
+        patch.setattr(client, "is_ours", lambda _: False)
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
     (taken,) = fetch_idle({"XDG_RUNTIME_DIR": str(runtime)})
     for one in (process, taken.process):
@@ -171,19 +170,19 @@ def test_fails_to_take_from_another_users_daemon(runtime: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_keeper_gives_to_its_own_user_alone(runtime: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
+def test_a_daemon_gives_to_its_own_user_alone(runtime: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
     monkeypatch.setattr(daemon, "is_ours", lambda _: ours)
     fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(4))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(runtime / "s"))
         listener.listen()
         keeps = PoolDaemon(listener, [Entry("one", "abc", fds)])
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            client.connect(str(runtime / "s"))
-            client.send(b"one")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
+            channel.connect(str(runtime / "s"))
+            channel.send(b"one")
             keeps._answer()
             if ours:
-                assert client.recv(64) == b"one abc"
+                assert channel.recv(64) == b"one abc"
     if not ours:
         # It still has them.
         for fd in fds:
