@@ -1,1 +1,1 @@
-"""The local AWS: a control plane and real nodes on this machine. Nothing outside it imports it."""
+"""Rehearse AWS on this machine, with a control plane and real nodes. The product does not import it."""

@@ -46,7 +46,7 @@ def _parser_inside() -> _Parser:
     """Build the parser of ``local-aws``, the command inside a local AWS."""
     parser = _Parser(prog="local-aws", allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("status", help="the instances of this local AWS")
+    verbs.add_parser("status", help="list the instances of this local AWS")
     command_line.add_arguments(verbs.add_parser("fault", help="break something in it"))
     return parser
 
@@ -57,14 +57,14 @@ def _parser_outside() -> _Parser:
     verbs.add_parser("image", help="build the node image")
     run = verbs.add_parser("run", help="run a command inside a fresh local AWS")
     run.add_argument("--engines", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
-    verbs.add_parser("shell", help="a shell inside a fresh local AWS")
-    demo = verbs.add_parser("demo", help="the main job inside a fresh local AWS")
+    verbs.add_parser("shell", help="open a shell inside a fresh local AWS")
+    demo = verbs.add_parser("demo", help="run the main job inside a fresh local AWS")
     demo.add_argument("nodes", metavar="NODES", help="master and workers together")
     demo.add_argument("--keep", action="store_true", help="leave the cluster up")
     helps = {
-        "enter": "a shell or a command inside a local AWS that is up",
-        "end": "end a local AWS that is up",
-        "status": "the instances of all that are up, or of one",
+        "enter": "open a shell or run a command inside a running local AWS",
+        "end": "end a running local AWS",
+        "status": "list the instances of every running local AWS, or of one",
     }
     for verb, text in helps.items():
         verbs.add_parser(verb, help=text).add_argument(

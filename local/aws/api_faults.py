@@ -126,7 +126,7 @@ class ApiFaults:
         self._dice: dict[ApiFault, random.Random] = {}
 
     def answer(self, environ: Mapping[str, Any], *, service: str, instance_id: str | None) -> Response | None:
-        """Return an error for a node's request, or None if it is to be served."""
+        """Return an error for a node's request, or None to serve it."""
         self._refresh()
         if instance_id is None:
             return None

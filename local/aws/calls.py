@@ -58,12 +58,12 @@ class Call:
 
     @property
     def is_query(self) -> bool:
-        """Whether the request uses the query protocol, whose parameters are a form."""
+        """Return whether the request uses the query protocol, whose parameters are a form."""
         return str(self.environ.get("CONTENT_TYPE", "")).startswith(_FORM)
 
     @property
     def is_local(self) -> bool:
-        """Whether the request came from the user's machine instead of a node."""
+        """Return whether the request came from the user's machine instead of a node."""
         return self.environ.get("REMOTE_ADDR", "") in LOOPBACK
 
     def header(self, name: str) -> str:
@@ -71,13 +71,13 @@ class Call:
 
     @cached_property
     def query(self) -> dict[str, str]:
-        """Parameters of the URL, without the signature."""
+        """Return the URL's parameters without the signature."""
         found = parse_qsl(self.environ.get("QUERY_STRING", ""), keep_blank_values=True)
         return {name: value for name, value in found if not name.lower().startswith("x-amz-")}
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """Parameters of a query or JSON request; empty for REST, which names no action."""
+        """Return the parameters of a query or JSON request; empty for REST, which names no action."""
         if self.is_query:
             return dict(parse_qsl(self.body.decode(errors="replace"), keep_blank_values=True))
         if self.header("x-amz-target"):
@@ -90,7 +90,7 @@ class Call:
 
     @property
     def action(self) -> str:
-        """The action; for a REST request its method, path and the names in its query.
+        """Return the action; for a REST request its method, path and the names in its query.
 
         Their values are left out, because a presigned URL has its signature there.
         """

@@ -6,7 +6,7 @@ from threading import RLock
 
 
 class RequestLock:
-    """A lock that calls ``changed``, while held, whenever a holder may have changed the state."""
+    """Lock the state; call ``changed`` before each release by a holder that may have changed it."""
 
     def __init__(self) -> None:
         self._lock = RLock()

@@ -1,7 +1,7 @@
-"""Log each request as a line of JSON, for audits of what nodes call: who asked which service for what.
+"""Log each request as a line of JSON, to audit the calls of nodes: caller, service, action and resources.
 
 For an authorized caller a line also has its identity, its number of policies (a role that is being deleted has none),
-the permissions that the call needed, with the values of the condition keys, and the one that was refused. It has the
+the permissions that the call required, with the values of the condition keys, and the one that was refused. It has the
 application ID of a client that sends one (AWS_SDK_UA_APP_ID).
 """
 

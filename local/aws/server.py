@@ -34,7 +34,7 @@ from local.aws.request_log import RequestLog
 from local.dataplane.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"
-"""The version whose private names this package wraps."""
+"""Version whose private names this package wraps."""
 
 _PARTS = (
     stacks,
@@ -61,7 +61,7 @@ _PARTS = (
 
 
 class LocalAwsError(Exception):
-    """The server cannot run; the message is one line."""
+    """Explain in one line why the server cannot run."""
 
 
 def serve(

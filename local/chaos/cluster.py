@@ -18,9 +18,9 @@ from local.run.user import deploy_arguments, new_user
 NODES = 5
 CLUSTER = "deeplearning"
 RECOVERY_TIMEOUT_S = 300.0
-"""How long a cluster may take to recover after the last fault; by then every fault with a duration has ended."""
+"""Seconds for recovery after the last fault; by then every fault with a duration has ended."""
 SPACING_S = 8.0
-"""Average time between the starts of two faults: a replacement takes longer, so that they overlap."""
+"""Average seconds between the starts of two faults: a replacement takes longer, so that they overlap."""
 
 
 def run_chaos(

@@ -21,7 +21,7 @@ PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 POLICIES: Final[tuple[RestartPolicy, ...]] = get_args(RestartPolicy)
 
 REACTION_TIMEOUT_S: Final = 60.0
-"""How long after the fault a job may take to end or restart; one that waits for all nodes has until so long after the
+"""Seconds after the fault in which a job must end or restart; for one that waits for all nodes they begin when the
 cluster is whole."""
 MIN_NODES: Final = 2
 OPTIONS: Final[dict[RestartPolicy, tuple[str, ...]]] = {

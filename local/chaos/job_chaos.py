@@ -25,15 +25,15 @@ from local.run.user import User, deploy_arguments, new_user
 NODES = 3
 CLUSTER = "deeplearning"
 FAULT_DURATION_S = 30.0
-"""Duration of freezes and partitions: longer than the heartbeat timeout after which a node counts as lost."""
+"""Seconds that freezes and partitions last: longer than the heartbeat timeout after which a node counts as lost."""
 RECOVERY_TIMEOUT_S = 240.0
 POLL_S = 0.25
 START_S = 60.0
-"""How long a job may take to start on a busy machine."""
+"""Seconds in which a job starts, even on a busy machine."""
 STEPPING_S, RENDEZVOUS_S, CONNECTING_S = 3.0, 2.0, 0.8
-"""Lengths of the phases in which a fault can come."""
+"""Lengths in seconds of the phases in which a fault can come."""
 CLEANUP_S = 10.0
-"""How long after the answer's deadline processes of an ended job may remain."""
+"""Seconds after the reaction deadline for which processes of an ended job may remain."""
 
 
 def run_cases(cluster: str, *, user: User, seed: int, cases: int, say: Callable[[str], None]) -> list[str]:

@@ -15,7 +15,7 @@ POOL_DAEMON = LAUNCHER + b"/transport/pool/daemon.py"
 """Part of the command line of the connection pool's daemon (docs/decisions/018)."""
 IDLE = b"launch-idle"
 MAX_IDLE_S = IDLE_S + 15.0
-"""How long an idle process may wait for the next launch; the margin is for a busy machine."""
+"""Seconds that an idle process may wait for the next launch; the margin is for a busy machine."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -48,7 +48,7 @@ def _line(process: Path) -> str:
 def _is_idle(process: Path, command: bytes, *, pool_pipes: set[str]) -> bool:
     """Return whether a process belongs to no job: an idle runner, its reaper, the pool daemon, or a pooled connection.
 
-    None may live longer than allowed: a runner's wait and the daemon's work begin with their process.
+    A runner's wait and the daemon's work begin when their process starts: an older one than MAX_IDLE_S is a leftover.
     """
     name = _read(process / "comm").strip()
     if POOL_DAEMON in command or name == IDLE:

@@ -1,7 +1,7 @@
 """Check from outside that a cluster is whole: all nodes know the correct membership and can log in to each other.
 
-What is correct comes from AWS (the groups and their instances) and from the nodes' own keys; what nodes know is read
-from their files. Then each node's connections are tried, in its network and with its files.
+AWS (the groups and their instances) and the nodes' own keys give the correct membership; each node's files show what
+it knows. Then the observer tries each node's connections, in its network and with its files.
 """
 
 import os

@@ -42,7 +42,7 @@ class PlannedTarget:
     node_index: int | None = None
     node_type: NodeType | None = None
     pick: int = 0
-    """Which node of that type: its position in index order, modulo their number."""
+    """Position of the node among those of its type in index order, modulo their number."""
 
     def __post_init__(self) -> None:
         if (self.node_index is None) == (self.node_type is None):

@@ -1,1 +1,1 @@
-"""Make nodes, networks and firewalls what EC2 says that they are."""
+"""Make nodes, networks and firewalls match what EC2 reports."""

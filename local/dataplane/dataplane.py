@@ -1,4 +1,4 @@
-"""Run the data plane of the local AWS: make EC2's instances real and keep them as the control plane says.
+"""Run the data plane of the local AWS: make EC2's instances real and keep them as the control plane reports them.
 
 Level-triggered: each pass starts, stops and connects nodes until they match the inventory, which is read again when
 the control plane signals a change, and now and then.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 POLL_S = 0.2
 MAX_BOOTING = 8
-"""Number of nodes that boot at a time; more on two cores only brings every node's deadline nearer."""
+"""Number of nodes that boot at a time: on two cores, more would only make every node boot later."""
 
 
 class InstanceCredentials:

@@ -20,7 +20,7 @@ something that this machine refuses. One instance must not stop the others."""
 
 
 class DataplaneErrors:
-    """Hold the errors of this pass and of the last one, by what they left unchanged."""
+    """Hold the errors of this pass and of the last one, by the name of what could not be updated."""
 
     def __init__(self, run_dir: Path) -> None:
         self._file = run_dir / FILE

@@ -14,10 +14,10 @@ from local.errors import LocalError
 
 DIRECTORY: Final = "launch-failures"
 START_TIMEOUT_S: Final = 60.0
-"""How long to retry a node that cannot be switched on, before its group launches another."""
+"""Seconds to retry a node that cannot be switched on, before its group launches another."""
 RETRY_S: Final = 5.0
 BOOT_TIMEOUT_S: Final = 300.0
-"""How long a node may take to ask for its metadata; with eight at a time on two busy cores it takes a minute."""
+"""Seconds in which a node must ask for its metadata; with eight at a time on two busy cores it takes a minute."""
 
 
 class LaunchAttempts:

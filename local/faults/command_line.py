@@ -10,17 +10,17 @@ from local.faults.faults import SPOT_NOTICE_S, Faults
 LONGEST_NOTICE_S = 86400
 NODE = "instance id, host name, or the end of that: worker2, master"
 ON_ONE_NODE = {
-    "kill": "all its processes end at once, as when its host crashes",
-    "terminate": "EC2 terminates it",
-    "reboot": "EC2 reboots it",
-    "freeze": "it hangs: nothing runs, nothing answers",
+    "kill": "end all of a node's processes at once, as when its host crashes",
+    "terminate": "terminate a node through EC2",
+    "reboot": "reboot a node through EC2",
+    "freeze": "hang a node: nothing runs, nothing answers",
     "thaw": "resume a frozen node",
-    "kill-agent": "SIGKILL to its agent",
-    "rebalance-recommendation": "its metadata service says that a spot interruption is likely",
-    "fill-disk": "its disk is full",
-    "free-disk": "its disk has room again",
-    "metadata-outage": "its metadata service does not answer",
-    "metadata-back": "its metadata service answers again",
+    "kill-agent": "send SIGKILL to a node's agent",
+    "rebalance-recommendation": "announce in a node's metadata that a spot interruption is likely",
+    "fill-disk": "fill a node's disk",
+    "free-disk": "release the space that fill-disk took",
+    "metadata-outage": "stop a node's metadata service from answering",
+    "metadata-back": "let a node's metadata service answer again",
 }
 
 DONE = {
@@ -36,7 +36,7 @@ DONE = {
     "metadata-outage": "cut off the metadata of",
     "metadata-back": "gave metadata back to",
 }
-"""What was done, to be followed by the node's name."""
+"""Report of each fault, without the node's name that follows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,24 +44,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
     for verb, text in ON_ONE_NODE.items():
         verbs.add_parser(verb, help=text).add_argument("node", metavar="NODE", help=NODE)
-    notice = verbs.add_parser("spot-notice", help="its metadata service announces its end, and then it ends")
+    notice = verbs.add_parser("spot-notice", help="announce a node's interruption in its metadata, then terminate it")
     notice.add_argument("node", metavar="NODE", help=NODE)
-    notice.add_argument("--seconds", type=_seconds, default=SPOT_NOTICE_S, help="until then; by default 120, as on AWS")
-    for verb, text in {"partition": "cut a node off, or two from each other", "reconnect": "undo that"}.items():
+    notice.add_argument(
+        "--seconds", type=_seconds, default=SPOT_NOTICE_S, help="time until the interruption; by default 120, as on AWS"
+    )
+    for verb, text in {"partition": "cut a node off, or two from each other", "reconnect": "undo a partition"}.items():
         cut = verbs.add_parser(verb, help=text)
         cut.add_argument("node", metavar="NODE", help=NODE)
-        cut.add_argument("other", metavar="OTHER", nargs="?", help="left out: from everybody, AWS included")
+        cut.add_argument("other", metavar="OTHER", nargs="?", help="second node; by default everything, AWS included")
     for verb, text in {"throttle": "throttling errors", "api-errors": "internal errors (HTTP 500)"}.items():
-        refused = verbs.add_parser(verb, help=f"AWS's API answers nodes with {text}; 0 ends it")
+        refused = verbs.add_parser(verb, help=f"answer nodes' calls to AWS's API with {text}; share 0 ends it")
         refused.add_argument(
             "service", metavar="SERVICE", nargs="?", type=_service, default="all", help=f"{', '.join(SERVICES)} or all"
         )
         refused.add_argument("share", metavar="SHARE", nargs="?", type=_share, default=1.0, help="of the calls, 0 to 1")
-        refused.add_argument("--node", help="of one node only")
-        refused.add_argument("--seed", type=int, default=0, help="decides which calls")
-    outage = verbs.add_parser("api-outage", help="AWS's API cannot be reached from nodes")
-    outage.add_argument("node", metavar="NODE", nargs="?", help="left out: from all")
-    outage.add_argument("--refuse", action="store_true", help="connections are refused instead of timing out")
+        refused.add_argument("--node", help="fail the calls of one node only")
+        refused.add_argument("--seed", type=int, default=0, help="random seed that decides which calls fail")
+    outage = verbs.add_parser("api-outage", help="cut the nodes off from AWS's API")
+    outage.add_argument(
+        "node", metavar="NODE", nargs="?", help="instance id, host name, or the end of that; by default all nodes"
+    )
+    outage.add_argument("--refuse", action="store_true", help="refuse connections instead of letting them time out")
     verbs.add_parser("api-back", help="restore the nodes' access to AWS's API").add_argument(
         "node", metavar="NODE", nargs="?"
     )

@@ -19,7 +19,7 @@ from local.node.spot_notices import announce_interruption, recommend_rebalance
 from local.run_dir import current_run_dir
 
 SPOT_NOTICE_S = 120.0
-"""How long before the end EC2 warns a spot instance ("Spot Instance interruption notices")."""
+"""Seconds between EC2's notice and the end of a spot instance ("Spot Instance interruption notices")."""
 
 
 class Faults:

@@ -1,4 +1,4 @@
-r"""The addresses of the local AWS: all inside network namespaces that it makes itself.
+r"""Define the addresses of the local AWS: all inside network namespaces that it makes itself.
 
 user's machine (203.0.113.0/24, TEST-NET-3) --- internet --- router of a VPC --- its nodes
                                                         \--- router of another VPC --- its nodes
@@ -30,4 +30,4 @@ METADATA_ADDRESS: Final = "169.254.169.254"
 NODE_INTERFACE: Final = "ens5"
 """First network interface of a Nitro instance."""
 DOCKER_ADDRESS: Final = "172.17.0.1/16"
-"""Every Deep Learning AMI has a docker0 with this address: software must not mistake it for the network."""
+"""Address of docker0 on every Deep Learning AMI: software must not mistake it for the network."""

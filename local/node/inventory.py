@@ -66,7 +66,7 @@ class Inventory:
     instances: tuple[Instance, ...]
     groups: tuple[Group, ...]
     unreadable: frozenset[str] = frozenset()
-    """Instances with incomplete records: it is unknown what they should be like."""
+    """Instances with incomplete records, whose nodes the data plane leaves as they are."""
 
 
 def _rule(permission: Mapping[str, Any]) -> Rule:

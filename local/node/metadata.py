@@ -25,7 +25,7 @@ TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105  (the name of a header)
 TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 MAX_TTL_S = 21600
 IDLE_S = 60.0
-"""How long a connection may be silent: one left by a dead node would hold the namespace of its VPC's router."""
+"""Seconds that a connection may be silent: one left by a dead node would hold the namespace of its VPC's router."""
 VERSIONS = ("latest", "2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04")
 
 
@@ -91,7 +91,7 @@ def _notice(metadata: Metadata, name: str) -> str:
 
 
 def metadata_tree(metadata: Metadata) -> Tree:
-    """Return what lies below a version of the service, for one instance; callables are called when they are read."""
+    """Return an instance's metadata as a tree below the service's version; a read calls the callables in it."""
     instance = metadata.instance
     address, name = str(instance.address.ip), f"{host_name(instance)}.ec2.internal"
     values: dict[str, Any] = {

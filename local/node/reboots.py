@@ -5,7 +5,7 @@ from pathlib import Path
 
 DIRECTORY = "reboots"
 HARD_REBOOT_S = 240.0
-"""A node that has not gone down by itself after "a few minutes" is switched off and on ("Reboot your instance")."""
+"""Seconds for a node to go down before it is switched off and on: EC2's "few minutes" ("Reboot your instance")."""
 
 
 def request_reboot(run_dir: Path, instance_id: str) -> None:

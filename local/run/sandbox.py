@@ -50,7 +50,7 @@ def sweep() -> None:
 
 @contextlib.contextmanager
 def run_directory() -> Iterator[Path]:
-    """Make a directory for one run; it and the run's cgroups go when this process does, by whatever signal."""
+    """Make a directory for one run; the reaper removes it and the run's cgroups however this process ends."""
     with locked("run"):  # Another run's sweep must not see the directory before it has an owner.
         sweep()
         run_dir = runs_dir() / new_name()

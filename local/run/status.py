@@ -78,7 +78,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def error_lines(run_dir: Path) -> str:
-    """List what the data plane cannot do now, and why, so that nobody waits for a node without an explanation."""
+    """List what the data plane cannot do now, and why: the user may be waiting for a node."""
     return "".join(f"cannot update {name}, will retry: {why}\n" for name, why in sorted(read_errors(run_dir).items()))
 
 

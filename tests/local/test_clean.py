@@ -1,4 +1,4 @@
-"""``make clean`` removes everything, but refuses while a local AWS is running."""
+"""Test that ``make clean`` removes everything, and refuses to while a local AWS is running."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""``make demo`` works as a newcomer types it, also after one that was killed; neither leaves anything."""
+"""Test that ``make demo`` works as a newcomer types it, also after a killed one; neither leaves anything."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A cluster heals on real nodes: lifecycle hooks, an address that moves, notices, a power cut."""
+"""Test that a cluster heals on real nodes: lifecycle hooks, an address that moves, notices, a power cut."""
 
 import subprocess
 import sys

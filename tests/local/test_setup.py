@@ -1,4 +1,4 @@
-"""A machine that cannot run the local AWS gets one line that says what to do."""
+"""Test that a machine that cannot run the local AWS prints one line that says what to do."""
 
 import os
 import shutil
@@ -90,7 +90,7 @@ def test_what_the_lines_name_is_there() -> None:
 
 
 def test_nothing_is_missing_here() -> None:
-    """The other tests' stand-ins cause their errors, and not a defect of this machine."""
+    """Check that the other tests' stand-ins cause their errors, and no defect of this machine does."""
     result = subprocess.run(
         ["local/setup.sh"], cwd=REPOSITORY, env=os.environ, capture_output=True, text=True, check=False, timeout=60
     )

@@ -19,7 +19,7 @@ from local.dataplane.launch_failures import reason_of
 from local.run_dir import RUN_DIR_VARIABLE
 
 _MAX_ACTIVITIES = 1000
-"""Only the newest activities are kept: a cluster may replace nodes for days."""
+"""Number of activities to keep, the newest: a cluster may replace nodes for days."""
 _LAUNCHING = "Launching a new EC2 instance"
 BOOT_FAILED = (
     "Instance became unhealthy while waiting for instance to be in InService state. "

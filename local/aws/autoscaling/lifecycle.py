@@ -34,7 +34,7 @@ RETRY_S = 5.0
 
 
 class ResourceInUseError(AutoscalingClientError):
-    """A group that has instances can only be deleted with ForceDelete."""
+    """Refuse to delete a group that has instances without ForceDelete."""
 
     # moto takes an exception's service from its module
     __module__ = "moto.autoscaling.exceptions"

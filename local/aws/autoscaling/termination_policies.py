@@ -13,7 +13,7 @@ from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 _HOUR_S = 3600
 
 _Rank = Callable[[InstanceState], float]
-"""A sort key: members with the lowest value end first."""
+"""Sort key: members with the lowest value end first."""
 
 
 def order(group: FakeAutoScalingGroup) -> list[InstanceState]:

@@ -13,7 +13,7 @@ from local.aws.moto_patching import wrap
 
 
 class ChangeSetNotFoundError(CloudFormationError):
-    """The change set does not exist; the CDK CLI looks for this error code."""
+    """Report a change set that does not exist; the CDK CLI looks for this error code."""
 
     code = "ChangeSetNotFound"
 

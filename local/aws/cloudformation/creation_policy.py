@@ -35,7 +35,7 @@ def parse_duration(duration: str) -> int:
 
 
 def start(stack: Stack, logical_id: str, definition: dict[str, Any], expired: Callable[[], None]) -> bool:
-    """Start to wait if the resource has a CreationPolicy; return whether it has."""
+    """Wait for signals if the resource has a CreationPolicy; return whether it has one."""
     signal = definition.get("CreationPolicy", {}).get("ResourceSignal")
     needed = int(signal.get("Count", 1)) if signal else 0
     if not needed:

@@ -37,7 +37,7 @@ _INVALID_CREDENTIALS_ELSEWHERE: Final = ServiceError(
 
 
 def denial_message(caller: Caller, permission: Permission, decision: Decision, *, quoted: bool = False) -> str:
-    """Say who may not do what, and why; S3 quotes the resource, and actions without a kind of resource name none."""
+    """Word a denial as AWS does; S3 quotes the resource, and an action without a kind of resource names none."""
     resource = f'"{permission.resource}"' if quoted else permission.resource
     on = "" if permission.resource == "*" else f" on resource: {resource}"
     why = decision.value.format(action=permission.action)

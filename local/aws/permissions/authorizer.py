@@ -1,8 +1,8 @@
 """Refuse calls that the caller's policies do not allow, as AWS does, for every role and user.
 
 Two kinds of caller may do anything: the user of the local AWS, who is the account's administrator, and the roles of
-`cdk bootstrap`. A role's call whose permissions are not described here is refused and logged, so that no node makes a
-call that nobody thought about. A user needs such a call's action on every resource.
+`cdk bootstrap`. A role's call whose permissions are not described here is refused and logged, so that no node
+makes such a call unnoticed. A user needs such a call's action on every resource.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""List what calls to EC2 Auto Scaling need: a permission on the named group or on the instance's group."""
+"""List what calls to EC2 Auto Scaling require: a permission on the named group or on the instance's group."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Find who makes a call, and the caller's current policies."""
+"""Find a call's caller and the caller's current policies."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,13 +13,13 @@ from local.aws.calls import Call
 from local.aws.permissions.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
 
 TOOLKIT_ROLES: Final = "cdk-"
-"""Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not judged: they do
+"""Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not authorized: they do
 all of CloudFormation's work, with permissions that are not this project's.
 """
 
 
 class UnknownCallError(Exception):
-    """The permissions that a call needs are not described here."""
+    """Report a call whose required permissions are not described here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class Caller:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """Statements of the policies; raises PolicyError when they contain something unknown."""
+        """Return the statements of the policies; raises PolicyError when they contain something unknown."""
         return tuple(statement for document in self.documents for statement in _parsed(document))
 
     def arn(self, call: Call, name: str) -> str:
@@ -55,7 +55,7 @@ class Caller:
         action: str | None = None,
         context: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Permission:
-        """Return one needed permission; most calls need the one that has their name."""
+        """Return one permission that a call requires, by default for the action that has the call's name."""
         given = {
             **self.context,
             "aws:RequestedRegion": (call.credential.region,),

@@ -13,11 +13,11 @@ from typing import Final
 
 
 class PolicyError(Exception):
-    """A policy contains something that is not supported here."""
+    """Report a part of a policy that is not supported here."""
 
 
 Test = Callable[[str, str], bool]
-"""Returns whether a value of the request matches one value of the policy."""
+"""Function that returns whether a value of the request matches one value of the policy."""
 
 FOR_ALL: Final = "ForAllValues:"
 FOR_ANY: Final = "ForAnyValue:"

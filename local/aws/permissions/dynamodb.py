@@ -1,4 +1,4 @@
-"""List what calls to DynamoDB need: a permission on each table, with the partition keys of the items."""
+"""List what calls to DynamoDB require: a permission on each table, with the partition keys of the items."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""List what calls to EC2 need: a permission on each named resource, with the tags of instances."""
+"""List what calls to EC2 require: a permission on each named resource, with the tags of instances."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -25,7 +25,7 @@ negated operators would be true.
 """
 VARIABLES: Final = frozenset({USER_ID, "aws:username", "aws:PrincipalAccount"})
 VERSION: Final = "2012-10-17"
-"""The older version has no policy variables."""
+"""Version of the policy language; the older one has no policy variables."""
 
 _STATEMENT_KEYS: Final = frozenset({"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"})
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")

@@ -1,4 +1,4 @@
-"""List the permissions that a call needs: which actions on which resources, with which condition keys.
+"""List the permissions that a call requires: which actions on which resources, with which condition keys.
 
 AWS: Service Authorization Reference, one page a service. A call needs a permission for each resource that it names, and
 a transaction needs one for each of its items.
@@ -18,7 +18,7 @@ NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity"})
 
 
 def required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
-    """Return the permissions that a call needs; empty when everyone may make it. Raises UnknownCallError."""
+    """Return the permissions that a call requires; empty when everyone may make it. Raises UnknownCallError."""
     action = f"{call.service}:{call.action}"
     if action in NEEDS_NO_PERMISSION:
         return ()

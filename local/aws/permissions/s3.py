@@ -1,4 +1,4 @@
-"""List what calls to S3 need, from the method, the path and the names in the query of a REST request."""
+"""List the permissions that calls to S3 require, from a REST request's method, path and names in the query."""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ _PLAIN_HOST: Final = re.compile(r"(localhost|[\d.]+|s3[\w.-]*\.amazonaws\.com)(:
 
 
 def required_permissions(call: Call, caller: Caller) -> Iterator[Permission]:
-    """Yield what a call needs; deleting many objects at once needs a permission for each."""
+    """Yield the permissions that a call requires; deleting many objects at once requires one for each."""
     if not _PLAIN_HOST.fullmatch(call.header("host")):
         raise UnknownCallError(f"the bucket must stand in the path, got host {call.header('host')}")
     bucket, _, key = call.path.lstrip("/").partition("/")

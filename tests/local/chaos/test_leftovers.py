@@ -1,4 +1,4 @@
-"""Processes of a job count as leftovers; processes that wait for the next job do not."""
+"""Test that processes of a job count as leftovers, and processes that wait for the next job do not."""
 
 import secrets
 import subprocess

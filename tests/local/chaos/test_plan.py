@@ -38,9 +38,9 @@ def test_faults_overlap_and_come_in_order(seed: int) -> None:
 def test_no_two_of_a_kind_strike_one_node_at_once(seed: int, targets: list[PlannedTarget]) -> None:
     for first, second in plan_of(seed, targets=targets).overlapping():
         if first.kind == second.kind:
-            struck = [{target.node_index for target in fault.targets} for fault in (first, second)]
-            assert struck[0].isdisjoint(struck[1])
-            assert None not in struck[0] | struck[1]
+            hit = [{target.node_index for target in fault.targets} for fault in (first, second)]
+            assert hit[0].isdisjoint(hit[1])
+            assert None not in hit[0] | hit[1]
 
 
 def test_a_pair_is_two_nodes_and_the_api_none() -> None:

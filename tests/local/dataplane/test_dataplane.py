@@ -1,4 +1,4 @@
-"""Passes of the data plane make its nodes match an inventory."""
+"""Test that passes of the data plane make its nodes match an inventory."""
 
 import dataclasses
 import os

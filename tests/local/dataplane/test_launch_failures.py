@@ -1,4 +1,4 @@
-"""An instance that cannot boot is reported and, after a while, terminated."""
+"""Test that an instance that cannot boot is reported and, after a while, terminated."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Each VPC with instances has a router, and the internet has a route to it."""
+"""Test that each VPC with instances has a router, and the internet has a route to it."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""A name is described by its instance, which EC2 knows."""
+"""Test that a name is described by its instance, as EC2 reports it."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A local AWS is used by hand, on a terminal."""
+"""Use a local AWS by hand, on a terminal."""
 
 import os
 import re
@@ -275,7 +275,7 @@ def test_ending_says_what_it_ended_and_that_there_is_nothing_to_end(run: Run, tm
 
 @pytest.mark.parametrize("target", ["end", "status", "lint"])
 def test_fails_at_once_when_make_is_used_inside(tmp_path: Path, target: str) -> None:
-    """Inside, the set-up would start over with an empty cache and without internet."""
+    """Expect an error inside, where the set-up would start over with an empty cache and without internet."""
     environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = ["make", "--no-print-directory", target]
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""The user of a local AWS is told of failures while a deploy waits."""
+"""Test that the user of a local AWS reads of failures while a deploy waits."""
 
 import subprocess
 import sys

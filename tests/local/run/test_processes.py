@@ -1,4 +1,4 @@
-"""Files identify processes."""
+"""Test that files identify processes, even after the system reuses an id."""
 
 import os
 import subprocess

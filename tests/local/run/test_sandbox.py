@@ -1,4 +1,4 @@
-"""Nothing is left on the machine when a local AWS ends, however it ends."""
+"""Test that nothing is left on the machine when a local AWS ends, however it ends."""
 
 import signal
 import subprocess

@@ -25,7 +25,7 @@ ActionOnResource = tuple[str, str]
 
 
 class Node:
-    """Hold a session of a role that may do anything, and read what its calls needed."""
+    """Hold a session of a role that may do anything, and read which permissions its calls required."""
 
     def __init__(self, aws: Aws) -> None:
         self._aws = aws
@@ -36,7 +36,7 @@ class Node:
         return self._aws.client(service, **self._keys)
 
     def required(self, service: str, call: Callable[[Any], object]) -> list[dict[str, Any]]:
-        """Return what one call needed, even if moto does not find what it names."""
+        """Return the permissions that one call required, even if moto does not find what it names."""
         before = len(self._lines())
         with suppress(ClientError):
             call(self.client(service))
