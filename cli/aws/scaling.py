@@ -88,7 +88,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
 
 
 def read_activities(autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime) -> list[Activity]:
-    """Return the groups' activities, deleted groups' too, newest first; before `since` they are an earlier cluster's."""
+    """Return what the groups did, deleted groups too, newest first; before `since` an earlier cluster had the names."""
     found = (_activity(each) for group in groups for each in _activities(autoscaling, group))
     kept = (activity for activity in found if activity.time >= since)
     return sorted(kept, key=lambda activity: activity.time, reverse=True)
