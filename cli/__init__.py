@@ -1,1 +1,1 @@
-"""Run the daily work of a cluster's user as ``dlcluster``; keep no local state."""
+"""Run ``dlcluster``, a user's daily work with a cluster; it keeps no local state."""

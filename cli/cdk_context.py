@@ -18,8 +18,8 @@ USER_FILE: Final = "~/.cdk.json"
 
 
 def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the CDK's context. Its command line takes a name from ``-c``, cdk.json, the look-ups or the user's file,
-    in this order, and merges objects that several of them give (aws-cdk, user-configuration).
+    """Return the context as the CDK's command line does: a name comes from ``-c``, cdk.json, the look-ups or the user's
+    file, in this order; objects that several of them give are merged (aws-cdk, user-configuration).
     """
     # Not Path.expanduser, which fails where no home is known; then there is no such file.
     user = _context(Path(os.path.expanduser(USER_FILE)), needed=False)  # noqa: PTH111  (see above)
@@ -62,7 +62,7 @@ def _read(path: Path, *, needed: bool) -> dict[str, Any]:
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Merge two objects name by name; where both hold an object, merge those too."""
+    """Merge two objects name by name, and nested objects likewise."""
     both = {name: _merged(under[name], over[name]) for name in under if _are_objects(under[name], over.get(name))}
     return {**under, **over, **both}
 

@@ -1,4 +1,4 @@
-"""Look up what most verbs begin with: the selected cluster and its members."""
+"""Look up the selected cluster and its members, which most verbs start with."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from cli.shared_options import Selection
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterContext:
-    """Hold the selected cluster and the clients that found it."""
+    """The selected cluster, its members, and the clients that found them."""
 
     selection: Selection
     clients: Clients
@@ -19,7 +19,7 @@ class ClusterContext:
 
 
 def find_selected_cluster(selection: Selection) -> ClusterContext:
-    """Look the cluster up. Raises ClusterError."""
+    """Return the selected cluster and its members. Raises ClusterError."""
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     membership = read_membership(

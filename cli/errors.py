@@ -18,33 +18,33 @@ EXIT_INTERRUPTED: Final = 130
 
 
 class ClusterError(Exception):
-    """Report that the cluster, AWS or the connection is not as needed."""
+    """The cluster, AWS or the connection failed; the base of every error here."""
 
     exit_code = EXIT_FAILED
     fix = ""
-    """Advice that helps whatever the command was; empty if there is none."""
+    """Advice that fits every command; empty if there is none."""
 
 
 class NoClusterError(ClusterError):
-    """Report that the region has no such cluster."""
+    """The region has no such cluster."""
 
     exit_code = EXIT_NO_CLUSTER
 
 
 class CredentialsError(ClusterError):
-    """Report that AWS does not know the caller, or no longer does."""
+    """AWS does not know the caller, or no longer does."""
 
     exit_code = EXIT_CREDENTIALS
     fix = "aws configure, aws sso login, or set AWS_PROFILE"
 
 
 class NoAnswerError(ClusterError):
-    """Report that AWS did not answer: the network failed, or something else answered in its place."""
+    """AWS did not answer: the network failed, or something else answered in its place."""
 
     fix = "check the region, the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL"
 
 
 class UsageError(ClusterError):
-    """Report a wrong command line, or a wrong setting in the environment."""
+    """The command line, or a setting in the environment, is wrong."""
 
     exit_code = EXIT_USAGE

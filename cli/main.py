@@ -34,7 +34,7 @@ def dlcluster(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one verb; return the exit code."""
+    """Run one verb and return its exit code."""
     try:
         code = dlcluster.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def console_script() -> None:
-    """Run as the program that ``pip install`` makes."""
+    """Run the program that ``pip install`` creates, and exit."""
     sys.exit(main(sys.argv[1:]))
 
 

@@ -15,7 +15,7 @@ STYLES: Final = {
     **dict.fromkeys(("pending", "PENDING", "CANCELLED", "warning"), "yellow"),
     **dict.fromkeys(("gone", "stopped", "terminated", "FAILED", "problem"), "red"),
 }
-"""Colours of states, on a terminal."""
+"""Colours of states on a terminal."""
 
 
 def json_option(function: Function) -> Function:
@@ -26,12 +26,12 @@ def json_option(function: Function) -> Function:
 
 
 def print_json(**document: Any) -> None:
-    """Print one object with its version."""
+    """Print one JSON object with its version."""
     print(json.dumps({"version": JSON_VERSION, **document}, indent=2))
 
 
 def is_terminal() -> bool:
-    """Return whether a person reads standard output."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 

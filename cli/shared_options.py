@@ -11,14 +11,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Name the cluster to work on and the key to log in with."""
+    """The cluster to work on, and the key to log in with."""
 
     cluster: str | None = None
     """Left out: the only cluster of the account and region."""
     region: str | None = None
-    """Left out: as the environment or the profile says."""
+    """Left out: the region of the environment or the profile."""
     identity: str | None = None
-    """Private key file; left out, the SSH agent and the usual files."""
+    """Private key file. Left out: the SSH agent and the usual files."""
 
 
 OPTIONS: Final = (
@@ -37,7 +37,7 @@ def cluster_options(function: Function) -> Function:
 
 
 def selection() -> Selection:
-    """Return what the running command line selects; an option after the verb wins over one before it."""
+    """Return the selection of the running command line; an option after the verb wins over one before it."""
     return Selection(**click.get_current_context().find_root().ensure_object(dict))
 
 

@@ -1,1 +1,1 @@
-"""Ask AWS about clusters: stacks, nodes, scaling activities, logs."""
+"""Ask AWS about a cluster: stacks, nodes, scaling activities, logs."""

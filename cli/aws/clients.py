@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_MESSAGE: Final = 400
-"""Longest message, in characters: a refusal names caller, action and resource, and a longer text is no sentence."""
+"""Longest message in characters: enough for a refusal, which names caller, action and resource."""
 
 
 EXPIRED: Final = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
@@ -49,7 +49,7 @@ UNKNOWN_CALLER: Final = frozenset(
 
 
 def _client(service: str) -> Any:
-    """Make an attribute of Clients that is created when first used, because a client takes a while."""
+    """Return an attribute of Clients that is created at its first use, because creating a client is slow."""
 
     def make(clients: "Clients") -> Any:
         with _sdk_setting_errors():
@@ -61,7 +61,7 @@ def _client(service: str) -> Any:
 
 
 class Clients:
-    """Hold the clients that dlcluster calls; it only reads."""
+    """The clients of one region; dlcluster only reads."""
 
     def __init__(self, session: boto3.Session) -> None:
         self.session: Any = session
@@ -96,7 +96,7 @@ def _session(region: str | None) -> boto3.Session:
 
 @contextmanager
 def _sdk_setting_errors() -> Iterator[None]:
-    """Turn botocore's ValueError for a variable or profile that it cannot use into a UsageError."""
+    """Turn botocore's ValueError for an unusable variable or profile into a UsageError."""
     try:
         yield
     except ValueError as error:
@@ -108,7 +108,7 @@ def _sdk_setting_errors() -> Iterator[None]:
 
 @contextmanager
 def aws_errors(region: str | None) -> Iterator[None]:
-    """Turn what boto3 raises into one line of ours; ``region`` is what connect() got."""
+    """Turn boto3's exceptions into ClusterErrors of one line; ``region`` is the argument of connect()."""
     try:
         yield
     except NoRegionError as error:

@@ -22,22 +22,22 @@ _RULES: Final = (
     (TABLE_OUTPUT, TABLE, TABLE_RULE),
     (LOGIN_USER_OUTPUT, re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "a user of the nodes"),
 )
-"""Rules for outputs that get onto ssh's command line."""
+"""Outputs that end up on ssh's command line, with the pattern and the description of valid values."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """Hold what the outputs of a cluster's stack say."""
+    """A cluster, as the outputs of its stack describe it."""
 
     name: str
     stack_name: str
     table: str
     login_user: str
     networks_text: str | None
-    """None: the stack is from before this output."""
+    """None if the stack is older than this output."""
     stack_status: str = ""
     created: str = ""
-    """When the stack was made; ISO 8601, UTC."""
+    """Time when the stack was created; ISO 8601, UTC."""
 
     @property
     def networks(self) -> Networks:
@@ -75,7 +75,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
 
 
 def check_outputs(cluster: Cluster) -> Cluster:
-    """Return the cluster if its outputs can be a cluster's. Raises ClusterError."""
+    """Return the cluster if its outputs are valid. Raises ClusterError."""
     values = (cluster.name, cluster.table, cluster.login_user)
     for (output, pattern, allowed), value in zip(_RULES, values, strict=True):
         if not pattern.fullmatch(value):
@@ -92,7 +92,7 @@ def _why_no_cluster(stack: "StackTypeDef") -> str:
 
 
 def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
-    """Return the cluster called `name`, or the only one. Raises ClusterError."""
+    """Return the cluster named `name`, or the only one. Raises ClusterError."""
     # Our stacks have their cluster's name.
     stack = describe_stack(cloudformation, name) if name is not None else None
     if stack is not None and (named := _cluster(stack)) is not None and named.name == name:

@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodePresence:
-    """Compare the nodes that a cluster should have with those that it has."""
+    """Result of comparing desired with present nodes."""
 
     sentence: str = ""
     absent: tuple[str, ...] = ()
-    """Instances that are not nodes now: members that do not run, and instances that have not joined."""
+    """Instances that are not nodes now: members that are not running, and instances that have not joined."""
     complete: bool = True
 
 
@@ -35,7 +35,7 @@ NO_CLUSTER: Final = NodePresence()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
-    """Hold what is known of a cluster's trouble."""
+    """Everything that was found out about a cluster's trouble."""
 
     stack: StackState
     cluster_name: str
@@ -43,7 +43,7 @@ class Diagnosis:
     """Failures of the last deploy or destroy that failed, the cause first."""
     presence: NodePresence
     activities: tuple[Activity, ...]
-    """What the groups did last, newest first; empty if nothing is wrong."""
+    """Latest activities of the groups, newest first; empty if nothing is wrong."""
     log_group: str
     """Name of the log group; empty if the stack has none."""
     logs: tuple[NodeLog, ...]
@@ -55,7 +55,7 @@ class Diagnosis:
 
 
 def diagnose(clients: Clients, stack: StackState, cluster: Cluster | None) -> Diagnosis:
-    """Ask everything that can explain the trouble; note what a service refuses."""
+    """Ask every service that can explain the trouble, and note the calls that fail."""
     unknown: list[str] = []
 
     def ask(call: Callable[[], T], default: T) -> T:
@@ -115,13 +115,13 @@ def _presence(clients: Clients, cluster: Cluster) -> NodePresence:
 
 
 def _suspects(failures: Sequence[Event], presence: NodePresence) -> list[str]:
-    """Return the instances that the failures name, and those that should be nodes."""
+    """Return the instances that should be nodes, and those that the failures name."""
     named = (instance_id for event in failures for instance_id in _INSTANCE_ID.findall(event.reason))
     return list(dict.fromkeys([*presence.absent, *named]))[:MOST_NODES]
 
 
 def _logs(clients: Clients, group: str, suspects: Sequence[str], launched: Sequence[str]) -> list[NodeLog]:
-    """Read the suspects' logs; without suspects those of the nodes that wrote last, or else were launched last."""
+    """Read the suspects' logs; without suspects, those of the nodes that wrote last, or else were launched last."""
     silent = list(dict.fromkeys(launched))[:MOST_NODES]
     wanted = suspects or newest_streams(clients.logs, group, count=MOST_NODES) or silent
     return [read_log(clients.logs, group, instance_id, lines=MOST_LINES) for instance_id in wanted]

@@ -1,4 +1,4 @@
-"""Find the buckets that destroyed and rolled back clusters left: they are kept on purpose, and cost money."""
+"""Find the buckets that destroyed or rolled back clusters left behind: kept on purpose, but they cost money."""
 
 import shlex
 import sys
@@ -18,7 +18,7 @@ KEPT: Final = "DELETE_SKIPPED"
 def left_buckets(
     tagging: Any, cloudformation: "CloudFormationClient", *, cluster_name: str, events: Sequence[Event]
 ) -> list[str]:
-    """Return the buckets of clusters of that name that nobody uses now.
+    """Return the buckets of clusters of that name that no stack uses now.
 
     ``events`` belong to the stack of that name: while it is being created, only they tell which bucket is its own.
     """
@@ -45,7 +45,7 @@ def _values_in_stacks(cloudformation: "CloudFormationClient") -> Iterator[str]:
 
 
 def removal(bucket: str, *, region: str) -> str:
-    """Return a shell line that removes a bucket with every version: ``aws s3 rb --force`` leaves the old ones."""
+    """Return a shell command that deletes a bucket with every version; ``aws s3 rb --force`` leaves the old ones."""
     code = (
         f'import boto3; b = boto3.resource("s3", region_name="{region}").Bucket("{bucket}"); '
         "b.object_versions.delete(); b.delete()"

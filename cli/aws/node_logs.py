@@ -1,4 +1,4 @@
-"""Read what nodes logged last, from the log group of their cluster, which outlives node and stack."""
+"""Read the end of nodes' logs from their cluster's log group, which outlives nodes and stack."""
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -16,14 +16,14 @@ _KEPT: Final = "\n\t"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeLog:
-    """Hold the end of one node's log."""
+    """End of one node's log."""
 
     instance_id: str
     lines: tuple[str, ...]
 
 
 def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, lines: int) -> NodeLog:
-    """Return the last lines of a node; none if it never reached the log group."""
+    """Return the last lines of a node's log; none if it never reached the log group."""
     try:
         events = logs.get_log_events(logGroupName=group, logStreamName=instance_id, limit=lines, startFromHead=False)[
             "events"
@@ -39,7 +39,7 @@ def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, line
 
 
 def newest_streams(logs: "CloudWatchLogsClient", group: str, *, count: int) -> list[str]:
-    """Return the nodes that wrote last."""
+    """Return the instance ids of the nodes that wrote last, newest first."""
     try:
         found = logs.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True, limit=count)
     except logs.exceptions.ResourceNotFoundException:

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: the membership record, joined with what EC2 says of each."""
+"""Read the nodes of a cluster: the membership record, joined with EC2's view of each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """One node as the membership record has it."""
+    """One node, as in the membership record."""
 
     node_index: int
     instance_id: str
@@ -27,16 +27,16 @@ class Member:
     host_key: str
     """Public ed25519 host key, which the node itself wrote to the table."""
     draining: bool = False
-    """It is about to end, or stands by: it has its index, and no list on the nodes has it."""
+    """About to end, or in standby: it keeps its index but is left out of the hosts and workers files."""
 
     @property
     def alias(self) -> str:
-        """Its host name within the cluster."""
+        """Host name within the cluster."""
         return worker_host(self.node_index)
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """Every host name it has within the cluster."""
+        """All host names within the cluster."""
         return (MASTER_HOST, self.alias) if self.node_type == MASTER else (self.alias,)
 
     @property
@@ -47,7 +47,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Membership:
-    """Who is at which index."""
+    """The membership record for dlcluster; agents have bootstrap.cluster.membership."""
 
     generation: int
     desired_nodes: int
@@ -55,7 +55,7 @@ class Membership:
 
     @property
     def master(self) -> Member:
-        """The node that can be reached from outside."""
+        """The node that can be reached from outside. Raises ClusterError if there is none."""
         for member in self.members:
             if member.node_type == MASTER and not member.draining:
                 return member
@@ -64,17 +64,17 @@ class Membership:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """What EC2 says of a node."""
+    """A node, as EC2 describes it."""
 
     instance_type: str
     zone: str
     public_address: str
-    """Empty without one."""
+    """Empty if it has none."""
     state: str
 
 
 MOST_FILTER_VALUES: Final = 200
-"""Most values of a filter in one request ("List and filter your resources", Amazon EC2 User Guide)."""
+"""Limit of a filter's values in one request ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
 GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
 
@@ -82,7 +82,7 @@ GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone"
 def read_membership(
     dynamodb: "DynamoDBClient", *, table: str, networks: Networks, cluster_name: str | None
 ) -> Membership:
-    """The membership record of a cluster's table; the name, where the caller knows it, is for messages.
+    """Return the membership record of a cluster's table; `cluster_name`, if known, is for messages.
 
     Any process on the master can write the record: nothing of it is used before all of it has been checked.
     """
@@ -121,7 +121,7 @@ def _member(record: MemberRecord) -> Member:
 
 
 def find_machines(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Machine]:
-    """What EC2 says of each instance; one that it has forgotten is gone."""
+    """Return EC2's view of each instance; one that EC2 has forgotten is GONE."""
     starts = range(0, len(instance_ids), MOST_FILTER_VALUES)
     found = {
         instance["InstanceId"]: _machine(instance)
@@ -142,12 +142,12 @@ def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[Insta
 
 
 def running_count(membership: Membership, machines: Mapping[str, Machine]) -> int:
-    """How many members run, to stay."""
+    """Count running members that are not draining."""
     return sum(machines[member.instance_id].state == RUNNING and not member.draining for member in membership.members)
 
 
 def missing_count(membership: Membership, machines: Mapping[str, Machine], *, desired_nodes: int) -> int:
-    """How many of the nodes that are asked for are not there: never joined, stopped or lost."""
+    """Count desired nodes that are missing: never joined, stopped or lost."""
     return max(desired_nodes - running_count(membership, machines), 0)
 
 
@@ -161,7 +161,7 @@ def _machine(instance: "InstanceTypeDef") -> Machine:
 
 
 def master_address(ec2: "EC2Client", membership: Membership, *, cluster_name: str) -> str:
-    """Return the master's public address, once EC2 has confirmed that the instance is the cluster's.
+    """Return the master's public address after checking with EC2 that the instance belongs to the cluster.
 
     Any process on the master can write the record, and with another instance's id lead a login there.
     """
@@ -194,7 +194,7 @@ def _public_address(instance: "InstanceTypeDef") -> str:
 
 
 def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> Member:
-    """The node that `name` means: master, worker2, 2, deeplearning-worker2 or an instance id."""
+    """Return the node that `name` means: master, worker2, 2, deeplearning-worker2 or an instance id."""
     members = tuple(members)
     short = name.removeprefix(f"{cluster_name}-")
     for member in members:

@@ -1,4 +1,4 @@
-"""Read what EC2 Auto Scaling did, and its reason when it could not."""
+"""Read the activities of EC2 Auto Scaling, and the reasons of those that failed."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import ActivityTypeDef
 
 MOST_ACTIVITIES: Final = 100
-"""Enough to reach back over some hours of failing launches; the history goes back six weeks."""
+"""Activities to read per group: some hours of failing launches. AWS keeps six weeks."""
 _FAILURES: Final = ("Failed", "Cancelled")
 _ONE_CALL_ONLY: Final = re.compile(
     r"\bi-[0-9a-f]{8,17}\b"
@@ -25,7 +25,7 @@ _ONE_CALL_ONLY: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Activity:
-    """Describe one launch or termination that a group tried."""
+    """One launch or termination that a group tried."""
 
     time: datetime
     group: str
@@ -44,7 +44,7 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepeatedFailure:
-    """Count the failures of a group for one reason, and keep the newest."""
+    """Failures of a group for one reason: the newest, and how many."""
 
     newest: Activity
     count: int
@@ -55,17 +55,17 @@ class RepeatedFailure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingGroups:
-    """Hold a cluster's Auto Scaling groups, and the instances in them now."""
+    """A cluster's Auto Scaling groups, and the instances in them now."""
 
     names: tuple[str, ...]
     instance_ids: tuple[str, ...]
     desired: int
-    """Instances that all groups together are asked for."""
+    """Sum of the groups' desired capacity."""
     since: datetime
-    """Time when the first group was made."""
+    """Time when the first group was created."""
 
     def desired_nodes(self, default: int) -> int:
-        """Return how many nodes the cluster should have; `default` if no group is known."""
+        """Return the number of nodes that the cluster should have; `default` if no group is known."""
         return self.desired if self.names else default
 
 
@@ -88,7 +88,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
 
 
 def read_activities(autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime) -> list[Activity]:
-    """Return what groups did, newest first, deleted groups too; before `since` an earlier cluster had their names."""
+    """Return what the groups did, deleted groups too, newest first; before `since` an earlier cluster had the names."""
     found = (_activity(each) for group in groups for each in _activities(autoscaling, group))
     kept = (activity for activity in found if activity.time >= since)
     return sorted(kept, key=lambda activity: activity.time, reverse=True)
@@ -121,7 +121,7 @@ def distinct_failures(activities: Sequence[Activity]) -> list[RepeatedFailure]:
 
 
 def newest_of_groups(activities: Sequence[Activity]) -> list[Activity]:
-    """Return what each group did last."""
+    """Return each group's newest activity."""
     newest: dict[str, Activity] = {}
     for activity in activities:
         newest.setdefault(activity.group, activity)

@@ -1,4 +1,4 @@
-"""Read a stack's history from CloudFormation, which keeps that of a deleted stack for 90 days."""
+"""Read a stack's history from CloudFormation, which keeps a deleted stack's for 90 days."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 STACK_TYPE: Final = "AWS::CloudFormation::Stack"
 _BEGINNINGS: Final = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
 _CONSEQUENCES: Final = ("Resource creation cancelled", "Resource update cancelled")
-"""Reasons of resources that CloudFormation stopped making because something else had failed."""
+"""Reasons of resources that CloudFormation cancelled because something else had failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StackState:
-    """Describe the newest stack of a name."""
+    """The newest stack of a name."""
 
     name: str
     stack_id: str
@@ -28,7 +28,7 @@ class StackState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """Hold one line of a stack's history."""
+    """One event of a stack's history."""
 
     time: datetime
     logical_id: str
@@ -103,5 +103,5 @@ def _changes(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def physical_ids(events: Sequence[Event], resource_type: str) -> list[str]:
-    """Return AWS's names for the stack's resources of a type, in the order in which they were made."""
+    """Return AWS's ids of the stack's resources of a type, in the order of their creation."""
     return list(dict.fromkeys(e.physical_id for e in events if e.resource_type == resource_type and e.physical_id))

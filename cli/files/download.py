@@ -16,23 +16,23 @@ from cli.errors import ClusterError, UsageError
 from cli.ssh.remote import Connection
 
 PART_SUFFIX = ".part"
-"""Ending of a file's name until the file is complete."""
+"""Suffix of a file's name until the file is complete."""
 PERMISSIONS = 0o777
 
 
 @dataclass(slots=True)
 class Download:
-    """Count what came."""
+    """Result of a download."""
 
     path: Path
     files: int = 0
     size: int = 0
     links: int = 0
-    """Links, devices and the like, which are left out."""
+    """Number of links, devices and the like, which are left out."""
 
 
 def remote_tar(path: str, member: Member, *, master: Member) -> str:
-    """Return the line for the master that writes an archive of a path on a node."""
+    """Return the command for the master that prints a tar archive of a path on a node."""
     if not path or "\0" in path:
         raise UsageError(f"a remote path must name a file or folder, got {path!r}")
     # A tilde means the home directory, where the line begins anyway.
@@ -44,7 +44,7 @@ def remote_tar(path: str, member: Member, *, master: Member) -> str:
 
 
 def download(connection: Connection, command: str, destination: Path) -> Download:
-    """Unpack what a command on the master writes; an existing directory gets it inside."""
+    """Unpack the archive that a command on the master prints, into `destination` if that is a directory."""
     result: Download | None = None
     try:
         with connection.reading(command) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:

@@ -1,4 +1,4 @@
-"""List the files of a directory that the nodes get: what .gitignore does not name."""
+"""List the files of a directory that are sent to the nodes: those that .gitignore does not name."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ from cli.errors import UsageError
 
 MOST_FILES: Final = 50_000
 MOST_BYTES: Final = 1 << 30
-"""A program and its configuration; data belongs in S3, from where every node fetches it itself."""
+"""Enough for a program and its configuration; data belongs in S3, where every node fetches it itself."""
 ADVICE: Final = "list data in .gitignore, or copy it with launch --sync-s3"
 CACHES: Final = ("__pycache__",)
 """Folders that are never sent."""
@@ -20,7 +20,7 @@ CACHES: Final = ("__pycache__",)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalFile:
-    """Describe one file or symbolic link as the master must have it."""
+    """One file or symbolic link, as the master must have it."""
 
     path: str
     """Relative to the directory."""
@@ -32,7 +32,7 @@ class LocalFile:
 
 
 def find_files(directory: Path) -> dict[str, LocalFile]:
-    """Return the files by path: git's list in a checkout, else all but hidden folders. Raises UsageError."""
+    """Return the files by path: git's list in a checkout, else all outside hidden folders. Raises UsageError."""
     top = directory.resolve()
     if not top.is_dir():
         raise UsageError(f"no directory {directory}")
@@ -88,7 +88,7 @@ def _walk(top: Path) -> Iterator[str]:
 
 
 def _describe(top: Path, path: str) -> LocalFile | None:
-    """Return None for a file that is gone, and for sockets, devices and pipes."""
+    """Describe a file; return None if it is gone, and for sockets, devices and pipes."""
     try:
         info = os.lstat(top / path)
         link = str(Path(top, path).readlink()) if stat.S_ISLNK(info.st_mode) else None

@@ -1,4 +1,4 @@
-"""Show on standard error how far an upload is."""
+"""Show the progress of an upload on standard error."""
 
 import sys
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 from cli.files.upload import Progress, Upload
 
 LEAST_BAR_BYTES: Final = 1 << 20
-"""Less is sent before a bar could be read."""
+"""Smallest upload with a bar; less is sent before anyone could read it."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB")
 
 
 def upload_bar(size: int) -> Progress:
-    """Return what shows a bar for an upload of `size` bytes: on a terminal, where it takes time."""
+    """Return the callback that advances a bar for an upload of `size` bytes, if it is large and a terminal shows it."""
     if size < LEAST_BAR_BYTES or not sys.stderr.isatty():
         return lambda sent: None
     # Import only for a terminal: it takes longer than all else.
@@ -33,14 +33,14 @@ def upload_bar(size: int) -> Progress:
 
 
 def summary(sent: Upload) -> str:
-    """Say in one line what was sent."""
+    """Return one line about what was sent."""
     if not sent.sent_files:
         return f"nothing to send: the master has all {sent.files} files"
     return f"sent {sent.sent_files} of {sent.files} files, {readable(sent.sent_size)}, to the master"
 
 
 def readable(size: float) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes with a unit, for people."""
     unit = 0
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1

@@ -1,7 +1,7 @@
 """Make a folder on the master hold exactly the files of a local directory; send only what differs.
 
-The folder is a copy for the launcher to spread (``launch --sync-dst-dir``): jobs run elsewhere, so that nothing that
-they write gets into it.
+The launcher copies the folder on to the nodes (``launch --sync-dst-dir``). Jobs run elsewhere, so that no file of
+theirs gets into it.
 """
 
 import re
@@ -17,11 +17,11 @@ from cli.files.local_files import LocalFile, find_files
 from cli.ssh.remote import Connection, Output, last_line
 
 FOLDER: Final = ".cache/deeplearning/push"
-"""Where the copies are, in the login user's home on the master."""
+"""Folder of the copies, in the login user's home on the master."""
 CHUNK_BYTES: Final = 1 << 18
 LISTING: Final = r"find . \( -type f -o -type l \) -printf '%y %s %T@ %m %P\0%l\0'"
 ARCHIVE_BYTES: Final = 1 << 11
-"""What the archive takes beside each file, about."""
+"""Approximate tar overhead per file."""
 FILE_MODE: Final = 0o644
 PROGRAM_MODE: Final = 0o755
 Progress = Callable[[int], None]
@@ -29,7 +29,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Upload:
-    """Say what was copied and where it is."""
+    """Result of an upload."""
 
     name: str
     """Name of the directory on every node, in the login user's home."""
@@ -45,14 +45,14 @@ class Upload:
 
 
 def remote_name(directory: Path) -> str:
-    """Return the name that a directory has on the nodes: its own, in letters that no shell reads."""
+    """Return the directory's name on the nodes: its own, with only characters that need no quoting."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", directory.resolve().name).lstrip("-.") or "job"
 
 
 def upload(
     connection: Connection, directory: Path, *, show: Callable[[int], Progress] = lambda size: lambda sent: None
 ) -> Upload:
-    """Copy a directory to the master. `show` gets the bytes to send, and returns what is called after each part."""
+    """Copy a directory to the master. `show` gets the bytes to send, and returns the callback for each part sent."""
     name, local = remote_name(directory), find_files(directory)
     top, folder = directory.resolve(), f"{FOLDER}/{name}"
     there = _listing(connection, folder)
@@ -115,7 +115,7 @@ def _same(file: LocalFile, there: LocalFile | None) -> bool:
 
 
 def _remove(connection: Connection, folder: str, paths: Sequence[str]) -> None:
-    """Remove files, then the folders that they leave empty: a file may take a folder's name, and the other way."""
+    """Remove files, then empty folders: a file may replace a folder of its name, and the other way round."""
     names = "".join(f"./{path}\0" for path in paths).encode(errors="surrogateescape")
     _check(
         connection.output(_in(folder, "xargs -0 rm -f -- && find . -mindepth 1 -type d -empty -delete"), chunks=[names])

@@ -1,4 +1,4 @@
-"""Show a job's output until it ends; on Ctrl-C ask once whether the job may go on."""
+"""Show a job's output until it ends; on Ctrl-C, ask once whether to leave it running."""
 
 import sys
 
@@ -31,7 +31,7 @@ def follow_to_end(connection: Connection, job_id: str) -> int:
 
 
 def exit_code(job: Job) -> int:
-    """Return the exit code that a job gives to dlcluster."""
+    """Return dlcluster's exit code for a job that has ended."""
     if job.state == "SUCCEEDED":
         return 0
     return job.exit_code or EXIT_FAILED
@@ -43,7 +43,7 @@ def _tell_end(job: Job) -> None:
 
 
 def _leave_or_stop(connection: Connection, job_id: str) -> None:
-    """Ask on a terminal; elsewhere nobody can answer, and an interrupted script must leave nothing running."""
+    """Ask on a terminal; elsewhere stop the job: an interrupted script must leave nothing running."""
     if sys.stdin.isatty() and _stays(job_id):
         _tell(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
         return

@@ -1,6 +1,6 @@
 """Read the records of jobs from the launcher on the master.
 
-Any process there can write them: they are checked, and printed without what a terminal would obey.
+Any process there can write them: they are checked, and printed without control characters.
 """
 
 import json
@@ -19,7 +19,7 @@ LONGEST_COMMAND: Final = 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """Describe one job, by the names of the JSON objects that dlcluster prints."""
+    """One job; the field names are the keys of the JSON objects that dlcluster prints."""
 
     id: str
     state: str
@@ -39,7 +39,7 @@ class Job:
         return self.command[2] if self.command[:2] == ("/bin/bash", "-c") else shlex.join(self.command)
 
     def row(self, now: datetime) -> tuple[str, ...]:
-        """Return the cells of a table."""
+        """Return the job's cells in the table."""
         line = self.line if len(self.line) <= LONGEST_COMMAND else f"{self.line[: LONGEST_COMMAND - 3]}..."
         return (self.id, self.state, self.start, self._duration(now), str(len(self.nodes)), line)
 
@@ -54,12 +54,12 @@ class Job:
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
     def document(self) -> dict[str, Any]:
-        """Return the job for JSON."""
+        """Return the job as a JSON object."""
         return asdict(self)
 
 
 def read_jobs(connection: Connection) -> list[Job]:
-    """Return the jobs that were started on the master, the latest last."""
+    """Return the jobs that were started on the master, newest last."""
     found = _json(run_launcher_command(connection, "list", "--json"))
     if not isinstance(found, list):
         raise ClusterError("the launcher on the master did not return a list of jobs")
@@ -67,12 +67,12 @@ def read_jobs(connection: Connection) -> list[Job]:
 
 
 def read_job(connection: Connection, job_id: str) -> Job:
-    """Return one job. Raises UsageError if there is none of that id."""
+    """Return one job. Raises UsageError if no job has that id."""
     return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 
 def run_launcher_command(connection: Connection, *words: str) -> Output:
-    """Run a subcommand of the launcher. Raises ClusterError with the launcher's own line."""
+    """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
     done = connection.output(shlex.join(["launch", *words]))
     if done.exit_code:
         said = last_line(done.stderr).removeprefix("launch: ").removeprefix("error: ") or "launch failed on the master"
@@ -81,7 +81,7 @@ def run_launcher_command(connection: Connection, *words: str) -> Output:
 
 
 def utc_now() -> datetime:
-    """Return the time."""
+    """Return the current time."""
     return datetime.now(timezone.utc)
 
 

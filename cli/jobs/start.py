@@ -14,19 +14,19 @@ from cli.ssh.remote import Connection, last_line
 
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 HINT: Final = "launch: follow it with:"
-"""Start of the launcher's line that tells how to follow a detached job from the master."""
+"""Start of the launcher's line about following a detached job from the master, which is not shown here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchOptions:
-    """Hold the launcher's options that ``dlcluster run`` takes too."""
+    """Options of the launcher that ``dlcluster run`` takes too."""
 
     num_workers: int | None = None
     nproc_per_node: str | None = None
     max_restarts: int | None = None
 
     def words(self) -> list[str]:
-        """Return them as the launcher takes them."""
+        """Return the options as words of the launcher's command line."""
         given = {
             "-n": self.num_workers,
             "--nproc-per-node": self.nproc_per_node,
@@ -53,7 +53,7 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
 
 
 def spread(connection: Connection, sent: Upload) -> None:
-    """Copy what the master was sent to every node. Raises ClusterError."""
+    """Copy an upload from the master to every node. Raises ClusterError."""
     line = shlex.join(["launch", "--sync-dst-dir", sent.name, "true"])
     done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:

@@ -1,1 +1,1 @@
-"""Check before a deploy what it needs: one module a concern, each check a generator of findings."""
+"""Check before a deploy what it needs: one module per concern, each check a generator of findings."""

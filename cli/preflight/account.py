@@ -8,11 +8,11 @@ from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget
 
 LEAST_BOOTSTRAP_VERSION: Final = 6
-"""The CDK's default synthesizer asks for it in every template (rule CheckBootstrapVersion)."""
+"""Lowest version that the CDK's default synthesizer accepts (rule CheckBootstrapVersion in every template)."""
 
 
 def credentials(target: PreflightTarget) -> Iterator[Finding]:
-    """Tell which account and region the deploy would use."""
+    """Report which account and region the deploy would use."""
     yield ok("credentials", f"{target.caller} in {target.region}")
 
 
@@ -42,7 +42,7 @@ def key_pair(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def bootstrap(target: PreflightTarget) -> Iterator[Finding]:
-    """Look for what ``cdk bootstrap`` leaves behind."""
+    """Check that ``cdk bootstrap`` was run, with a recent enough version."""
     name, fix = f"/cdk-bootstrap/{target.qualifier}/version", f"cdk bootstrap aws://{target.account}/{target.region}"
     ssm = target.clients.ssm
     try:

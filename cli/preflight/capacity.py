@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def vcpus(target: PreflightTarget) -> Iterator[Finding]:
-    """Compare the vCPUs that the cluster needs with the quota, less what runs."""
+    """Compare the cluster's vCPUs with what the quota leaves beside running instances."""
     quota = quotas.vcpu_quota(target.props.instance_type)
     if quota is None:
         yield warning("vCPU quota", f"could not check: no quota is known for {target.props.instance_type}")
@@ -43,7 +43,7 @@ def _vcpus_of_type(target: PreflightTarget) -> int:
 
 
 def _running_vcpus(target: PreflightTarget, quota: quotas.Quota) -> int:
-    """Return the vCPUs of other on-demand instances that the quota counts; the cluster's own are in its need."""
+    """Return the vCPUs of other on-demand instances that the quota counts; the cluster's own count as needed."""
     pages = target.clients.ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     )

@@ -1,4 +1,4 @@
-"""Whether an existing VPC can hold the cluster: its subnets, free addresses, routes, name servers and endpoints."""
+"""Check that an existing VPC can hold the cluster: subnets, free addresses, routes, name servers and endpoints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 SUBJECT: Final = "subnets"
 GATEWAY_SERVICES: Final = ("s3", "dynamodb")
 INTERFACE_SERVICES: Final = ("autoscaling", "cloudformation", "logs")
-"""What a worker calls (stacks/nodes/roles.py), besides those of GATEWAY_SERVICES."""
+"""Services that a worker calls (stacks/nodes/roles.py), besides GATEWAY_SERVICES."""
 _DEFAULT: Final = "0.0.0.0/0"
 
 
 def subnets(target: PreflightTarget) -> Iterator[Finding]:
-    """Find what is missing for nodes in the subnets, each with its mend; the VPC itself is never changed."""
+    """Find what the subnets lack for the nodes, each with its fix; the deploy never changes the VPC."""
     props = target.props
     if props.vpc_id is None or props.subnet_id is None or props.master_subnet is None:
         return
@@ -61,7 +61,7 @@ def _free_addresses(target: PreflightTarget, worker: "SubnetTypeDef", master: "S
 
 
 def _route_table(target: PreflightTarget, subnet: "SubnetTypeDef") -> "RouteTableTypeDef | None":
-    """The subnet's own route table, or its VPC's main one."""
+    """Return the subnet's own route table, or its VPC's main one."""
     pages = target.clients.ec2.get_paginator("describe_route_tables").paginate(Filters=_of_vpc(subnet["VpcId"]))
     tables = [table for page in pages for table in page["RouteTables"]]
     own = [t for t in tables if any(a.get("SubnetId") == subnet["SubnetId"] for a in t["Associations"])]
@@ -100,7 +100,7 @@ def _master_route(target: PreflightTarget, master: "SubnetTypeDef") -> Iterator[
 
 
 def _public_addresses(target: PreflightTarget, subnet: "SubnetTypeDef") -> Iterator[Finding]:
-    """Behind an internet gateway a node reaches AWS from a public address alone, the master before its Elastic IP."""
+    """Check for public addresses: behind an internet gateway nodes need one, the master until it has its Elastic IP."""
     name = subnet["SubnetId"]
     if not subnet["MapPublicIpOnLaunch"]:
         yield problem(
@@ -112,7 +112,7 @@ def _public_addresses(target: PreflightTarget, subnet: "SubnetTypeDef") -> Itera
 
 
 def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator[Finding]:
-    """A worker reaches AWS over its default route, or else over endpoints."""
+    """Check that workers reach AWS over a default route, or else over endpoints."""
     table = _route_table(target, worker)
     route = _default_route(table)
     if route is None:
@@ -126,7 +126,7 @@ def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator
 def _endpoints(
     target: PreflightTarget, worker: "SubnetTypeDef", table: "RouteTableTypeDef | None"
 ) -> Iterator[Finding]:
-    """Without a default route every service that a worker calls must have an endpoint in the VPC."""
+    """Check that the VPC has an endpoint for every service that a worker calls."""
     vpc_id, table_id = worker["VpcId"], table["RouteTableId"] if table else ""
     pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
     present = [
@@ -153,7 +153,7 @@ def _endpoints(
 
 
 def _name_servers(target: PreflightTarget, vpc_id: str) -> Iterator[Finding]:
-    """Without AWS's name server no node finds a service; private names of endpoints take the second attribute too."""
+    """Check the VPC's DNS attributes: names of services need the first, private names of endpoints also the second."""
     ec2 = target.clients.ec2
     support = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsSupport")["EnableDnsSupport"]
     names = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsHostnames")["EnableDnsHostnames"]

@@ -1,4 +1,4 @@
-"""Describe what a check found in one line: how bad it is, what it is, and what to do."""
+"""Define a finding, one line of the report: how bad it is, what it is, and what to do."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,11 +8,11 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Hold one line of the report."""
+    """One line of the report."""
 
     level: Level
     subject: str
-    """Name of what was checked, in two or three words."""
+    """The thing that was checked, in two or three words."""
     sentence: str
     fix: str = ""
     """Advice, or nothing."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def image(target: PreflightTarget) -> Iterator[Finding]:
-    """Find the image as the deploy will, and look at it."""
+    """Find the image as the deploy will, and check it."""
     name = target.props.ami_source
     pinned = _pin(target, name)
     ami = target.context.get(pinned) or _resolve(target, name)

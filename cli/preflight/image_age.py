@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
 OLD: Final = timedelta(days=90)
-"""Age after which an image lacks patches: AWS publishes one of each family every few weeks."""
+"""Age at which an image lacks patches: AWS publishes one of each family every few weeks."""
 
 
 def age(found: "ImageTypeDef", *, today: date, renew_fix: str, other_family_fix: str) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Check that the account has room for the network: fixed addresses and a VPC."""
+"""Check that the account's quotas leave room for the network: Elastic IPs and a VPC."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,14 +13,14 @@ VPCS: Final = 1
 
 
 def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that the cluster's addresses are allowed; AWS's default is 5 a region."""
+    """Check the quota of Elastic IPs; AWS's default is 5 per region."""
     used = len(target.clients.ec2.describe_addresses()["Addresses"])
     needed = ELASTIC_IPS if target.props.vpc_id is None else 1
     yield from _room(target, "Elastic IP", quotas.ELASTIC_IPS, needed=needed, used=used)
 
 
 def vpc(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that another VPC is allowed, unless the cluster goes into an existing one."""
+    """Check the quota of VPCs, unless the cluster goes into an existing one."""
     if target.props.vpc_id is not None:
         yield ok("VPC", f"the cluster goes into {target.props.vpc_id}")
         return

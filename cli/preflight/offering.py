@@ -9,7 +9,7 @@ from stacks.settings.network import first_zone, zones_context_key
 
 
 def offering(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that EC2 offers the type in the cluster's zone, which tells nothing of free capacity."""
+    """Check that EC2 offers the type in the cluster's zone, which says nothing about free capacity."""
     name = target.props.instance_type
     zone, having = _zone(target), _zones_with(target, name)
     if zone in having:

@@ -1,7 +1,7 @@
 """Check that the caller may deploy, and that CloudFormation may create the nodes' roles.
 
-``cdk deploy`` takes on a role that ``cdk bootstrap`` made, and CloudFormation another one, so the caller needs little
-of its own ("Bootstrap your environment for use with the AWS CDK", AWS CDK developer guide).
+``cdk deploy`` assumes a role that ``cdk bootstrap`` created, and CloudFormation another, so the caller needs few
+permissions of its own ("Bootstrap your environment for use with the AWS CDK", AWS CDK developer guide).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
 
 
 def deploy(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that the caller can take on the role that deploys."""
+    """Check that the caller can assume the role that deploys."""
     caller = _caller(target)
     if caller is None:
         yield warning("permissions", f"could not check: IAM cannot simulate {target.caller}")
@@ -47,7 +47,7 @@ def create_roles(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def execution_role(target: PreflightTarget) -> str:
-    """Return the role with which CloudFormation creates the stack's resources."""
+    """Return the ARN of the role with which CloudFormation creates the stack's resources."""
     return _bootstrap_role(target, "cfn-exec-role")
 
 

@@ -1,4 +1,4 @@
-"""Read service quotas, and tell how to ask for more.
+"""Read service quotas, and advise how to request more.
 
 The codes are the same in every account: ``aws service-quotas list-service-quotas --service-code ec2``.
 """
@@ -14,7 +14,7 @@ from cli.preflight.target import PreflightTarget
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """Name one quota as Service Quotas does."""
+    """One quota, as Service Quotas names it."""
 
     service: str
     code: str
@@ -50,12 +50,12 @@ def vcpu_quota(instance_type: str) -> Quota | None:
 
 
 def value(target: PreflightTarget, quota: Quota) -> int:
-    """Return how many the account may have of something counted."""
+    """Return the quota as a whole number, for things that are counted."""
     return math.floor(amount(target, quota))
 
 
 def amount(target: PreflightTarget, quota: Quota) -> float:
-    """Return how much the account may have of something measured."""
+    """Return the quota, for things that are measured."""
     client = target.clients.service_quotas
     try:
         found = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
@@ -67,7 +67,7 @@ def amount(target: PreflightTarget, quota: Quota) -> float:
 
 
 def request(quota: Quota, *, wanted: int, region: str) -> str:
-    """Tell how to ask for more, in the console and by a command."""
+    """Return the advice to request more, in the console or with a command."""
     page = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{quota.service}/quotas/{quota.code}"
     return (
         f"ask for {wanted} in the console (Service Quotas, {quota.name}, {page}) or with "

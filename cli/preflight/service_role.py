@@ -17,7 +17,7 @@ ACTION: Final = "iam:CreateServiceLinkedRole"
 
 
 def auto_scaling(target: PreflightTarget) -> Iterator[Finding]:
-    """Look for the role, or else check that the deploy may make it."""
+    """Check that the role exists, or else that the deploy may create it."""
     iam, fix = target.clients.iam, f"aws iam create-service-linked-role --aws-service-name {SERVICE}"
     try:
         iam.get_role(RoleName=ROLE)

@@ -18,7 +18,7 @@ _WAYS_OUT: Final[Mapping[str, str]] = {
 
 
 def stack(target: PreflightTarget) -> Iterator[Finding]:
-    """Report what a deploy would meet."""
+    """Report the stack of the cluster's name, and whether a deploy can use it."""
     name, found = target.props.cluster_name, find_current_stack(target)
     if found is None:
         yield ok("stack", f"there is no stack {name} yet")

@@ -1,4 +1,4 @@
-"""Describe where the cluster is to be deployed: account, region, settings, and what several checks ask of them."""
+"""Define the target of a deploy: account, region, settings, and the questions that several checks share."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ _SETTLED: Final = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLE
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreflightTarget:
-    """Hold what every check gets."""
+    """The input of every check."""
 
     clients: Clients
     props: ClusterProps
     context: Mapping[str, Any]
-    """The CDK's context, for what it looked up before and how the account was bootstrapped."""
+    """The CDK's context: earlier look-ups, and the qualifier of the bootstrapped account."""
     account: str
     caller: str
     """ARN of the caller."""
@@ -39,12 +39,12 @@ class PreflightTarget:
 
     @property
     def nodes(self) -> int:
-        """Number of instances of the cluster."""
+        """Number of the cluster's instances, the master included."""
         return self.props.worker_count + 1
 
     @property
     def qualifier(self) -> str:
-        """Part of the names of the resources that ``cdk bootstrap`` made."""
+        """Part of the names of ``cdk bootstrap``'s resources."""
         return str(self.context.get("@aws-cdk/core:bootstrapQualifier", "hnb659fds"))
 
 

@@ -1,4 +1,4 @@
-"""Check that the account may have that much disk."""
+"""Check that the account's quota leaves room for the nodes' disks."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _GIB_A_TIB: Final = 1024
 
 
 def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
-    """Compare the nodes' root volumes with the quota, less the volumes in use."""
+    """Compare the nodes' root volumes with what the quota leaves beside volumes in use."""
     needed, used = target.nodes * target.props.root_volume_gib, _used_gib(target)
     allowed = quotas.amount(target, quotas.GP3_TIB) * _GIB_A_TIB
     found = (
@@ -32,7 +32,7 @@ def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def _used_gib(target: PreflightTarget) -> int:
-    """Return the size of the region's gp3 volumes without the cluster's own, which are in its need."""
+    """Return the size of the region's gp3 volumes without the cluster's own, which count as needed."""
     own = _own_instances(target)
     pages = target.clients.ec2.get_paginator("describe_volumes").paginate(
         Filters=[{"Name": "volume-type", "Values": ["gp3"]}]

@@ -1,4 +1,4 @@
-"""Report what ``dlcluster status`` knows: a summary, one row a node, and why nodes are missing."""
+"""Format ``dlcluster status``: a summary, one row per node, and why nodes are missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "ST
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """Hold what is known of a cluster's nodes."""
+    """A cluster's nodes: desired, members, and EC2's view of each."""
 
     cluster_name: str
     region: str
     membership: Membership
     machines: Mapping[str, Machine]
-    """What EC2 says of each member, by instance id."""
+    """EC2's view of each member, by instance id."""
     desired_nodes: int
 
     @property
     def running(self) -> int:
-        """How many members run, to stay."""
+        """Number of running members that are not draining."""
         return running_count(self.membership, self.machines)
 
     @property
     def missing(self) -> int:
-        """How many of the desired nodes are not there."""
+        """Number of desired nodes that are missing."""
         return missing_count(self.membership, self.machines, desired_nodes=self.desired_nodes)
 
     @property
@@ -38,7 +38,7 @@ class Status:
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a node, for COLUMNS."""
+        """Return one row per node, with the cells of COLUMNS."""
         return [self._row(member) for member in self.membership.members]
 
     def _row(self, member: Member) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class Status:
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
     def document(self, told: Sequence[str]) -> dict[str, Any]:
-        """Return the status for JSON, with what is told of missing nodes."""
+        """Return the status as a JSON object; `told` is why nodes are missing."""
         return {
             "cluster": self.cluster_name,
             "region": self.region,
@@ -75,13 +75,13 @@ class Status:
         }
 
     def missing_lines(self, told: Sequence[str]) -> list[str]:
-        """Return what stands below the table of a cluster that lacks nodes."""
+        """Return the lines below the table of a cluster with missing nodes."""
         numbers = f"{len(self.membership.members)} in the list, {self.running} of them running"
         return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why tells more)", *told]
 
 
 def reasons(activities: Sequence[Activity]) -> list[str]:
-    """Return EC2's own reason, and what was tried since: a failure may be long over."""
+    """Return EC2's newest failure, and its newest activity if that succeeded: the failure may be long over."""
     found = [f"newest failure of EC2 Auto Scaling: {failure}" for failure in distinct_failures(activities)[:1]]
     if activities and not activities[0].is_failure:
         found.append(f"newest activity of EC2 Auto Scaling: {activities[0]}")

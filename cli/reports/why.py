@@ -1,4 +1,4 @@
-"""Report what ``dlcluster why`` found, as text and for JSON."""
+"""Format what ``dlcluster why`` found, as text and as JSON."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -15,7 +15,7 @@ MOST_REASONS: Final = 5
 
 
 def why_text(found: Diagnosis) -> str:
-    """Return what happened to the stack and to its instances, and what its nodes said, a block each."""
+    """Return the text: one block each for the stack, its instances, its nodes' logs and left buckets."""
     blocks = (
         _stack(found),
         _activities(found),
@@ -27,7 +27,7 @@ def why_text(found: Diagnosis) -> str:
 
 
 def why_document(found: Diagnosis) -> dict[str, Any]:
-    """Return the same for JSON; text from nodes stands there as they wrote it, escaped."""
+    """Return the same as a JSON object; text from nodes is unchanged, because JSON escapes it."""
     return {
         "cluster": found.cluster_name,
         "region": found.region,
@@ -81,7 +81,7 @@ def _failure(event: Event) -> str:
 
 
 def _activities(found: Diagnosis) -> Iterator[str]:
-    """Yield why launches failed, each reason once, and what the groups did last: a node may be on its way."""
+    """Yield why launches failed, each reason once, and the groups' newest activities: a node may be on its way."""
     failures = distinct_failures(found.activities)
     if failures:
         failed = sum(failure.count for failure in failures)

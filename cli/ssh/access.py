@@ -1,4 +1,4 @@
-"""Say how the user's machine reaches a cluster: key, address, and the program that ssh asks for host keys."""
+"""Resolve how the user's machine reaches a cluster: key, address, and the program that ssh asks for host keys."""
 
 import shlex
 import sys
@@ -33,13 +33,13 @@ def resolve_access(context: ClusterContext) -> Access:
 
 
 def own_program() -> Path:
-    """Return the file that runs dlcluster: the checkout's, or the one that ``pip install`` made."""
+    """Return the file that runs dlcluster: the checkout's, or the one that ``pip install`` created."""
     program = CHECKOUT / "bin" / "dlcluster"
     return program if program.is_file() else Path(sysconfig.get_path("scripts"), "dlcluster")
 
 
 def identity_path(name: str | None) -> str | None:
-    """Return the absolute path of the private key, checked here because ssh only warns of a missing one."""
+    """Return the private key's absolute path, checked here because ssh only warns about a missing file."""
     if name is None:
         return None
     path = Path(name).expanduser().absolute()
@@ -49,12 +49,12 @@ def identity_path(name: str | None) -> str | None:
 
 
 def ssh_path(path: str, name: str) -> str:
-    """Check that ssh's configuration can hold a path: it expands ${VARIABLE}, and no quoting prevents that."""
+    """Return the path if ssh's configuration can hold it: ssh expands ${VARIABLE}, and no quoting prevents that."""
     if "${" in path or not path.isprintable():
         raise UsageError(f"{name} must be a path without ${{ and control characters, got {path!r}")
     return path
 
 
 def remote_line(command: tuple[str, ...]) -> str:
-    """Return one word as it is, a line for the node's shell; quote several, which reach the program unchanged."""
+    """Return one word as it is, a line for the node's shell; quote several, so they reach the program unchanged."""
     return command[0] if len(command) == 1 else shlex.join(command)

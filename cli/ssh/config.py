@@ -20,7 +20,7 @@ It covers the way through the master and a host key from the table. Between node
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """Hold what is the same for every node of a cluster."""
+    """Login settings that all nodes of a cluster share."""
 
     cluster_name: str
     login_user: str
@@ -29,7 +29,7 @@ class Access:
     known_hosts_command: tuple[str, ...]
     """Command line that prints known hosts lines for the name appended to it."""
     identity: str | None = None
-    """Private key file; left out, ssh looks where it always does."""
+    """Private key file. Left out: the files that ssh tries by default."""
 
     def host_name(self, member: Member) -> str:
         """Return a node's name in ssh configurations, in which two clusters must not collide."""
@@ -70,7 +70,7 @@ def _quoted(word: str) -> str:
 
 
 def ssh_arguments(access: Access, member: Member) -> list[str]:
-    """Return the arguments of ssh for one node; the destination is the last word."""
+    """Return ssh's arguments for one node; the last one is the destination."""
     own = options(access, member)
     if member != access.master:
         hop = ["ssh", *_as_arguments(options(access, access.master) | {"ForwardAgent": "no"})]
@@ -104,7 +104,7 @@ def _config_block(access: Access, member: Member) -> str:
 
 
 def known_hosts_text(members: Sequence[Member], host: str | None) -> str:
-    """Return known hosts lines of the members called `host`, or of all."""
+    """Return known hosts lines of the member that `host` names, or of all members."""
     return "".join(
         f"{','.join(names)} {member.host_key}\n"
         for member in members

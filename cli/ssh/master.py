@@ -1,4 +1,4 @@
-"""Log in to the master of the selected cluster, once for all that a verb does there."""
+"""Log in to the master of the selected cluster, once per verb."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ def master_of(selection: Selection) -> Iterator[tuple[ClusterContext, Connection
 
 
 def ssh_target(context: ClusterContext) -> SshTarget:
-    """Return where the master is, and its host key."""
+    """Return the master's address, login and host key."""
     return SshTarget(
         address=master_address(context.clients.ec2, context.membership, cluster_name=context.cluster.name),
         user=context.cluster.login_user,

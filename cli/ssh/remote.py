@@ -20,16 +20,16 @@ from cli.ssh.config import CONNECT_TIMEOUT_S
 
 KEEPALIVE_S: Final = 15
 SILENCE_MS: Final = 60_000
-"""Milliseconds without an acknowledgement after which the kernel gives the connection up."""
+"""Milliseconds without an acknowledgement before the kernel drops the connection."""
 READ_SIZE: Final = 1 << 15
 MOST_ERROR_BYTES: Final = 1 << 16
-"""Most of a failing command's standard error that is kept."""
+"""Limit in bytes of the standard error that is kept."""
 KEY_HINT: Final = "is your key in the agent, ssh-add -l, or named with -i?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SshTarget:
-    """Say where to log in, and the one host key to accept there."""
+    """Login address, and the only host key to accept there."""
 
     address: str
     user: str
@@ -40,7 +40,7 @@ class SshTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
-    """Hold what a command printed, and its exit code."""
+    """Output and exit code of a command."""
 
     exit_code: int
     stdout: bytes
@@ -48,14 +48,14 @@ class Output:
 
 
 class Connection:
-    """Run commands over one login; each has a channel of its own."""
+    """A login that runs commands, each over its own channel."""
 
     def __init__(self, transport: paramiko.Transport, *, address: str) -> None:
         self._transport = transport
         self._address = address
 
     def stream(self, command: str, *, stdout_fd: int, stderr_fd: int, forward_agent: bool = False) -> int:
-        """Run a command and pass on its output as it comes; return its exit code."""
+        """Run a command, pass on its output as it arrives, and return its exit code."""
         with self._channel(command, forward_agent=forward_agent) as channel:
             if forward_agent:
                 channel.shutdown_write()
@@ -63,7 +63,7 @@ class Connection:
             return self._exit_code(channel)
 
     def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> Output:
-        """Run a command with `chunks` as its standard input; return all that it printed.
+        """Run a command with `chunks` as its standard input, and return its output.
 
         The command must print little before it has read everything.
         """
@@ -110,13 +110,13 @@ class Connection:
 
 @contextmanager
 def connect(target: SshTarget) -> Iterator[Connection]:
-    """Log in. Raises ClusterError."""
+    """Log in, and yield the connection. Raises ClusterError."""
     with paramiko.SSHClient() as client:
         yield Connection(_log_in(client, target), address=target.address)
 
 
 def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
-    """Run one command with the user's agent forwarded; its output streams, its exit code is returned.
+    """Run one command with the user's agent forwarded, pass on its output, and return its exit code.
 
     The master needs no agent to reach the workers: it has the cluster's own key.
     """
@@ -125,24 +125,24 @@ def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: i
 
 
 def ending_with_connection(words: Sequence[str]) -> str:
-    """Return a line that runs a command and ends it when the connection closes, which sshd alone does not do."""
+    """Return a shell line that runs a command and ends it when the connection closes, which sshd does not do."""
     wait_for_close = '{ cat <&3; kill "$job"; } >/dev/null 2>&1 & watch=$!'
     run = f"{shlex.join(words)} </dev/null 3<&- & job=$!"
     return f'exec 3<&0; {run}; {wait_for_close}; wait "$job"; code=$?; kill "$watch"; exit "$code"'
 
 
 def first_line(text: str) -> str:
-    """Return the first line that says something, without what a terminal would obey."""
+    """Return the first line that is not blank, without control characters."""
     return printable(next((line for line in text.splitlines() if line.strip()), ""))
 
 
 def last_line(text: str) -> str:
-    """Return the last line that says something, without what a terminal would obey."""
+    """Return the last line that is not blank, without control characters."""
     return first_line("\n".join(reversed(text.splitlines())))
 
 
 def agent_has_keys() -> bool:
-    """Return whether there is anything to forward; paramiko's forwarding fails in a thread of its own."""
+    """Return whether the agent has keys: without any, paramiko's forwarding fails in a thread of its own."""
     agent = paramiko.Agent()
     try:
         return bool(agent.get_keys())

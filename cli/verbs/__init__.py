@@ -1,1 +1,1 @@
-"""Define the verbs of ``dlcluster``, one module a verb; each has a ``command``, which cli.verb_group finds."""
+"""Define the verbs of ``dlcluster``, one module each; cli.verb_group finds the ``command`` in it."""

@@ -74,7 +74,7 @@ def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) ->
 
 
 def _show(finding: Finding) -> None:
-    """Print a finding at once, as the checks take some seconds; click drops the colour where there is no terminal."""
+    """Print a finding at once, as the checks take seconds; click drops the colour if there is no terminal."""
     level = click.style(finding.level, fg=STYLES[finding.level], bold=True)
     colour = False if os.environ.get("NO_COLOR") else None
     click.echo(f"{level}{str(finding).removeprefix(finding.level)}", color=colour)
@@ -91,7 +91,7 @@ def _all_findings(region: str | None, props: ClusterProps, context: Mapping[str,
 
 
 def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what every check finds; without an answer or credentials the other checks could not ask anything."""
+    """Yield the findings of every check; stop at the first if AWS does not answer or refuses the credentials."""
     try:
         with aws_errors(clients.region):
             caller = clients.sts.get_caller_identity()

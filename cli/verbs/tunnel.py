@@ -58,7 +58,7 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
 
 
 def _free_port(wanted: int) -> int:
-    """Return a port that nothing on this machine uses: the wanted one if it can be had."""
+    """Return a free port of this machine: the wanted one if possible."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             try:

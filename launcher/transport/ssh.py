@@ -10,6 +10,7 @@ from launcher.hosts.hostfile import Host
 
 QUIET, LOUD = "ERROR", "INFO"
 CONNECT_TIMEOUT_S = 10
+"""Timeout in seconds of a login between nodes. From the user's machine: cli/ssh/config.py."""
 ALIVE_INTERVAL_S = 5
 ALIVE_COUNT = 6
 """ssh gives up on a node that is silent for ALIVE_INTERVAL_S times this."""
