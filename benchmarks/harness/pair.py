@@ -106,8 +106,10 @@ class Contestant:
         with TemporaryDirectory() as directory:
             said = run_on_both(self, Path(directory))
         windows = [[float(speed) for line in lines for speed in SPEED.findall(line.text)] for lines in said]
-        if not all(windows):
-            raise SystemExit(f"{self.name} did not train: {[[line.text for line in lines[-20:]] for lines in said]}")
+        if min(map(len, windows)) < self.work.windows:
+            raise SystemExit(
+                f"{self.name} did not train to the end: {[[line.text for line in lines[-20:]] for lines in said]}"
+            )
         self.speeds.append(sum(map(max, windows)))
         if self.work.epochs > 1:
             self.whole.append(sum(whole_epochs(lines, self.work) for lines in said))
@@ -130,7 +132,7 @@ class Line:
 def whole_epochs(lines: Sequence[Line], work: Work) -> float:
     """Return a worker's images/s between the last steps of its first and its last epoch."""
     spoken = [line.seconds for line in lines if SPEED.search(line.text)]
-    windows = work.steps // work.window
+    windows = work.windows // work.epochs
     return (work.epochs - 1) * work.steps * work.batch_size / (spoken[work.epochs * windows - 1] - spoken[windows - 1])
 
 
