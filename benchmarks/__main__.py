@@ -25,7 +25,8 @@ TIMEOUT_S = 1800
 HEADING = """# Results
 
 Written by `make bench`. Each figure compares ours with a peer in the same run; the benchmark's docstring names the
-peer. The load is the average of the minute before, which may include the benchmark that ended then.
+peer. The load is the average of the minute before, which may include the benchmark that ended then; where it is in
+words, a person ran the benchmark and noted what else ran.
 
 | figure | value | unit | date | machine | load |
 |---|---|---|---|---|---|

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks.harness.cluster import WHOLE_S, observer, quietly, run_inside, user_with_cluster
+from benchmarks.harness.cluster import WHOLE_S, observer, run_cdk, run_in_local_aws, user_with_cluster
 from local.run.user import deploy_arguments
 
 SIZES = (2, 8)
@@ -31,7 +31,7 @@ def measure() -> None:
     with user_with_cluster(nodes=SIZES[0]) as user:
         for size in SIZES:
             if size != SIZES[0]:
-                quietly(user, *deploy_arguments(nodes=size))
+                run_cdk(user, *deploy_arguments(nodes=size))
             observer(user).await_agreement(WHOLE_S)
             time.sleep(SETTLE_S)
             began = time.time()
@@ -59,4 +59,4 @@ def report(size: int, found: Counter[tuple[str, str]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_inside("benchmarks.cluster.api_calls", measure))
+    sys.exit(run_in_local_aws("benchmarks.cluster.api_calls", measure))

@@ -13,7 +13,7 @@ from benchmarks.harness.cluster import (
     WHOLE_S,
     observer,
     replacement,
-    run_inside,
+    run_in_local_aws,
     user_data_began,
     user_data_took,
     user_with_cluster,
@@ -56,4 +56,4 @@ def rejoin(user: User, before: Observation, node_index: int) -> tuple[float, Obs
 
 
 if __name__ == "__main__":
-    sys.exit(run_inside("benchmarks.cluster.rejoin", measure))
+    sys.exit(run_in_local_aws("benchmarks.cluster.rejoin", measure))

@@ -30,7 +30,7 @@ def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
     )
 
 
-def _all_to_all(workers: int) -> float:
+def _ring_share(workers: int) -> float:
     """Return what each node sends: in a ring, or with a worker and its share of the servers, it is the same.
 
     Patarasuk and Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of workstations".
@@ -50,25 +50,25 @@ WAYS: Final = {
         label="MXNet, a server per worker",
         ideal="mxnet_alone",
         command=_servers(lambda workers: workers),
-        models_sent=_all_to_all,
+        models_sent=_ring_share,
     ),
     "two_n_servers": Way(
         label="MXNet, two servers per worker",
         ideal="mxnet_alone",
         command=_servers(lambda workers: 2 * workers),
-        models_sent=_all_to_all,
+        models_sent=_ring_share,
     ),
     "horovod": Way(
         label="MXNet with Horovod",
         ideal="mxnet_alone",
         command=lambda workers: f"launch -n {workers} --engine horovod python {IN_GLUON} --engine horovod",
-        models_sent=_all_to_all,
+        models_sent=_ring_share,
     ),
     "ours": Way(
         label="PyTorch (the trainer's default)",
         ideal="torch_alone",
         command=lambda workers: f"launch -n {workers} python {IN_TORCH} --kv-store dist_sync",
-        models_sent=_all_to_all,
+        models_sent=_ring_share,
     ),
 }
 ITSELF: Final = "itself"

@@ -27,7 +27,7 @@ BANDWIDTHS: Final[Mapping[str, float]] = {
 
 
 @dataclass(slots=True)
-class Work:
+class StepWork:
     """Hold the work of all convolutions and matrix products."""
 
     operations: float = 0.0
@@ -43,7 +43,7 @@ class Work:
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gives it no types
     """Record each operation that has a formula in torch.utils.flop_counter."""
 
-    def __init__(self, work: Work, *, width: int) -> None:
+    def __init__(self, work: StepWork, *, width: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self._work = work
         self._width = width
@@ -61,11 +61,11 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gi
         return result
 
 
-def work_of_step(model: nn.Module, images_shape: tuple[int, ...], *, width: int) -> Work:
+def work_of_step(model: nn.Module, images_shape: tuple[int, ...], *, width: int) -> StepWork:
     """Count forward and backward pass of a batch with ``width`` bytes per value, without computing anything."""
     tensors = dict([*model.named_parameters(), *model.named_buffers()])
     state = {name: value.detach().to("meta").requires_grad_(value.requires_grad) for name, value in tensors.items()}
-    work = Work()
+    work = StepWork()
     labels = torch.empty(images_shape[0], dtype=torch.int64, device="meta")
     with _Counting(work, width=width):
         loss = cross_entropy(functional_call(model, state, (torch.empty(images_shape, device="meta"),)), labels)

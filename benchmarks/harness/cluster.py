@@ -24,7 +24,7 @@ BEGINS = r"Running command \['/var/lib/cloud/instance/scripts/part-001'\]"
 ENDS = r"finish: modules-final/config-scripts-user: SUCCESS"
 
 
-def run_inside(module: str, measure: Callable[[], None]) -> int:
+def run_in_local_aws(module: str, measure: Callable[[], None]) -> int:
     """Call ``measure`` inside a fresh local AWS, in which this process starts the module again."""
     if is_inside():
         measure()
@@ -54,12 +54,12 @@ def _inside(module: str, *options: str) -> list[str]:
 def user_with_cluster(*settings: str, nodes: int) -> Iterator[User]:
     """Deploy a cluster with additional settings (NAME=VALUE), and yield its user."""
     with new_user() as user:
-        quietly(user, "bootstrap")
-        quietly(user, *deploy_arguments(nodes=nodes), *(word for setting in settings for word in ("-c", setting)))
+        run_cdk(user, "bootstrap")
+        run_cdk(user, *deploy_arguments(nodes=nodes), *(word for setting in settings for word in ("-c", setting)))
         yield user
 
 
-def quietly(user: User, *arguments: str) -> None:
+def run_cdk(user: User, *arguments: str) -> None:
     """Run cdk with its output on standard error, away from the figures."""
     done = subprocess.run(
         ["cdk", *arguments], env=dict(user.environment), stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False

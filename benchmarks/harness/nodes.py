@@ -26,7 +26,7 @@ LAUNCH = ["/usr/bin/python3", "-I", "-S", "-X", "utf8", str(REPOSITORY / "launch
 """The command that a node's ``launch`` runs (bootstrap/install.py)."""
 
 
-def run_inside(module: str, measure: Callable[[], None]) -> int:
+def run_in_namespaces(module: str, measure: Callable[[], None]) -> int:
     """Call ``measure`` inside fresh namespaces, in which this process starts the module again."""
     if INSIDE in os.environ:
         measure()

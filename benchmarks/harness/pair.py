@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 
-from benchmarks.harness.nodes import machine, run_inside
+from benchmarks.harness.nodes import machine, run_in_namespaces
 from benchmarks.harness.work import WORK, Work
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -56,12 +56,12 @@ NODES = (Node(rank=0), Node(rank=1))
 Environment = Callable[[Node], Mapping[str, str]]
 
 
-def alone(node: Node) -> Mapping[str, str]:
+def independent_ranks(node: Node) -> Mapping[str, str]:
     """Return no variables: the workers train independently of each other."""
     return {}
 
 
-def nothing(node: Node) -> Sequence[Mapping[str, str]]:
+def no_processes(node: Node) -> Sequence[Mapping[str, str]]:
     """Return no extra processes."""
     return ()
 
@@ -87,7 +87,7 @@ class Contestant:
     command: Sequence[str]
     work: Work
     environment: Environment = ranks
-    beside: Callable[[Node], Sequence[Mapping[str, str]]] = nothing
+    beside: Callable[[Node], Sequence[Mapping[str, str]]] = no_processes
     """Returns the environments of a node's extra processes, which do not train: MXNet's servers."""
     speeds: list[float] = field(default_factory=list)
     whole: list[float] = field(default_factory=list)
@@ -106,8 +106,10 @@ class Contestant:
         with TemporaryDirectory() as directory:
             said = run_on_both(self, Path(directory))
         windows = [[float(speed) for line in lines for speed in SPEED.findall(line.text)] for lines in said]
-        if not all(windows):
-            raise SystemExit(f"{self.name} did not train: {[[line.text for line in lines[-20:]] for lines in said]}")
+        if min(map(len, windows)) < self.work.windows:
+            raise SystemExit(
+                f"{self.name} did not train to the end: {[[line.text for line in lines[-20:]] for lines in said]}"
+            )
         self.speeds.append(sum(map(max, windows)))
         if self.work.epochs > 1:
             self.whole.append(sum(whole_epochs(lines, self.work) for lines in said))
@@ -130,7 +132,7 @@ class Line:
 def whole_epochs(lines: Sequence[Line], work: Work) -> float:
     """Return a worker's images/s between the last steps of its first and its last epoch."""
     spoken = [line.seconds for line in lines if SPEED.search(line.text)]
-    windows = work.steps // work.window
+    windows = work.windows // work.epochs
     return (work.epochs - 1) * work.steps * work.batch_size / (spoken[work.epochs * windows - 1] - spoken[windows - 1])
 
 
@@ -187,7 +189,7 @@ def _start(
     )
 
 
-def trainer(network: str, *, store: str, workers: int, more: Sequence[str] = ()) -> list[str]:
+def trainer_command(network: str, *, store: str, workers: int, more: Sequence[str] = ()) -> list[str]:
     """Return our trainer's command line for this number of workers."""
     work = WORK[network]
     return [
@@ -222,7 +224,7 @@ def run_rounds(
             print(machine(), file=sys.stderr)
         print("\n".join(figures))
 
-    return run_inside(module, inside)
+    return run_in_namespaces(module, inside)
 
 
 def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
@@ -236,7 +238,7 @@ def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
 
 @contextmanager
 def nodes() -> Iterator[None]:
-    """Make the two nodes; call it in fresh namespaces (benchmarks.harness.nodes.run_inside)."""
+    """Make the two nodes; call it in fresh namespaces (benchmarks.harness.nodes.run_in_namespaces)."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True, timeout=30)
     _ip("link", "add", BRIDGE, "type", "bridge")
     _ip("link", "set", BRIDGE, "up")

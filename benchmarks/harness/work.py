@@ -15,6 +15,11 @@ class Work:
     window: int
     """Number of steps that are timed together: a short window is less likely to be disturbed."""
 
+    @property
+    def windows(self) -> int:
+        """Return the number of windows of a round, each a line that tells its speed."""
+        return self.epochs * (self.steps // self.window)
+
 
 WORK = {
     "lenet": Work(batch_size=32, steps=100, epochs=4, window=10),

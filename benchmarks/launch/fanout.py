@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.harness.nodes import LAUNCH, machine, run_inside, running_nodes
+from benchmarks.harness.nodes import LAUNCH, machine, run_in_namespaces, running_nodes
 from benchmarks.launch import _peers
 from bootstrap.contract import KEEP_VARIABLE
 
@@ -33,7 +33,7 @@ KEPT_S = 60
 
 
 @dataclass(kw_only=True, slots=True)
-class Contestant:
+class FanoutCommand:
     """Run ``true`` on all nodes in one way, and keep the times."""
 
     name: str
@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("--many-rounds", type=int, default=100)
     options = parser.parse_args()
     _peers.programs(), _peers.clush("")
-    return run_inside("benchmarks.launch.fanout", lambda: measure(options.rounds, options.many_rounds))
+    return run_in_namespaces("benchmarks.launch.fanout", lambda: measure(options.rounds, options.many_rounds))
 
 
 def measure(rounds: int, many_rounds: int) -> None:
@@ -107,13 +107,13 @@ def measure(rounds: int, many_rounds: int) -> None:
 def compare(hosts_file: Path, rounds: int) -> list[str]:
     """Run all contestants in turns; return the figures."""
     hosts = f"deeplearning-worker[1-{NODES}]"
-    cold = Contestant(name="launch, cold", command=[*LAUNCH, "-H", str(hosts_file)])
-    warm = Contestant(name="launch, warm", command=cold.command, kept_s=KEPT_S)
-    clush = Contestant(name="clush", command=_peers.clush(hosts))
+    cold = FanoutCommand(name="launch, cold", command=[*LAUNCH, "-H", str(hosts_file)])
+    warm = FanoutCommand(name="launch, warm", command=cold.command, kept_s=KEPT_S)
+    clush = FanoutCommand(name="clush", command=_peers.clush(hosts))
     peers = [
         clush,
-        Contestant(name="pdsh", command=_peers.pdsh(hosts)),
-        Contestant(name="launch.py's method", command=_peers.launch_py(hosts_file)),
+        FanoutCommand(name="pdsh", command=_peers.pdsh(hosts)),
+        FanoutCommand(name="launch.py's method", command=_peers.launch_py(hosts_file)),
     ]
     print(machine(), file=sys.stderr)
     for _ in range(rounds):

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.harness.nodes import LAUNCH, REPOSITORY, machine, run_inside, running_nodes
+from benchmarks.harness.nodes import LAUNCH, REPOSITORY, machine, run_in_namespaces, running_nodes
 
 NODES = 2
 TIMEOUT_S = 300
@@ -31,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    return run_inside("benchmarks.launch.first_step", lambda: measure(options.rounds))
+    return run_in_namespaces("benchmarks.launch.first_step", lambda: measure(options.rounds))
 
 
 def measure(rounds: int) -> None:

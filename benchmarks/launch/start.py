@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.harness.nodes import LAUNCH, machine, run_inside, running_nodes
+from benchmarks.harness.nodes import LAUNCH, machine, run_in_namespaces, running_nodes
 from bootstrap.contract import worker_host
 
 NODES = 2
@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    return run_inside("benchmarks.launch.start", lambda: measure(options.rounds))
+    return run_in_namespaces("benchmarks.launch.start", lambda: measure(options.rounds))
 
 
 def measure(rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""Train two workers with DistributedDataParallel and little else: ``python _bare_ddp.py NETWORK BATCH``.
+"""Train two workers with DistributedDataParallel and little else: ``python _bare_ddp.py NETWORK``.
 
 It reports nothing but speed, checks nothing and saves nothing. Its samples are in memory, normalised, before it starts;
 each step takes a random batch of them.

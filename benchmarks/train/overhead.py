@@ -20,7 +20,7 @@ Run by ``make bench B=overhead`` or ``python -m benchmarks.train.overhead [--rou
 
 import sys
 
-from benchmarks.harness.pair import Contestant, compare, run_rounds, trainer
+from benchmarks.harness.pair import Contestant, compare, run_rounds, trainer_command
 from benchmarks.harness.work import WORK
 from benchmarks.train._mxnet import environment, mxnet
 
@@ -33,7 +33,9 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
     for network in networks:
         work = WORK[network]
         ours = Contestant(
-            name=f"{network} ours", command=trainer(network, store="dist_sync", workers=2, more=METRICS), work=work
+            name=f"{network} ours",
+            command=trainer_command(network, store="dist_sync", workers=2, more=METRICS),
+            work=work,
         )
         bare = Contestant(
             name=f"{network} bare script",

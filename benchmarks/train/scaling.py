@@ -9,7 +9,7 @@ Run by ``make bench B=scaling`` or ``python -m benchmarks.train.scaling [--round
 
 import sys
 
-from benchmarks.harness.pair import Contestant, alone, compare, run_rounds, trainer
+from benchmarks.harness.pair import Contestant, compare, independent_ranks, run_rounds, trainer_command
 from benchmarks.harness.work import WORK
 
 
@@ -19,10 +19,13 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
     for network in networks:
         work = WORK[network]
         together = Contestant(
-            name=f"{network} together", command=trainer(network, store="dist_sync", workers=2), work=work
+            name=f"{network} together", command=trainer_command(network, store="dist_sync", workers=2), work=work
         )
         apart = Contestant(
-            name=f"{network} apart", command=trainer(network, store="local", workers=1), work=work, environment=alone
+            name=f"{network} apart",
+            command=trainer_command(network, store="local", workers=1),
+            work=work,
+            environment=independent_ranks,
         )
         compare([together, apart], rounds=rounds)
         figures.append(f"scaling_{network} {together.best / apart.best:.2f} ratio")

@@ -10,8 +10,8 @@ from benchmarks.__main__ import FIGURE, HEADING, modules, row, update
 
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = {
-    *("api_calls", "checkpoint", "fanout", "figure1", "first_step", "gpu", "overhead", "rejoin", "scaling", "start"),
-    *("sync", "synth"),
+    *("api_calls", "checkpoint", "dlcluster_start", "fanout", "figure1", "first_step", "gpu", "last_batch"),
+    *("overhead", "rejoin", "scaling", "start", "sync", "synth"),
 }
 
 

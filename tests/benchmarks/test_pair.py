@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.harness.pair import Line, whole_epochs
+from benchmarks.harness import pair
+from benchmarks.harness.pair import Contestant, Line, whole_epochs
 from benchmarks.harness.work import Work
 
 
@@ -13,3 +14,12 @@ def test_whole_epochs_count_what_is_done_between_two_of_them() -> None:
     lines = [Line(seconds=second, text=f"Epoch[0] Batch [2] Speed: 16.00 samples/sec {second}") for second in times]
     lines.insert(2, Line(seconds=3, text="Epoch[0] Train-accuracy=0.5 Speed=99 samples/sec (all workers)"))
     assert whole_epochs(lines, work) == pytest.approx(2 * 32 / 8)
+
+
+def test_a_worker_that_ends_early_is_reported_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(batch_size=8, steps=4, epochs=3, window=2)
+    whole = [Line(seconds=second, text="Speed: 16.00 samples/sec") for second in range(6)]
+    short = [*whole[:3], Line(seconds=3, text="trainer: out of memory")]
+    monkeypatch.setattr(pair, "run_on_both", lambda contestant, directory: [whole, short])
+    with pytest.raises(SystemExit, match=r"ours did not train to the end: .*trainer: out of memory"):
+        Contestant(name="ours", command=[], work=work).run()

@@ -154,7 +154,7 @@ class CheckpointManager:
             log.warning("the checkpoint is of a version without %s, which hold from here on", ", ".join(new))
         if self._shard.index == 0:
             log.info(
-                "going on at epoch %d sample %d, from the checkpoint of rank %d; --resume never begins anew",
+                "going on at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
                 progress.epoch,
                 progress.samples,
                 source,
@@ -167,8 +167,8 @@ class CheckpointManager:
         place = backend.broadcast_object(own, source=source)
         raise UsageError(
             f"rank {source} has the checkpoint of an interrupted training in {place}, which is not rank 0's directory, "
-            "where there is none: run it where both are the same to go on, --resume never begins anew, another "
-            "--model-prefix keeps both"
+            "where there is none: to resume, run it where both are the same; to start over, pass --resume never; to "
+            "keep both, pass another --model-prefix"
         )
 
     def flags(self) -> StopSaveFlags:

@@ -92,11 +92,11 @@ def reason_to_refuse(description: Description, config: TrainConfig) -> str | Non
             return (
                 f"the interrupted training of {config.checkpoint_prefix} had {option(name)} {shown(previous)}, "
                 f"got {shown(value)}: "
-                "--resume never begins anew, another --model-prefix keeps both"
+                "to start over, pass --resume never; to keep both, pass another --model-prefix"
             )
     if description.progress.epoch >= config.num_epochs:
         return (
             f"--num-epochs must be more than the {description.progress.epoch} that the interrupted training of "
-            f"{config.checkpoint_prefix} has done, got {config.num_epochs}: --resume never begins anew"
+            f"{config.checkpoint_prefix} has done, got {config.num_epochs}; to start over, pass --resume never"
         )
     return None

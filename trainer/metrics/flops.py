@@ -31,8 +31,10 @@ class PeakFlops:
 
     float32: float | None = None
     """In float32, without tensor cores."""
+    tf32: float | None = None
+    """In float32 with TF32 tensor cores, on dense matrices; None for a GPU without them."""
     half: float | None = None
-    """In float16 with tensor cores, on dense matrices; datasheets since A100 name twice that, for sparse ones."""
+    """In float16 with tensor cores, on dense matrices."""
     bfloat16: bool = True
     """Whether bfloat16 is as fast."""
     source: str
@@ -44,22 +46,23 @@ PEAK_FLOPS: Final[Mapping[str, PeakFlops]] = {
         float32=15.7, half=125, bfloat16=False, source="NVIDIA V100 Tensor Core GPU Datasheet"
     ),
     "Tesla T4": PeakFlops(float32=8.1, half=65, bfloat16=False, source="NVIDIA T4 Tensor Core GPU Datasheet"),
-    r"(NVIDIA )?A100-SXM4-(40|80)GB": PeakFlops(float32=19.5, half=312, source="NVIDIA A100 Tensor Core GPU Datasheet"),
-    "NVIDIA A10G": PeakFlops(float32=35, half=70, source="NVIDIA AWS A10G DataSheet"),
-    "NVIDIA L4": PeakFlops(float32=30.3, half=121, source="NVIDIA L4 Tensor Core GPU Datasheet"),
-    "NVIDIA L40S": PeakFlops(float32=91.6, half=362, source="NVIDIA L40S Datasheet"),
-    "NVIDIA H100 80GB HBM3": PeakFlops(
-        float32=67, half=989, source="NVIDIA H100 Tensor Core GPU Datasheet, column SXM"
+    r"(NVIDIA )?A100-SXM4-(40|80)GB": PeakFlops(
+        float32=19.5, tf32=156, half=312, source="NVIDIA A100 Tensor Core GPU Datasheet"
     ),
-    "NVIDIA H200": PeakFlops(float32=67, half=989, source="NVIDIA H200 Tensor Core GPU Datasheet, column SXM"),
-    "NVIDIA B200": PeakFlops(half=2250, source="NVIDIA HGX Platform, an eighth of HGX B200"),
+    "NVIDIA A10G": PeakFlops(float32=35, tf32=35, half=70, source="NVIDIA AWS A10G DataSheet"),
+    "NVIDIA L4": PeakFlops(float32=30.3, tf32=60, half=121, source="NVIDIA L4 Tensor Core GPU Datasheet"),
+    "NVIDIA L40S": PeakFlops(float32=91.6, tf32=183, half=362, source="NVIDIA L40S Datasheet"),
+    "NVIDIA H100 80GB HBM3": PeakFlops(
+        float32=67, tf32=494, half=989, source="NVIDIA H100 Tensor Core GPU Datasheet, column SXM"
+    ),
+    "NVIDIA H200": PeakFlops(
+        float32=67, tf32=494, half=989, source="NVIDIA H200 Tensor Core GPU Datasheet, column SXM"
+    ),
+    "NVIDIA B200": PeakFlops(tf32=1125, half=2250, source="NVIDIA HGX Platform, an eighth of HGX B200"),
 }
 """Patterns of the whole name from torch.cuda.get_device_name(); a part of a GPU (MIG) has another name.
 
-All but A10G's were checked again against pages that repeat or recompute the datasheets: "A100", "H100" and "B200" in
-Glenn K. Lockwood's garden, "NVIDIA T4 vs NVIDIA V100 SXM" (HMC-Tech), "NVIDIA L4 vs L40S" (Grokipedia), "NVIDIA
-L40/L40S" (Mullet), "NVIDIA H200 vs B300: precisions, cores, and what the datasheet numbers mean" (IT KB). TF32, which
-the trainer never uses, is not here; nor is B200's float32, of which some say 80 and some 75.
+Datasheets since A100 name twice these figures of tensor cores, for sparse matrices.
 """
 
 
@@ -83,12 +86,15 @@ def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
     return float(counter.get_total_flops()) / SAMPLES
 
 
-def find_peak(device_name: str, dtype: torch.dtype) -> tuple[float, str] | None:
-    """Return a GPU's peak operations a second in this type, and the source; None when unknown."""
+def find_peak(device_name: str, dtype: torch.dtype, *, allow_tf32: bool = False) -> tuple[float, str] | None:
+    """Return a GPU's peak operations a second in this type, and the source; None when unknown.
+
+    With ``allow_tf32`` float32 runs on TF32 tensor cores if the GPU has them.
+    """
     for pattern, peak in PEAK_FLOPS.items():
         if re.fullmatch(pattern, device_name):
             known = {
-                torch.float32: peak.float32,
+                torch.float32: (peak.tf32 or peak.float32) if allow_tf32 else peak.float32,
                 torch.float16: peak.half,
                 torch.bfloat16: peak.half if peak.bfloat16 else None,
             }
@@ -102,7 +108,7 @@ def find_peak_speed(flops: float | None, dtype: torch.dtype, *, device: torch.de
     if flops is None or device.type != "cuda":
         return None  # Datasheets of CPUs do not tell.
     name = torch.cuda.get_device_name(device)
-    peak = find_peak(name, dtype)
+    peak = find_peak(name, dtype, allow_tf32=torch.backends.cuda.matmul.allow_tf32)
     if peak is None:
         log.info("model FLOP utilisation unknown: no datasheet of %s in %s", name, dtype)
         return None

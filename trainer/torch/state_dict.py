@@ -41,6 +41,6 @@ def load_weights(model: nn.Module, state: State) -> None:
     """Load a checkpoint's weights and buffers. Raises TrainerError when they belong to another network."""
     own = model.state_dict()
     if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:
-        raise TrainerError("the checkpoint is of a network with other weights: --resume never begins anew")
+        raise TrainerError("the checkpoint is of a network with other weights; to start over, pass --resume never")
     for name, value in state.weights.items():
         own[name].copy_(torch.from_numpy(value.copy()))

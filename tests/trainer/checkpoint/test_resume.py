@@ -121,7 +121,7 @@ def test_all_ranks_end_when_one_has_another_training(directory: Path, tmp_path: 
     with running(*OPTIONS, "--lr", "0.01", directory=tmp_path, directories=places, count=RANKS) as ranks:
         assert [rank.wait(deadline_s=30) for rank in ranks] == [2] * RANKS
     for rank in ranks:
-        assert "trainer: the interrupted training of net had --lr none, got 0.01: --resume" in rank.log.read_text()
+        assert "trainer: the interrupted training of net had --lr none, got 0.01: to start over" in rank.log.read_text()
 
 
 def test_never_begins_anew(directory: Path, undisturbed: str) -> None:
@@ -171,6 +171,6 @@ def test_fails_when_the_interrupted_training_was_another(directory: Path) -> Non
         assert rank.wait() == 2
     assert rank.log.read_text().splitlines()[-1] == (
         "trainer: the interrupted training of net had --lr none, got 0.01: "
-        "--resume never begins anew, another --model-prefix keeps both"
+        "to start over, pass --resume never; to keep both, pass another --model-prefix"
     )
     assert list(directory.glob("net-resume-*"))

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
@@ -65,6 +67,36 @@ def test_a_network_that_looks_at_its_values_has_no_count() -> None:
 def test_what_no_datasheet_here_says_is_not_guessed(name: str, dtype: torch.dtype, most: float | None) -> None:
     found = find_peak(name, dtype)
     assert (found and found[0]) == most
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 156e12),
+        ("NVIDIA H200", 494e12),
+        ("NVIDIA B200", 1125e12),
+        ("Tesla V100-SXM2-16GB", 15.7e12),
+    ],
+)
+def test_float32_with_tf32_has_the_peak_of_tensor_cores(name: str, most: float) -> None:
+    found = find_peak(name, torch.float32, allow_tf32=True)
+    assert found is not None
+    assert found[0] == most
+
+
+@pytest.fixture
+def restored_tf32() -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("restored_tf32")
+@pytest.mark.parametrize(("allow_tf32", "most"), [(True, 494e12), (False, 67e12)])
+def test_peak_speed_follows_the_tf32_setting(monkeypatch: pytest.MonkeyPatch, *, allow_tf32: bool, most: float) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H200")
+    torch.backends.cuda.matmul.allow_tf32 = allow_tf32
+    assert find_peak_speed(2.0, torch.float32, device=torch.device("cuda:0")) == most / 2
 
 
 def test_the_peak_of_a_gpu_in_samples_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 ``dlcluster_help`` is ``dlcluster --help`` over ``python -c pass``, in seconds (at most 0.2). ``dlcluster_known_hosts``
 is what ssh runs at each login, with the table and the networks named, over a script that reads the same record of the
 same table with boto3 alone, as a ratio. AWS is moto on this machine. Both run in turns and the least of each counts.
-Run by ``make bench B=dlcluster_start`` or ``python -m benchmarks.dlcluster_start [--rounds N]``.
+Run by ``make bench B=dlcluster_start`` or ``python -m benchmarks.cluster.dlcluster_start [--rounds N]``.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from moto.server import ThreadedMotoServer
 
-PROGRAM = Path(__file__).parents[1] / "bin" / "dlcluster"
+PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 TABLE = "cluster-table"
 NETWORKS = "10.0.0.0/16"
 REGION = "us-east-1"
