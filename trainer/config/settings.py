@@ -63,7 +63,7 @@ class TrainConfig:
     wd: float = 0.0001
     """Weight decay. Left out: 0.0001."""
     wd_all: bool = False
-    """Whether biases and BatchNorm's factors decay too. Left out: they do not, as in MXNet's Module."""
+    """Whether biases and BatchNorm's factors decay too. Left out: they do not (Goyal et al. 2017, section 5.1)."""
     last_batch: str = "drop"
     """What becomes of an epoch's last batch where it is smaller, one of LAST_BATCHES. Left out: drop; the next epoch
     has another order."""
