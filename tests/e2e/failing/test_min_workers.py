@@ -14,7 +14,7 @@ from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
 
-OUTAGE_S = 40
+OUTAGE_S = 60
 """How long after the start of the deploy every worker fails to become a node."""
 JOINED_S = 120.0
 
