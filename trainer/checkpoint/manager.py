@@ -51,8 +51,8 @@ class BestOfRank(NamedTuple):
     accuracy: float
 
 
-class Start(NamedTuple):
-    """When a training starts."""
+class StartTime(NamedTuple):
+    """Start of a training, in seconds since 1970 on rank 0's clock; identifies the training."""
 
     started: float
 
@@ -113,7 +113,7 @@ class CheckpointManager:
     def _agree_on_place(self, backend: Backend, elsewhere: bool) -> Progress | None:
         own = self._found.description.progress if self._found else Progress()
         marker = CompletionMarker() if self._store is None else self._store.marker()
-        report = RankReport(*own.place, marker.started, self._is_of_this_job(marker), elsewhere)
+        report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), elsewhere)
         all_reports = all_gather(backend, report, shard=self._shard)
         reports = ignore_other_trainings(all_reports)
         self._started = max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
@@ -122,11 +122,11 @@ class CheckpointManager:
                 log.info("the training was over before its job was started again, nothing is left to do")
             return None
         reports = ignore_completed_trainings(reports)
-        places = [report.place for report in reports]
-        source = places.index(max(places))
-        if not any(places[source]):
+        positions = [report.position for report in reports]
+        source = positions.index(max(positions))
+        if not any(positions[source]):
             return self._start_new_training(backend, after=max(report.completed for report in all_reports))
-        if all_reports[source].in_another_directory and not any(places[0]) and not self._world.restarts:
+        if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restarts:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
 
@@ -134,7 +134,7 @@ class CheckpointManager:
         if self._store is not None:
             self._store.delete_all()
         # Start later than the last completed training, also by the clock of another machine.
-        [first, *_] = all_gather(backend, Start(max(time.time(), after + 1)), shard=self._shard)
+        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), shard=self._shard)
         backend.restore(None, source=0)
         return Progress(started=first.started)
 
@@ -143,7 +143,7 @@ class CheckpointManager:
         found = self._found if source == self._shard.index else None
         own = found.description.progress if found else Progress()
         reason = reason_to_refuse(found.description, self._config) if found else None
-        row = SourceProgress(*own.place, own.loss_sum, own.correct, is_refused=reason is not None)
+        row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
         chosen = all_gather(backend, row, shard=self._shard)[source]
         if chosen.is_refused:
             # All ranks raise the same line, whichever of them the launcher repeats.
@@ -151,7 +151,7 @@ class CheckpointManager:
         backend.restore(found.state if found else None, source=source)
         progress = chosen.progress
         if found and (new := newer_settings(found.description, self._config)):
-            log.warning("the checkpoint is of a version without %s, which hold from here on", ", ".join(new))
+            log.warning("the checkpoint predates %s; using the current values", ", ".join(new))
         if self._shard.index == 0:
             log.info(
                 "going on at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
@@ -164,11 +164,11 @@ class CheckpointManager:
     def _refuse_other_directory(self, backend: Backend, source: int) -> NoReturn:
         """Raise UsageError: only a person can tell whether that training is another, or what a lost disk left."""
         own = "" if self._store is None else checkpoint_directory(self._store.prefix)
-        place = backend.broadcast_object(own, source=source)
+        directory = backend.broadcast_object(own, source=source)
         raise UsageError(
-            f"rank {source} has the checkpoint of an interrupted training in {place}, which is not rank 0's directory, "
-            "where there is none: to resume, run it where both are the same; to start over, pass --resume never; to "
-            "keep both, pass another --model-prefix"
+            f"rank {source} has the checkpoint of an interrupted training in {directory}, which is not rank 0's "
+            "directory, where there is none: to resume, run it where both are the same; to start over, "
+            "pass --resume never; to keep both, pass another --model-prefix"
         )
 
     def flags(self) -> StopSaveFlags:

@@ -54,7 +54,7 @@ def test_a_checkpoint_of_a_version_without_a_setting_goes_on_and_says_so(caplog:
     settings = {name: value for name, value in description.settings.items() if name not in ("last_batch", "wd_all")}
     store.saved = [Checkpoint(description=replace(description, settings=settings), state=STATE)]
     assert begin(store, TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress()))) == own
-    assert "a version without --wd-all 0, --last-batch drop, which hold from here on" in caplog.text
+    assert "predates --wd-all 0, --last-batch drop; using the current values" in caplog.text
 
 
 def test_without_any_the_training_begins_at_rank_0s_time() -> None:
