@@ -11,8 +11,8 @@ RENDEZVOUS_S: Final = 600.0
 FETCH_S: Final = 3600.0
 """Time to fetch a data set from S3 that other machines may already have: 150 GB, ImageNet's size, at 350 Mbit/s."""
 STEP_S: Final = 300.0
-"""Wait in a collective operation, from the first step on: a rank may read its validation set from a cold disk. Only a rank
-that hangs takes this long: closed connections reveal a dead rank at once, and the launcher a silent node in 20 s."""
+"""Wait in a collective operation, from the first step on: a rank may read its validation set from a cold disk. Only a
+rank that hangs takes this long: closed connections reveal a dead rank at once, the launcher a silent node in 20 s."""
 WRITE_S: Final = 1800.0
 """Time to write a checkpoint to a disk, or to a shared one: 10 GB at 50 Mbit/s."""
 PAUSE_S: Final = WRITE_S + STEP_S

@@ -41,7 +41,7 @@ class CheckpointPolicy(Protocol):
         """Return what this rank wants after the next step."""
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
-        """Save a checkpoint of this place; all ranks call it at the same step."""
+        """Save a checkpoint of this position; all ranks call it at the same step."""
 
 
 class BestOfRank(NamedTuple):
@@ -92,13 +92,16 @@ class CheckpointManager:
         prefix = self._store.prefix if self._store else None
         elsewhere = is_in_another_directory(backend, prefix, shard=self._shard)
         shared = is_shared_with_rank_0(backend, prefix, shard=self._shard)
-        return self.begin(backend, elsewhere=elsewhere, shared=shared)
+        return self.resume_from_newest(backend, elsewhere=elsewhere, shared=shared)
 
-    def begin(self, backend: Backend, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
-        """Resume as above, knowing whether this rank's directory is another than rank 0's, or the very same one."""
+    def resume_from_newest(self, backend: Backend, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
+        """Load the newest checkpoint of any rank; None when the training was over.
+
+        ``elsewhere``: this rank's directory differs from rank 0's; ``shared``: it is the very same one.
+        """
         if shared:
             self._store = self._found = None
-        begin = self._agree_on_place(backend, elsewhere)
+        begin = self._agree_on_position(backend, elsewhere)
         self._found = None
         if begin is None:
             return None
@@ -110,7 +113,7 @@ class CheckpointManager:
             self._best = best.accuracy if best.is_known else None
         return begin
 
-    def _agree_on_place(self, backend: Backend, elsewhere: bool) -> Progress | None:
+    def _agree_on_position(self, backend: Backend, elsewhere: bool) -> Progress | None:
         own = self._found.description.progress if self._found else Progress()
         marker = CompletionMarker() if self._store is None else self._store.marker()
         report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), elsewhere)
@@ -177,7 +180,7 @@ class CheckpointManager:
         return StopSaveFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
-        """Save a checkpoint of this place; ``validation_accuracy`` is given at the end of an epoch."""
+        """Save a checkpoint of this position; ``validation_accuracy`` is given at the end of an epoch."""
         self._saved_at = self._clock()
         [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
         if writing:

@@ -62,7 +62,7 @@ class Parts:
         self._first = self._load(first)
         pixels = self._first[0]
         self.shape = (len(indices), *(pixels.images if isinstance(pixels, DeviceBatch) else pixels).shape[1:])
-        """Of all images together."""
+        """Shape of all images together."""
 
     def __iter__(self) -> Iterator[tuple[Images | DeviceBatch, Labels]]:
         """Yield images and labels of one part after the other."""
