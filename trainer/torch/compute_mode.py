@@ -27,7 +27,7 @@ class ComputeMode:
     channels_last: bool = False
     """Whether the channels of a pixel are adjacent in memory, as tensor cores prefer."""
     compiled: str = COMPILE_LEVELS[0]
-    """How much torch.compile does: one of COMPILED."""
+    """How much torch.compile does: one of COMPILE_LEVELS."""
 
     def __str__(self) -> str:
         compiled = {"0": (), "1": ("compiled",), "graphs": ("compiled", "graphs")}[self.compiled]
