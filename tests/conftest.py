@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Shared fixtures of all tests."""
 
 import functools
 import shutil

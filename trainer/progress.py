@@ -8,7 +8,7 @@ from trainer.errors import TrainerError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """A place between two steps, the same on all ranks."""
+    """A position between two steps, the same on all ranks."""
 
     started: float = 0.0
     """When the training began, in seconds since 1970 on rank 0's clock; identifies the training."""
@@ -22,8 +22,8 @@ class Progress:
     """How many of these samples the network classified correctly."""
 
     @property
-    def place(self) -> tuple[float, int, int]:
-        """Return a key that orders places: a later training, or a later step of the same one, is greater."""
+    def position(self) -> tuple[float, int, int]:
+        """Return a key that orders positions: a later training, or a later step of the same one, is greater."""
         return self.started, self.epoch, self.samples
 
     def add_loss(self, loss_sum: float, *, batch: int) -> "Progress":

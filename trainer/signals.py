@@ -63,7 +63,7 @@ class Signals:
             if self._deferred:
                 self.received = number
         if self.received is not None:
-            log.warning("%s: a checkpoint after this step, then the end; at once with Ctrl-C", number.name)
+            log.warning("%s: will save a checkpoint after this step and exit; press Ctrl-C to exit now", number.name)
             signal.sigtimedwait(AT_ONCE, LAST_STEP_S)
         log.warning("ended by %s", number.name)
         os._exit(128 + number)

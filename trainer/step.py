@@ -21,14 +21,14 @@ from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
-from trainer.distributed.reduce.ddp import Collective
+from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.reduce.ring import Ring
 from trainer.metrics.flops import find_peak_speed
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
 from trainer.side_stream import read
-from trainer.torch.autotune import MODE, decode, encode, mode_of
+from trainer.torch.autotune import MODE_KEY, decode, encode, mode_of
 from trainer.torch.compute_mode import DTYPES, EXACT, ComputeMode
 from trainer.torch.deferred_results import DeferredResults
 from trainer.torch.device import seed_device
@@ -36,7 +36,7 @@ from trainer.torch.device_loader import DeviceBatch, Parts, device_loader, load_
 from trainer.torch.flat_params import bind_gradients, bind_parameters, fill, flatten, order_by_decay, views
 from trainer.torch.optimizer import SGD, Precision
 from trainer.torch.snapshots import Snapshots
-from trainer.torch.state_dict import MOMENTUM, MOMENTUM_COPY, SCALE, load_weights, pack_state
+from trainer.torch.state_dict import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, load_weights, pack_state
 from trainer.torch.step_errors import report_failed_step
 
 
@@ -91,8 +91,8 @@ class TorchBackend:
         self._statistics = flatten_statistics(self._model)
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         self._parameters, undecayed = order_by_decay(trained, decay_all=decay_all)
-        places = {id(parameter): place for place, parameter in enumerate(self._parameters)}
-        self._network_order = [places[id(parameter)] for parameter in trained]
+        indices = {id(parameter): index for index, parameter in enumerate(self._parameters)}
+        self._network_order = [indices[id(parameter)] for parameter in trained]
         weights = flatten([parameter.detach() for parameter in self._parameters])
         sizes = [weights.numel(), self._statistics.numel(), 1, 2]
         self._flat_sums = weights.new_zeros(sum(sizes))
@@ -142,10 +142,10 @@ class TorchBackend:
 
     def _parts(self, images: Images | DeviceBatch | Parts, labels: Labels) -> Iterator[DeviceBatch]:
         """Yield a step's samples in parts on the device."""
-        place = partial(to_device, device=self._device, channels_last=self._mode.channels_last)
+        move_to_device = partial(to_device, device=self._device, channels_last=self._mode.channels_last)
         if isinstance(images, Parts):
-            return (place(*part) for part in images)
-        return split(place(images, labels), self._accumulation)
+            return (move_to_device(*part) for part in images)
+        return split(move_to_device(images, labels), self._accumulation)
 
     def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
         """Add this batch's gradients and loss to this rank's sums; return how many it classified correctly."""
@@ -232,8 +232,8 @@ class TorchBackend:
         scale = self._precision.scale
         optimizer = {} if scale is None else {SCALE: scale.numpy()}
         if self._autotune is not None:
-            optimizer[MODE] = np.array(encode(self._mode))
-        values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY: self._optimizer.momenta}
+            optimizer[MODE_KEY] = np.array(encode(self._mode))
+        values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY_KEY: self._optimizer.momenta}
         # Under every name that a buffer has: networks may share modules.
         buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
         take = self._snapshots.begin(values, changing=buffers)
@@ -252,7 +252,7 @@ class TorchBackend:
             self._agree_on_mode(self._autotune, state, source=source)
         if state is not None:
             load_weights(self._model, state)
-            momenta = [self._momenta[place] for place in self._network_order]
+            momenta = [self._momenta[index] for index in self._network_order]
             fill(momenta, torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
             if SCALE in state.optimizer:
                 self._precision.scale = torch.from_numpy(state.optimizer[SCALE].copy())

@@ -6,17 +6,17 @@ from trainer.config.settings import TrainConfig
 from trainer.s3 import COPY_S, LIST_S, SCHEME
 
 RENDEZVOUS_S: Final = 600.0
-"""At the start. A new machine reads the framework from its image for the first time, block by block
+"""Wait at the start. A new machine reads the framework from its image for the first time, block by block
 ("Initialize Amazon EBS volumes"), and not all machines are equally quick."""
 FETCH_S: Final = 3600.0
-"""To fetch a data set from S3 that other machines may already have: 150 GB, ImageNet's size, at 350 Mbit/s."""
+"""Time to fetch a data set from S3 that other machines may already have: 150 GB, ImageNet's size, at 350 Mbit/s."""
 STEP_S: Final = 300.0
-"""In a collective operation, from the first step on: a rank may read its validation set from a cold disk. Only a rank
-that hangs takes this long: closed connections reveal a dead rank at once, and the launcher a silent node in 20 s."""
+"""Wait in a collective operation, from the first step on: a rank may read its validation set from a cold disk. Only a
+rank that hangs takes this long: closed connections reveal a dead rank at once, the launcher a silent node in 20 s."""
 WRITE_S: Final = 1800.0
-"""To write a checkpoint to a disk, or to a shared one: 10 GB at 50 Mbit/s."""
+"""Time to write a checkpoint to a disk, or to a shared one: 10 GB at 50 Mbit/s."""
 PAUSE_S: Final = WRITE_S + STEP_S
-"""For a rank that saves a checkpoint while the previous one is still being written."""
+"""Pause for a rank that saves a checkpoint while the previous one is still being written."""
 
 
 def rendezvous_s(config: TrainConfig) -> float:
@@ -29,7 +29,7 @@ def rendezvous_s(config: TrainConfig) -> float:
     return RENDEZVOUS_S + data + checkpoint
 
 
-def end_s(config: TrainConfig) -> float:
+def shutdown_timeout_s(config: TrainConfig) -> float:
     """Return how long the ranks wait at the end for rank 0, in seconds.
 
     Rank 0 finishes a checkpoint that may be under way and writes the final one. With S3 it also finishes a copy under

@@ -36,8 +36,8 @@ from trainer.metrics.results import Clock, EpochResult, Speedometer, digest, sum
 from trainer.metrics.step_timer import describe_slowest, format_shares, mean
 from trainer.progress import Progress
 from trainer.signals import Signals, unblock_signals
-from trainer.timeouts import end_s
-from trainer.validation import count_valid
+from trainer.timeouts import shutdown_timeout_s
+from trainer.validation import count_correct_validation
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def main_and_exit() -> NoReturn:
         code = main()
     except Exception:
         # Do not leave a bug of ours to the interpreter: on its way out, MXNet waits for all other ranks.
-        log.critical("trainer: an error of the trainer's own", exc_info=True)
+        log.critical("trainer: internal error", exc_info=True)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
@@ -138,10 +138,10 @@ def run(config: TrainConfig, signals: Signals) -> None:
                 begin=begin,
             )
         # Rank 0 may take long to write the final checkpoint and to copy it to S3.
-        backend.allow_pause(end_s(config))
+        backend.allow_pause(shutdown_timeout_s(config))
         if shard.index == 0:
-            place = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
-            print(f"rank {world} {summarize(results)} checkpoint={place}", flush=True)
+            path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
+            print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.agree_on_end(backend)
     backend.close()
     checkpoints.finish()
@@ -186,7 +186,7 @@ def train(
             log.info("Epoch[%d] where its time went: %s", epoch, format_shares(result.phases))
             if result.slowest is not None:
                 log.warning("Epoch[%d] %s", epoch, result.slowest)
-            writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * trainer.epoch_end())
+            writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * trainer.samples_in_epoch())
         log.info("Epoch[%d] weights=%s", epoch, digest(backend.weights()))
         progress = Progress(started=begin.started, epoch=epoch + 1)
         if progress.epoch < config.num_epochs:
@@ -213,7 +213,7 @@ class Trainer:
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train on the rest of the epoch, step by step, and validate."""
         backend, config, epoch, begin = self.backend, self.config, progress.epoch, progress.samples
-        total = self.epoch_end(begin)
+        total = self.samples_in_epoch(resumed_at=begin)
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         timer, started = backend.timer, self.clock()
@@ -238,7 +238,7 @@ class Trainer:
             for step, samples, images, labels in batches:
                 timer.end("data")
                 self.profiler.begin_step()
-                # Seed every step by its place alone: a resumed training then draws the same random numbers.
+                # Seed every step by its position alone: a resumed training then draws the same random numbers.
                 backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, shard=self.shard))
 
                 # Forward, backward, and the sum of the gradients over all ranks.
@@ -265,7 +265,7 @@ class Trainer:
                 if pace := speedometer.add(samples=len(labels), correct=correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
                     metrics = {"train/loss": result.loss_sum / samples, **pace.metrics}
-                    self.writers.write(metrics, epoch=epoch, samples=epoch * self.epoch_end() + progress.samples)
+                    self.writers.write(metrics, epoch=epoch, samples=epoch * self.samples_in_epoch() + progress.samples)
 
                 # Save a checkpoint, or save it and stop: all ranks at the same step.
                 if result.flags != NO_FLAGS:
@@ -278,8 +278,9 @@ class Trainer:
 
         # Gather before validating: with dist_async all ranks finish their steps here and take equal weights.
         phases = all_gather(backend, timer.take(), shard=self.shard)
-        size = self.global_batch_size
-        own_valid = count_valid(backend, self.load, self.data.validation, shard=self.shard, global_batch_size=size)
+        own_valid = count_correct_validation(
+            backend, self.load, self.data.validation, shard=self.shard, global_batch_size=self.global_batch_size
+        )
         all_correct, valid = backend.all_reduce([own_correct, own_valid])
         peak = backend.peak_speed
         return EpochResult(
@@ -293,7 +294,7 @@ class Trainer:
             slowest=describe_slowest(phases),
         )
 
-    def epoch_end(self, begin: int = 0) -> int:
-        """Return how many samples of an epoch are trained on when it ends; it goes on at its sample ``begin``."""
-        drop = self.config.last_batch == "drop"
-        return epoch_end(len(self.data.train.labels), global_batch_size=self.global_batch_size, begin=begin, drop=drop)
+    def samples_in_epoch(self, *, resumed_at: int = 0) -> int:
+        """Return how many samples an epoch trains on, counted from its start, when it resumes at this sample."""
+        samples, drop = len(self.data.train.labels), self.config.last_batch == "drop"
+        return epoch_end(samples, global_batch_size=self.global_batch_size, begin=resumed_at, drop=drop)

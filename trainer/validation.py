@@ -13,7 +13,7 @@ from trainer.data.samples import Samples
 from trainer.data.sampling import Shard
 
 
-def count_valid(
+def count_correct_validation(
     backend: Backend, load: BatchLoader, validation: Samples, *, shard: Shard, global_batch_size: int
 ) -> int:
     """Return how many of this rank's validation images the network classifies correctly.

@@ -1,4 +1,4 @@
-"""What needs a GPU: ``make test-gpu``, or ``python -m tests.gpu`` with any Python that has torch and numpy.
+"""Run the GPU tests: ``make test-gpu``, or ``python -m tests.gpu`` with any Python that has torch and numpy.
 
 Needs neither a cluster nor the project's environment, nor pytest. Exits with 1 where there is no GPU.
 """

@@ -28,13 +28,13 @@ def resnet8(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
 
 
 def perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """What is quick in any data type."""
+    """A network that is quick in any data type."""
     channels, height, width = image_shape
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, classes))
 
 
 class Viewing(nn.Module):
-    """As in PyTorch's first tutorials: what layers return is taken to lie in memory as it always did."""
+    """Uses view(), which fails with channels_last."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()

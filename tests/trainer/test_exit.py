@@ -35,7 +35,7 @@ def test_an_error_of_its_own_ends_the_process_before_anything_is_taken_apart(tmp
     result = run(str(program))
     assert result.returncode == 1
     assert result.stdout == ""
-    assert "trainer: an error of the trainer's own\nTraceback" in result.stderr
+    assert "trainer: internal error\nTraceback" in result.stderr
     assert "ValueError: ours" in result.stderr
 
 

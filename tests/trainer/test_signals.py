@@ -46,7 +46,7 @@ def send(process: subprocess.Popen[str], number: signal.Signals) -> None:
     assert process.stderr is not None
     process.send_signal(number)
     said = process.stderr.readline()
-    assert said == f"{number.name}: a checkpoint after this step, then the end; at once with Ctrl-C\n"
+    assert said == f"{number.name}: will save a checkpoint after this step and exit; press Ctrl-C to exit now\n"
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

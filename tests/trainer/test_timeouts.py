@@ -2,7 +2,7 @@ import pytest
 
 from trainer.config.settings import TrainConfig
 from trainer.s3 import COPY_S
-from trainer.timeouts import FETCH_S, RENDEZVOUS_S, STEP_S, WRITE_S, end_s, rendezvous_s
+from trainer.timeouts import FETCH_S, RENDEZVOUS_S, STEP_S, WRITE_S, rendezvous_s, shutdown_timeout_s
 
 DATA = {"data_dir": "s3://bucket/data"}
 PREFIX = {"model_prefix": "s3://bucket/net"}
@@ -29,5 +29,5 @@ def test_ranks_meet_also_when_one_has_to_fetch_all_and_another_nothing(
 
 
 def test_the_end_has_time_for_two_checkpoints_and_their_copies() -> None:
-    assert end_s(TrainConfig()) >= 2 * WRITE_S + STEP_S
-    assert end_s(config(PREFIX, engine="torch")) >= 2 * WRITE_S + 3 * COPY_S
+    assert shutdown_timeout_s(TrainConfig()) >= 2 * WRITE_S + STEP_S
+    assert shutdown_timeout_s(config(PREFIX, engine="torch")) >= 2 * WRITE_S + 3 * COPY_S

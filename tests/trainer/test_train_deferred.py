@@ -34,9 +34,7 @@ def data() -> DataSet:
     return make_numbered_samples()
 
 
-def test_late_results_are_counted_once_and_known_where_they_are_said(
-    data: DataSet, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_deferred_results_are_counted_once(data: DataSet, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         results = train(
             DeferredBackend(losses=[4, 2, 1] * 2),
@@ -52,7 +50,7 @@ def test_late_results_are_counted_once_and_known_where_they_are_said(
     assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in said)
 
 
-def test_late_wishes_are_heard_a_step_later_with_all_that_a_checkpoint_counts(data: DataSet) -> None:
+def test_late_flags_are_obeyed_a_step_later(data: DataSet) -> None:
     config, expected = TrainConfig(last_batch="keep", num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
     for flags, end in (
         (StopSaveFlags(save=True), nullcontext()),
@@ -68,9 +66,7 @@ def test_late_wishes_are_heard_a_step_later_with_all_that_a_checkpoint_counts(da
     ("losses", "batch", "updates"),
     [([1, float("nan"), 1], 2, [4, 4]), ([1, 1, float("nan")], 3, [4, 4, 2]), ([float("nan"), 1, 1], 1, [4])],
 )
-def test_fails_when_a_late_loss_is_not_finite_at_its_own_batch_before_another_update_and_a_checkpoint(
-    data: DataSet, losses: list[float], batch: int, updates: list[int]
-) -> None:
+def test_nan_loss_stops_before_next_update(data: DataSet, losses: list[float], batch: int, updates: list[int]) -> None:
     backend, policy = DeferredBackend(losses=losses), RecordingPolicy()
     with pytest.raises(TrainerError, match=f"loss is nan at epoch 0 batch {batch}, try a lower --lr"):
         train(backend, data, config=TrainConfig(last_batch="keep"), shard=Shard(), global_batch_size=4, policy=policy)
@@ -78,7 +74,7 @@ def test_fails_when_a_late_loss_is_not_finite_at_its_own_batch_before_another_up
     assert not policy.saved
 
 
-def test_wishes_are_heard_where_every_step_is_waited_for(data: DataSet) -> None:
+def test_flags_are_obeyed_when_every_step_is_awaited(data: DataSet) -> None:
     policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True, stop=True))
     config = TrainConfig(last_batch="keep", num_epochs=1, disp_batches=1)
     backend = DeferredBackend(losses=[4, 4, 2])
@@ -88,7 +84,7 @@ def test_wishes_are_heard_where_every_step_is_waited_for(data: DataSet) -> None:
 
 
 @pytest.mark.parametrize("flags", [StopSaveFlags(save=True), StopSaveFlags(stop=True)])
-def test_a_wish_of_one_step_is_heard_although_the_next_one_has_none(data: DataSet, flags: StopSaveFlags) -> None:
+def test_flags_of_one_step_survive_a_step_without_flags(data: DataSet, flags: StopSaveFlags) -> None:
     policy, config = RecordingPolicy(flags), TrainConfig(last_batch="keep", num_epochs=1)
     with pytest.raises(StoppedError) if flags.stop else nullcontext():
         train(DeferredBackend(losses=[4, 2, 1]), data, config=config, shard=Shard(), global_batch_size=4, policy=policy)

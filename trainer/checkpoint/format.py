@@ -27,13 +27,13 @@ OPTIMIZER: Final = "optimizer/"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Description:
-    """The training and the place that a checkpoint belongs to."""
+    """The training and the position that a checkpoint belongs to."""
 
     settings: Mapping[str, object]
     """Settings that a training keeps when it resumes; see TrainConfig.identity."""
     progress: Progress
     validation_accuracy: float | None = None
-    """Of the last whole epoch."""
+    """Accuracy of the last whole epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,7 +41,7 @@ class CheckpointPolicy(Protocol):
         """Return what this rank wants after the next step."""
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
-        """Save a checkpoint of this place; all ranks call it at the same step."""
+        """Save a checkpoint of this position; all ranks call it at the same step."""
 
 
 class BestOfRank(NamedTuple):
@@ -51,8 +51,8 @@ class BestOfRank(NamedTuple):
     accuracy: float
 
 
-class Start(NamedTuple):
-    """When a training starts."""
+class StartTime(NamedTuple):
+    """Start of a training, in seconds since 1970 on rank 0's clock; identifies the training."""
 
     started: float
 
@@ -92,13 +92,16 @@ class CheckpointManager:
         prefix = self._store.prefix if self._store else None
         elsewhere = is_in_another_directory(backend, prefix, shard=self._shard)
         shared = is_shared_with_rank_0(backend, prefix, shard=self._shard)
-        return self.begin(backend, elsewhere=elsewhere, shared=shared)
+        return self.resume_from_newest(backend, elsewhere=elsewhere, shared=shared)
 
-    def begin(self, backend: Backend, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
-        """Resume as above, knowing whether this rank's directory is another than rank 0's, or the very same one."""
+    def resume_from_newest(self, backend: Backend, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
+        """Load the newest checkpoint of any rank; None when the training was over.
+
+        ``elsewhere``: this rank's directory differs from rank 0's; ``shared``: it is the very same one.
+        """
         if shared:
             self._store = self._found = None
-        begin = self._agree_on_place(backend, elsewhere)
+        begin = self._agree_on_position(backend, elsewhere)
         self._found = None
         if begin is None:
             return None
@@ -110,10 +113,10 @@ class CheckpointManager:
             self._best = best.accuracy if best.is_known else None
         return begin
 
-    def _agree_on_place(self, backend: Backend, elsewhere: bool) -> Progress | None:
+    def _agree_on_position(self, backend: Backend, elsewhere: bool) -> Progress | None:
         own = self._found.description.progress if self._found else Progress()
         marker = CompletionMarker() if self._store is None else self._store.marker()
-        report = RankReport(*own.place, marker.started, self._is_of_this_job(marker), elsewhere)
+        report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), elsewhere)
         all_reports = all_gather(backend, report, shard=self._shard)
         reports = ignore_other_trainings(all_reports)
         self._started = max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
@@ -122,11 +125,11 @@ class CheckpointManager:
                 log.info("the training was over before its job was started again, nothing is left to do")
             return None
         reports = ignore_completed_trainings(reports)
-        places = [report.place for report in reports]
-        source = places.index(max(places))
-        if not any(places[source]):
+        positions = [report.position for report in reports]
+        source = positions.index(max(positions))
+        if not any(positions[source]):
             return self._start_new_training(backend, after=max(report.completed for report in all_reports))
-        if all_reports[source].in_another_directory and not any(places[0]) and not self._world.restarts:
+        if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restarts:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
 
@@ -134,7 +137,7 @@ class CheckpointManager:
         if self._store is not None:
             self._store.delete_all()
         # Start later than the last completed training, also by the clock of another machine.
-        [first, *_] = all_gather(backend, Start(max(time.time(), after + 1)), shard=self._shard)
+        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), shard=self._shard)
         backend.restore(None, source=0)
         return Progress(started=first.started)
 
@@ -143,7 +146,7 @@ class CheckpointManager:
         found = self._found if source == self._shard.index else None
         own = found.description.progress if found else Progress()
         reason = reason_to_refuse(found.description, self._config) if found else None
-        row = SourceProgress(*own.place, own.loss_sum, own.correct, is_refused=reason is not None)
+        row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
         chosen = all_gather(backend, row, shard=self._shard)[source]
         if chosen.is_refused:
             # All ranks raise the same line, whichever of them the launcher repeats.
@@ -151,7 +154,7 @@ class CheckpointManager:
         backend.restore(found.state if found else None, source=source)
         progress = chosen.progress
         if found and (new := newer_settings(found.description, self._config)):
-            log.warning("the checkpoint is of a version without %s, which hold from here on", ", ".join(new))
+            log.warning("the checkpoint predates %s; using the current values", ", ".join(new))
         if self._shard.index == 0:
             log.info(
                 "going on at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
@@ -164,11 +167,11 @@ class CheckpointManager:
     def _refuse_other_directory(self, backend: Backend, source: int) -> NoReturn:
         """Raise UsageError: only a person can tell whether that training is another, or what a lost disk left."""
         own = "" if self._store is None else checkpoint_directory(self._store.prefix)
-        place = backend.broadcast_object(own, source=source)
+        directory = backend.broadcast_object(own, source=source)
         raise UsageError(
-            f"rank {source} has the checkpoint of an interrupted training in {place}, which is not rank 0's directory, "
-            "where there is none: to resume, run it where both are the same; to start over, pass --resume never; to "
-            "keep both, pass another --model-prefix"
+            f"rank {source} has the checkpoint of an interrupted training in {directory}, which is not rank 0's "
+            "directory, where there is none: to resume, run it where both are the same; to start over, "
+            "pass --resume never; to keep both, pass another --model-prefix"
         )
 
     def flags(self) -> StopSaveFlags:
@@ -177,7 +180,7 @@ class CheckpointManager:
         return StopSaveFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
-        """Save a checkpoint of this place; ``validation_accuracy`` is given at the end of an epoch."""
+        """Save a checkpoint of this position; ``validation_accuracy`` is given at the end of an epoch."""
         self._saved_at = self._clock()
         [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
         if writing:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainer.checkpoint.format import Description
-from trainer.config.choices import option, shown
+from trainer.config.choices import format_value, option_name
 from trainer.config.settings import TrainConfig
 from trainer.progress import Progress
 
@@ -13,18 +13,18 @@ class RankReport(NamedTuple):
     """What one rank found in its checkpoint directory."""
 
     started: float = 0.0
-    """Of its newest checkpoint: see Progress. 0 stands for no checkpoint, or for no completed training below."""
+    """Start time of the training whose newest checkpoint this rank holds; 0 if it has none."""
     epoch: float = 0.0
     samples: float = 0.0
     completed: float = 0.0
-    """When the last training that it saw complete started."""
+    """Start time of the last training that it saw complete; 0 if there was none."""
     completed_in_this_job: float = 0.0
     """Whether that was this very training, before the launcher restarted its job."""
     in_another_directory: float = 0.0
     """Whether its directory differs from rank 0's."""
 
     @property
-    def place(self) -> tuple[float, float, float]:
+    def position(self) -> tuple[float, float, float]:
         """Return a key that orders checkpoints; greater is newer."""
         return self.started, self.epoch, self.samples
 
@@ -41,7 +41,7 @@ class SourceProgress(NamedTuple):
 
     @property
     def progress(self) -> Progress:
-        """Return the place to resume from."""
+        """Return the position to resume from."""
         return Progress(
             started=self.started,
             epoch=int(self.epoch),
@@ -81,7 +81,7 @@ def ignore_completed_trainings(reports: Sequence[RankReport]) -> list[RankReport
 def newer_settings(description: Description, config: TrainConfig) -> list[str]:
     """Return the settings that a checkpoint of an earlier version lacks, as the user would write them."""
     new = {name: value for name, value in config.identity.items() if name not in description.settings}
-    return [f"{option(name)} {shown(value)}" for name, value in new.items()]
+    return [f"{option_name(name)} {format_value(value)}" for name, value in new.items()]
 
 
 def reason_to_refuse(description: Description, config: TrainConfig) -> str | None:
@@ -90,8 +90,8 @@ def reason_to_refuse(description: Description, config: TrainConfig) -> str | Non
         previous = description.settings.get(name, value)
         if previous != value:
             return (
-                f"the interrupted training of {config.checkpoint_prefix} had {option(name)} {shown(previous)}, "
-                f"got {shown(value)}: "
+                f"the interrupted training of {config.checkpoint_prefix} "
+                f"had {option_name(name)} {format_value(previous)}, got {format_value(value)}: "
                 "to start over, pass --resume never; to keep both, pass another --model-prefix"
             )
     if description.progress.epoch >= config.num_epochs:

@@ -13,8 +13,8 @@ from trainer.s3 import S3Folder
 log = logging.getLogger(__name__)
 
 
-class S3Uploader:
-    """Uploads one file at a time in a thread; the training waits for it only at its end."""
+class S3Checkpoints:
+    """Uploads one file at a time in a thread, and downloads the newest; the training waits only at its end."""
 
     def __init__(self, folder: S3Folder, *, every_s: float, clock: Clock = time.monotonic) -> None:
         self.folder = folder
@@ -25,7 +25,7 @@ class S3Uploader:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="s3")
         self._uploading: Future[None] | None = None
 
-    def fetch_newer(self, prefix: str, *, than: str, into: Path) -> None:
+    def download_newer(self, prefix: str, *, than: str, into: Path) -> None:
         """Fetch the newest copy, by name, if it is newer than this name; TrainerError when S3 does not answer.
 
         Not a warning: a training that started anew would delete what it could have resumed from.

@@ -26,7 +26,7 @@ from trainer.checkpoint.format import (
     save_checkpoint,
 )
 from trainer.checkpoint.prefix_lock import lock_prefix, training_name
-from trainer.checkpoint.s3_uploader import S3Uploader
+from trainer.checkpoint.s3_uploader import S3Checkpoints
 from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
@@ -55,7 +55,7 @@ def open_store(config: TrainConfig, world: World) -> "CheckpointStore | None":
     uploader = None
     # All machines keep the same checkpoints, so one copy in S3 is enough.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
-        uploader = S3Uploader(S3Folder(config.s3_folder), every_s=config.checkpoint_seconds)
+        uploader = S3Checkpoints(S3Folder(config.s3_folder), every_s=config.checkpoint_seconds)
     return CheckpointStore(prefix, uploader=uploader)
 
 
@@ -78,7 +78,7 @@ class CheckpointStore:
     ``PREFIX-resume-STARTED-EPOCH-SAMPLES.npz``, ``PREFIX-best.npz`` and ``.PREFIX-finished``.
     """
 
-    def __init__(self, prefix: str, *, uploader: S3Uploader | None = None) -> None:
+    def __init__(self, prefix: str, *, uploader: S3Checkpoints | None = None) -> None:
         self.prefix = prefix
         self._directory = Path(prefix).expanduser().parent
         self._name_prefix = f"{Path(prefix).name}-resume-"
@@ -95,7 +95,7 @@ class CheckpointStore:
         """Return the newest readable checkpoint; TrainerError when S3, which may hold it, does not answer."""
         if self._uploader is not None:
             own = max((path.name for path in self._paths()), default="")
-            self._uploader.fetch_newer(self._name_prefix, than=own, into=self._directory)
+            self._uploader.download_newer(self._name_prefix, than=own, into=self._directory)
         for path in sorted(self._paths(), reverse=True):
             with _warn_on_failure():
                 return load_checkpoint(path)

@@ -16,12 +16,12 @@ KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_as
 RESUME: Final = ("auto", "never")
 DTYPES: Final = ("float32", "bfloat16", "float16")
 GC_TYPES: Final = ("none", "fp16", "bf16")
-COMPILED: Final = ("0", "1", "graphs")
+COMPILE_LEVELS: Final = ("0", "1", "graphs")
 """How much torch.compile does: nothing, a network's operations, their launches too (CUDA graphs)."""
-COMPILE: Final = (*COMPILED, "auto")
-FAST: Final = ("off", "auto")
+COMPILE_CHOICES: Final = (*COMPILE_LEVELS, "auto")
+FAST_CHOICES: Final = ("off", "auto")
 LAST_BATCHES: Final = ("drop", "keep")
-FOR_TORCH: Final = (
+TORCH_ONLY_SETTINGS: Final = (
     *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
 )
 """Settings that only --engine torch supports."""
@@ -33,12 +33,12 @@ OPTIONS: Final[Mapping[str, str]] = {
 """Options of settings that have another name."""
 
 
-def option(name: str) -> str:
+def option_name(name: str) -> str:
     """Return the option of a setting."""
     return OPTIONS.get(name) or f"--{name.replace('_', '-')}"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a setting's value as a user writes it; ``none`` when it is not given."""
     if value is None:
         return "none"
@@ -50,7 +50,7 @@ def shown(value: object) -> str:
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise UsageError unless the setting has one of the allowed values."""
     if value not in allowed:
-        raise UsageError(f"unknown {option(name)} {value!r}, must be one of: {', '.join(allowed)}")
+        raise UsageError(f"unknown {option_name(name)} {value!r}, must be one of: {', '.join(allowed)}")
 
 
 def check_kv_store(name: str, *, engine: str) -> None:

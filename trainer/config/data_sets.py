@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trainer.config.choices import shown
+from trainer.config.choices import format_value
 from trainer.errors import UsageError
 from trainer.models import ImageShape
 
@@ -46,4 +46,4 @@ def check_channels(dataset: str, image_shape: ImageShape) -> None:
     channels = DATA_SETS[dataset].channels
     if channels and image_shape[0] not in channels:
         allowed = " or ".join(map(str, channels))
-        raise UsageError(f"--image-shape of {dataset} must have {allowed} channels, got {shown(image_shape)}")
+        raise UsageError(f"--image-shape of {dataset} must have {allowed} channels, got {format_value(image_shape)}")

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from trainer.config.choices import option
+from trainer.config.choices import option_name
 from trainer.errors import UsageError
 from trainer.s3 import SCHEME
 
@@ -28,7 +28,7 @@ def check_data_dir(directory: str) -> None:
 def check_local(name: str, path: str | None) -> None:
     """Raise UsageError when the path of the setting ``name`` is in S3."""
     if (path or "").startswith(SCHEME):
-        raise UsageError(f"{option(name)} must be a path on rank 0's machine, got {path}")
+        raise UsageError(f"{option_name(name)} must be a path on rank 0's machine, got {path}")
 
 
 def folder_in_s3(prefix: str | None) -> str | None:

@@ -5,19 +5,19 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from trainer.config.choices import (
-    COMPILE,
+    COMPILE_CHOICES,
     DTYPES,
     ENGINES,
-    FAST,
-    FOR_TORCH,
+    FAST_CHOICES,
     GC_TYPES,
     KV_STORES_OF,
     LAST_BATCHES,
     RESUME,
+    TORCH_ONLY_SETTINGS,
     check_choice,
     check_kv_store,
-    option,
-    shown,
+    format_value,
+    option_name,
 )
 from trainer.config.data_sets import DATA_SETS, check_channels
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
@@ -39,34 +39,33 @@ class TrainConfig:
     """Settings of one run, named as in MXNet's image classification example."""
 
     network: str = "lenet"
-    """One of NETWORKS, or module:function. Left out: LeNet."""
+    """One of NETWORKS, or module:function."""
     engine: str = "torch"
-    """Which backend computes and communicates. Left out: PyTorch."""
+    """Which backend computes and communicates."""
     gpus: tuple[int, ...] = ()
     """GPUs of each machine, one process a GPU. Left out: a GPU for each process, or else the CPU."""
     batch_size_per_machine: int = 64
-    """Split over the processes of a machine. Left out: 64."""
+    """Split over the processes of a machine."""
     num_epochs: int = 12
-    """Left out: 12, enough for the digits with up to 8 machines."""
+    """Enough for the digits with up to 8 machines."""
     lr: float | None = None
     """For a global batch of lr_batch_size. Left out: 0.05 for a batch of 64, at most 0.1 without a warm-up."""
     lr_batch_size: int | None = None
     """Global batch size that lr is for: the rate grows with the batch. Left out: lr is used as it is."""
     warmup_epochs: float = 0.0
-    """Epochs over which the rate grows to its full value. Left out: 0."""
+    """Epochs over which the rate grows to its full value."""
     lr_factor: float = 0.1
-    """What the rate is multiplied by at each of lr_step_epochs. Left out: 0.1."""
+    """What the rate is multiplied by at each of lr_step_epochs."""
     lr_step_epochs: tuple[int, ...] = ()
-    """Epochs at which the rate is reduced. Left out: the rate stays."""
+    """Epochs at which the rate is reduced."""
     mom: float = 0.9
-    """Momentum. Left out: 0.9."""
+    """Momentum."""
     wd: float = 0.0001
-    """Weight decay. Left out: 0.0001."""
+    """Weight decay."""
     wd_all: bool = False
     """Whether biases and BatchNorm's factors decay too. Left out: they do not (Goyal et al. 2017, section 5.1)."""
     last_batch: str = "drop"
-    """What becomes of an epoch's last batch where it is smaller, one of LAST_BATCHES. Left out: drop; the next epoch
-    has another order."""
+    """What becomes of an epoch's smaller last batch, one of LAST_BATCHES; each epoch has another order."""
     kv_store: str | None = None
     """How ranks communicate. Left out: dist_sync where the launcher started several processes, device for one."""
     sync_bn: bool = False
@@ -75,9 +74,9 @@ class TrainConfig:
     """Data type that the network computes in, one of DTYPES. Left out: what ``fast`` picks, or float32, with TF32 on
     GPUs."""
     gradient_accumulation: int = 1
-    """Batches whose gradients make one step. Left out: 1."""
+    """Batches whose gradients make one step."""
     gc_type: str = "none"
-    """Type that gradients travel in, one of GC_TYPES. Left out: float32."""
+    """Type that gradients travel in, one of GC_TYPES."""
     compile: str | None = None
     """How much torch.compile does, one of COMPILE. Left out: 0, or what ``fast`` picks."""
     fast: str = "off"
@@ -85,17 +84,16 @@ class TrainConfig:
     deterministic: bool = False
     """Whether a GPU must compute the same bits every time, as CPUs do. Left out: whatever is fastest."""
     seed: int = 0
-    """Seed of the first weights and of the sample order. Left out: 0."""
+    """Seed of the first weights and of the sample order."""
     model_prefix: str | None = None
     """Beginning of the checkpoints' paths; s3://BUCKET/FOLDER/NAME for copies in S3 of checkpoints/NAME.
     Left out: checkpoints/NETWORK in the working directory."""
     disp_batches: int = 20
-    """Batches between two lines of progress. Left out: 20."""
+    """Batches between two lines of progress."""
     dataset: str = "digits"
     """One of DATA_SETS. Left out: the digits, which come with the trainer."""
     data_dir: str = "data"
-    """Where the data set's files are, a directory or s3://BUCKET/FOLDER. Left out: data in the working directory;
-    digits and synthetic need none."""
+    """Where the data set's files are, a directory or s3://BUCKET/FOLDER; digits and synthetic need none."""
     image_shape: ImageShape | None = None
     """Channels, height and width. Left out: the data set's, or what the network was made for; see input_shape."""
     num_classes: int | None = None
@@ -105,19 +103,19 @@ class TrainConfig:
     random_crop: bool = False
     """Whether training images are cropped at random places. Left out: in the middle."""
     random_mirror: bool = False
-    """Whether every second training image, at random, is mirrored. Left out: none."""
+    """Whether every second training image, at random, is mirrored."""
     resume: str = "auto"
     """Whether to resume an interrupted training. Left out: whenever there is one."""
     metrics: str | None = None
-    """File for metrics as lines of JSON, which rank 0 writes. Left out: none."""
+    """File for metrics as lines of JSON, which rank 0 writes."""
     tensorboard: str | None = None
-    """Directory for TensorBoard's event files, which rank 0 writes. Left out: none."""
+    """Directory for TensorBoard's event files, which rank 0 writes."""
     profile_steps: tuple[int, int] | None = None
-    """First and last step of this run to trace, from 1. Left out: none."""
+    """First and last step of this run to trace, from 1."""
     profile_dir: str = "profile"
     """Directory for the traces of all ranks. Left out: profile in the working directory."""
     checkpoint_seconds: float = 600.0
-    """Seconds between two checkpoints within an epoch; each epoch ends with one too. Left out: 10 minutes."""
+    """Seconds between two checkpoints within an epoch; each epoch ends with one too."""
 
     def __post_init__(self) -> None:
         check_network(self.network)
@@ -131,7 +129,7 @@ class TrainConfig:
         self._check_profile()
         for name in ("batch_size_per_machine", "num_epochs", "disp_batches", "gradient_accumulation"):
             if getattr(self, name) < 1:
-                raise UsageError(f"{option(name)} must be at least 1, got {getattr(self, name)}")
+                raise UsageError(f"{option_name(name)} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
             raise UsageError(f"--seed must be at least 0 and below {2**32}, got {self.seed}")
         self._check_rate()
@@ -146,10 +144,10 @@ class TrainConfig:
         if not (math.isfinite(self.wd) and self.wd >= 0):
             raise UsageError(f"--wd must be a number of at least 0, got {self.wd}")
         if self.gpus and self.engine != "torch":
-            names = shown(self.gpus)
+            names = format_value(self.gpus)
             raise UsageError(f"--gpus is for the engine torch, {self.engine} is MXNet's build for CPUs, got {names}")
         if len(set(self.gpus)) < len(self.gpus):
-            raise UsageError(f"--gpus must differ from each other, got {shown(self.gpus)}")
+            raise UsageError(f"--gpus must differ from each other, got {format_value(self.gpus)}")
 
     @property
     def store(self) -> str:
@@ -212,13 +210,14 @@ class TrainConfig:
         data = DATA_SETS[self.dataset]
         if self.image_shape is not None and not data.resizable and self.image_shape != data.image_shape:
             raise UsageError(
-                f"--image-shape of {self.dataset} must be {shown(data.image_shape)}, got {shown(self.image_shape)}"
+                f"--image-shape of {self.dataset} must be {format_value(data.image_shape)}, "
+                f"got {format_value(self.image_shape)}"
             )
         if self.image_shape is None and data.image_shape is None and self.network not in NETWORKS:
             raise UsageError(f"--image-shape must be given for {self.network} with {self.dataset}, such as 3,32,32")
         channels, height, width = self.input_shape
         if min(channels, height, width) < 1:
-            raise UsageError(f"--image-shape must be three numbers of at least 1, got {shown(self.input_shape)}")
+            raise UsageError(f"--image-shape must be three numbers of at least 1, got {format_value(self.input_shape)}")
         check_channels(self.dataset, self.input_shape)
         if self.network in NETWORKS and min(height, width) < (smallest := NETWORKS[self.network].smallest):
             raise UsageError(
@@ -245,16 +244,16 @@ class TrainConfig:
     def _check_speed(self) -> None:
         """Raise UsageError unless the engine supports these settings."""
         if self.engine != "torch":
-            own = (each for each in fields(self) if each.name in FOR_TORCH)
+            own = (each for each in fields(self) if each.name in TORCH_ONLY_SETTINGS)
             given = [each.name for each in own if getattr(self, each.name) != each.default]
             if given:
-                raise UsageError(f"{option(given[0])} is for the engine torch, got --engine {self.engine}")
+                raise UsageError(f"{option_name(given[0])} is for the engine torch, got --engine {self.engine}")
         if self.dtype is not None:
             check_choice("dtype", self.dtype, DTYPES)
         check_choice("gc_type", self.gc_type, GC_TYPES)
         if self.compile is not None:
-            check_choice("compile", self.compile, COMPILE)
-        check_choice("fast", self.fast, FAST)
+            check_choice("compile", self.compile, COMPILE_CHOICES)
+        check_choice("fast", self.fast, FAST_CHOICES)
         compiles = self.compile not in (None, "0")
         if compiles and self.sync_bn:
             raise UsageError(
@@ -269,7 +268,8 @@ class TrainConfig:
             raise UsageError(f"--lr must be a number above 0, got {self.lr}")
         if self.lr_batch_size is not None and (self.lr is None or self.lr_batch_size < 1):
             raise UsageError(
-                f"--lr-batch-size must be at least 1 and needs --lr, got {self.lr_batch_size} and {shown(self.lr)}"
+                f"--lr-batch-size must be at least 1 and needs --lr, "
+                f"got {self.lr_batch_size} and {format_value(self.lr)}"
             )
         if not (math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0):
             raise UsageError(f"--warmup-epochs must be a number of at least 0, got {self.warmup_epochs}")
@@ -278,7 +278,7 @@ class TrainConfig:
         if any(epoch < 1 for epoch in self.lr_step_epochs) or list(self.lr_step_epochs) != sorted(
             set(self.lr_step_epochs)
         ):
-            raise UsageError(f"--lr-step-epochs must rise from at least 1, got {shown(self.lr_step_epochs)}")
+            raise UsageError(f"--lr-step-epochs must rise from at least 1, got {format_value(self.lr_step_epochs)}")
 
     def schedule(self, *, global_batch_size: int) -> Schedule:
         """Return the learning rate over the training."""

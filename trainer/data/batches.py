@@ -37,7 +37,7 @@ class Augmentation:
             return None
         numbers = np.random.default_rng([self.seed, epoch, AUGMENTATION]).random((samples, 3))
         return Draws(
-            places=numbers[:, :2] if self.random_crop else None,
+            crop_corners=numbers[:, :2] if self.random_crop else None,
             mirrored=numbers[:, 2] < 0.5 if self.random_mirror else np.zeros(samples, np.bool_),
         )
 
@@ -46,7 +46,7 @@ class Augmentation:
 class Draws:
     """What happens to each sample in one epoch."""
 
-    places: NDArray[np.float64] | None
+    crop_corners: NDArray[np.float64] | None
     """Shape (samples, 2): the crop's upper left corner, from 0 to 1 of the available margin. None: the middle."""
     mirrored: NDArray[np.bool_]
 
@@ -99,10 +99,10 @@ def prepare(
     """Read these samples, crop, mirror and normalise them."""
     pixels = samples.read(indices)
     _, height, width = data.image_shape
-    places = draws.places[indices] if draws and draws.places is not None else None
-    if places is not None and pixels.shape[2:] == (height, width):
+    crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
+    if crop_corners is not None and pixels.shape[2:] == (height, width):
         pixels = _pad(pixels, data.mean)
-    pixels = _crop(pixels, height, width, places)
+    pixels = _crop(pixels, height, width, crop_corners)
     if draws:
         mirrored = draws.mirrored[indices]
         pixels[mirrored] = pixels[mirrored, :, :, ::-1]
@@ -119,13 +119,13 @@ def _pad(pixels: Pixels, mean: tuple[float, ...]) -> Pixels:
     return padded
 
 
-def _crop(pixels: Pixels, height: int, width: int, places: NDArray[np.float64] | None) -> Pixels:
+def _crop(pixels: Pixels, height: int, width: int, crop_corners: NDArray[np.float64] | None) -> Pixels:
     """Crop images to this size, each at its own place or in the middle."""
     margin = np.array(pixels.shape[2:]) - (height, width)
-    if places is None:
+    if crop_corners is None:
         top, left = margin // 2
         return pixels[:, :, top : top + height, left : left + width]
-    tops, lefts = (places * (margin + 1)).astype(np.int64).T
+    tops, lefts = (crop_corners * (margin + 1)).astype(np.int64).T
     windows = sliding_window_view(pixels, (height, width), axis=(2, 3))
     return windows[np.arange(len(pixels)), :, tops, lefts]
 

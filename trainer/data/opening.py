@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from trainer.config.choices import shown
+from trainer.config.choices import format_value
 from trainer.config.settings import TrainConfig
 from trainer.data.cifar import load_cifar10
 from trainer.data.digits import load_digits
@@ -39,7 +39,7 @@ def open_data(config: TrainConfig) -> DataSet:
         # numpy's message says how much it asked for.
         reason = f", {error}" if str(error) else ""
         raise TrainerError(
-            f"{config.dataset} with images of {shown(config.input_shape)} does not fit into memory{reason}"
+            f"{config.dataset} with images of {format_value(config.input_shape)} does not fit into memory{reason}"
         ) from error
     if config.num_classes is not None and config.num_classes < data.classes:
         raise UsageError(

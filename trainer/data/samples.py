@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.config.choices import shown
+from trainer.config.choices import format_value
 from trainer.data import Labels, Pixels
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
@@ -70,7 +70,7 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > there:
         raise TrainerError(
-            f"{train} training and {validation} validation images of {shown(image_shape)} take at least "
+            f"{train} training and {validation} validation images of {format_value(image_shape)} take at least "
             f"{needed / 2**30:,.1f} GiB of memory, this machine has {there / 2**30:,.1f} GiB"
         )
 

@@ -36,7 +36,7 @@ def adapt_batch_norms(model: nn.Module, *, all_reduce: AllReduce | None) -> None
                 )
             continue  # Leave a user's own subclass alone.
         # In place, as torch's lazy modules change their class: weights, buffers and hooks stay.
-        module.__class__ = LocalBatchNorm if all_reduce is None else SyncBatchNorm
+        module.__class__ = LocalBatchNorm if all_reduce is None else AllRanksBatchNorm
         module.all_reduce = all_reduce  # type: ignore[assignment]  # its new class has it
 
 
@@ -76,7 +76,7 @@ class LocalBatchNorm(_BatchNorm):
         return super().forward(input)
 
 
-class SyncBatchNorm(LocalBatchNorm):
+class AllRanksBatchNorm(LocalBatchNorm):
     """Normalises by the samples of all ranks. Every rank must call it, also with no samples."""
 
     all_reduce: AllReduce

@@ -34,10 +34,12 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFacto
     if not config.distributed and workers != "1":
         raise UsageError(f"--kv-store {config.store} is for one worker, got {workers}: dist_sync is for all")
     watchdog = Watchdog(rendezvous_s=rendezvous_s(config))
-    place = f"{environment.get('DMLC_PS_ROOT_URI')}:{environment.get('DMLC_PS_ROOT_PORT')}"
+    server_address = f"{environment.get('DMLC_PS_ROOT_URI')}:{environment.get('DMLC_PS_ROOT_PORT')}"
     if config.distributed:
-        log.info("waiting for %s workers and %s servers at %s", workers, environment.get("DMLC_NUM_SERVER"), place)
-    with watchdog.waiting(f"meeting {workers} workers at {place}"):
+        log.info(
+            "waiting for %s workers and %s servers at %s", workers, environment.get("DMLC_NUM_SERVER"), server_address
+        )
+    with watchdog.waiting(f"meeting {workers} workers at {server_address}"):
         store = mx.kv.create(config.store)
     joined_stores.append(store)
     # Prefer the launcher's number: ps-lite numbers the workers as they come.

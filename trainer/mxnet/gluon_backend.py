@@ -1,6 +1,6 @@
 """Compute a step with MXNet: a Gluon network on the CPU, its gradients and its optimizer.
 
-The backends on MXNet differ in how ranks communicate (Collective). They use neither gluon.Trainer nor Horovod's
+The backends on MXNet differ in how ranks communicate (GluonCollective). They use neither gluon.Trainer nor Horovod's
 DistributedTrainer: both divide by one batch size for all steps, where an epoch's last step is smaller, and refuse a
 step in which a rank has no samples. The sums are the same calls that those make, and so is the update.
 """
@@ -28,7 +28,7 @@ NAMES_IN_TORCH: Final = {"gamma": "weight", "beta": "bias"}
 """Names of a BatchNorm's weights."""
 
 
-class Collective(Protocol):
+class GluonCollective(Protocol):
     """Communication between ranks. All of them make the same calls in the same order."""
 
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
@@ -57,7 +57,7 @@ class GluonBackend:
         self,
         network: gluon.HybridBlock,
         *,
-        collective: Collective,
+        collective: GluonCollective,
         learning_rate: float,
         momentum: float,
         weight_decay: float,

@@ -59,7 +59,7 @@ def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shar
 
 
 class HorovodCollective:
-    """See trainer.mxnet.gluon_backend.Collective. Each operation has a name, the same on all ranks."""
+    """See trainer.mxnet.gluon_backend.GluonCollective. Each operation has a name, the same on all ranks."""
 
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog

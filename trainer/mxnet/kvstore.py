@@ -25,7 +25,7 @@ ranks; a rank that fails would wait for ranks that wait for it, as soon as its v
 
 
 class KVStoreCollective:
-    """See trainer.mxnet.gluon_backend.Collective."""
+    """See trainer.mxnet.gluon_backend.GluonCollective."""
 
     def __init__(self, store: mx.kv.KVStore, *, world: World, watchdog: Watchdog) -> None:
         self._store = store

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from trainer.backend import Backend, State
-from trainer.config.choices import COMPILED
+from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, first_line
@@ -28,8 +28,8 @@ from trainer.torch.device_loader import DeviceBatch
 
 log = logging.getLogger(__name__)
 
-MODE: Final = "method"
-"""Name of the mode in a checkpoint."""
+MODE_KEY: Final = "method"
+"""Key of the mode in a checkpoint; its text is older than the word mode, and old checkpoints have it."""
 WORTHWHILE: Final = 0.97
 """Share of the previous time: a choice that saves less is not worth another rounding."""
 WARM_UP: Final = 3
@@ -88,7 +88,7 @@ def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *
     return Candidates(
         dtypes=dtypes,
         channels_last=[False, True] if fast and has_convolutions(model) else [given.channels_last],
-        compiled=COMPILED[: 3 if gpu else 2] if compiles else [given.compiled],
+        compiled=COMPILE_LEVELS[: 3 if gpu else 2] if compiles else [given.compiled],
     )
 
 
@@ -176,17 +176,17 @@ def _synchronize(device: torch.device) -> None:
 
 def encode(mode: ComputeMode) -> list[int]:
     """Return the mode as numbers, for the other ranks and for the checkpoint."""
-    return [list(DTYPES).index(mode.dtype), mode.channels_last, COMPILED.index(mode.compiled)]
+    return [list(DTYPES).index(mode.dtype), mode.channels_last, COMPILE_LEVELS.index(mode.compiled)]
 
 
 def decode(numbers: Sequence[float]) -> ComputeMode:
     """Return the mode that these numbers stand for."""
     dtype, channels_last, compiled = (int(number) for number in numbers)
-    return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILED[compiled])
+    return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILE_LEVELS[compiled])
 
 
 def mode_of(state: State | None) -> ComputeMode | None:
     """Return the mode in a checkpoint, if that training picked one."""
-    if state is None or MODE not in state.optimizer:
+    if state is None or MODE_KEY not in state.optimizer:
         return None
-    return decode(state.optimizer[MODE].tolist())
+    return decode(state.optimizer[MODE_KEY].tolist())

@@ -7,7 +7,7 @@ from typing import Final
 import torch
 from torch import nn
 
-from trainer.config.choices import COMPILED
+from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.models import NETWORKS
 
@@ -26,8 +26,8 @@ class ComputeMode:
     """Of convolutions and matrix products, by autocast; weights, sums and statistics stay float32."""
     channels_last: bool = False
     """Whether the channels of a pixel are adjacent in memory, as tensor cores prefer."""
-    compiled: str = COMPILED[0]
-    """How much torch.compile does: one of COMPILED."""
+    compiled: str = COMPILE_LEVELS[0]
+    """How much torch.compile does: one of COMPILE_LEVELS."""
 
     def __str__(self) -> str:
         compiled = {"0": (), "1": ("compiled",), "graphs": ("compiled", "graphs")}[self.compiled]
@@ -38,7 +38,7 @@ class ComputeMode:
 
         CUDA graphs are recorded again for each new batch size; a result is valid until the graph runs again.
         """
-        if self.compiled == COMPILED[0]:
+        if self.compiled == COMPILE_LEVELS[0]:
             return model
         return torch.compile(model, dynamic=False, mode="reduce-overhead" if self.compiled == "graphs" else None)
 
@@ -56,7 +56,7 @@ def given_mode(config: TrainConfig, model: nn.Module) -> ComputeMode:
     return ComputeMode(
         dtype=config.dtype or EXACT.dtype,
         channels_last=config.network in NETWORKS and has_convolutions(model),
-        compiled=config.compile if config.compile in COMPILED else COMPILED[0],
+        compiled=config.compile if config.compile in COMPILE_LEVELS else COMPILE_LEVELS[0],
     )
 
 

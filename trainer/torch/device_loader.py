@@ -62,7 +62,7 @@ class Parts:
         self._first = self._load(first)
         pixels = self._first[0]
         self.shape = (len(indices), *(pixels.images if isinstance(pixels, DeviceBatch) else pixels).shape[1:])
-        """Of all images together."""
+        """Shape of all images together."""
 
     def __iter__(self) -> Iterator[tuple[Images | DeviceBatch, Labels]]:
         """Yield images and labels of one part after the other."""
@@ -132,26 +132,26 @@ class DeviceLoader:
     def _prepare(self, pixels: torch.Tensor, indices: Indices, draws: Draws | None) -> torch.Tensor:
         """Do on the device what trainer.data.batches.prepare does."""
         _, height, width = self._data.image_shape
-        places = draws.places[indices] if draws and draws.places is not None else None
-        if places is not None and pixels.shape[2:] == (height, width):
+        crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
+        if crop_corners is not None and pixels.shape[2:] == (height, width):
             padded = self._margin.expand(len(pixels), pixels.shape[1], height + 2 * PADDING, width + 2 * PADDING)
             padded = padded.contiguous()
             padded[:, :, PADDING:-PADDING, PADDING:-PADDING] = pixels
             pixels = padded
-        pixels = self._crop(pixels, places)
+        pixels = self._crop(pixels, crop_corners)
         if draws:
             mirrored = self._send(draws.mirrored[indices]).view(-1, 1, 1, 1)
             pixels = torch.where(mirrored, pixels.flip(3), pixels)
         images = pixels.to(torch.float32, memory_format=self._format)
         return images.sub_(self._mean).div_(self._std)
 
-    def _crop(self, pixels: torch.Tensor, places: NDArray[np.float64] | None) -> torch.Tensor:
+    def _crop(self, pixels: torch.Tensor, crop_corners: NDArray[np.float64] | None) -> torch.Tensor:
         _, height, width = self._data.image_shape
         margin = np.array(pixels.shape[2:]) - (height, width)
-        if places is None:
+        if crop_corners is None:
             top, left = (int(side) for side in margin // 2)
             return pixels[:, :, top : top + height, left : left + width]
-        tops, lefts = (self._send(side) for side in (places * (margin + 1)).astype(np.int64).T.copy())
+        tops, lefts = (self._send(side) for side in (crop_corners * (margin + 1)).astype(np.int64).T.copy())
         windows = pixels.unfold(2, height, 1).unfold(3, width, 1)
         return windows[torch.arange(len(pixels), device=self._device), :, tops, lefts]
 

@@ -15,7 +15,7 @@ from torch.optim.sgd import sgd
 from trainer.torch.compute_mode import DTYPES
 
 FIRST_SCALE: Final = 2.0**8
-"""For a loss that is a sum over samples. With 256 samples it equals GradScaler's default for a mean, 2^16."""
+"""Loss scale for a sum over samples. With 256 samples it equals GradScaler's default for a mean, 2^16."""
 
 
 class SGD:

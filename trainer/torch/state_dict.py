@@ -14,8 +14,8 @@ from trainer.torch.flat_params import flatten, views
 MOMENTUM: Final = "momentum"
 SCALE: Final = "loss_scale"
 """Names in a checkpoint."""
-MOMENTUM_COPY: Final = "/"
-"""Name of the momentum among the copied tensors: no weight has a name with a slash."""
+MOMENTUM_COPY_KEY: Final = "/"
+"""Key of the momentum among the copied tensors: no weight has a name with a slash."""
 
 
 def pack_state(
@@ -28,12 +28,12 @@ def pack_state(
 ) -> State:
     """Return the state in these copies on the host; ``optimizer`` holds the rest of the optimizer's state.
 
-    ``network_order`` are the places among ``parameters`` of the network's own, one after the other.
+    ``network_order`` are the indices among ``parameters`` of the network's own, one after the other.
     """
     # Reorder on the host: a GPU's memory may be full.
-    parts = views(copies[MOMENTUM_COPY], parameters, channels_last=channels_last)
-    momentum = flatten([parts[place] for place in network_order])
-    weights = {name: value.contiguous().numpy() for name, value in copies.items() if name != MOMENTUM_COPY}
+    parts = views(copies[MOMENTUM_COPY_KEY], parameters, channels_last=channels_last)
+    momentum = flatten([parts[index] for index in network_order])
+    weights = {name: value.contiguous().numpy() for name, value in copies.items() if name != MOMENTUM_COPY_KEY}
     return State(weights=weights, optimizer={MOMENTUM: momentum.numpy(), **optimizer})
 
 

@@ -22,7 +22,7 @@ def resume_training(
     bests = (0.0, 0.0, *best) if rank == 0 else (*best, 0.0, 0.0)
     backend = cast(Backend, TwoRankBackend([0] * 12, [0] * 12, bests))
     manager = make_manager(store, rank=rank)
-    manager.begin(backend)
+    manager.resume_from_newest(backend)
     return manager, backend
 
 
@@ -55,7 +55,7 @@ def test_every_rank_keeps_the_best_epoch_of_this_training_whichever_rank_has_had
 
 def test_a_new_training_does_not_look_up_its_best_in_s3() -> None:
     store = FakeStore()
-    make_manager(store).begin(cast(Backend, TwoRankBackend()))
+    make_manager(store).resume_from_newest(cast(Backend, TwoRankBackend()))
     assert not store.looked_in_s3
     resume_training(store)
     assert store.looked_in_s3
@@ -107,7 +107,7 @@ def test_a_rank_without_a_store_takes_part() -> None:
     row = (*RankReport(started=5, epoch=1, samples=64), *RankReport())
     source = (*SourceProgress(started=5, epoch=1, samples=64), *SourceProgress())
     best = (*BestOfRank(1, 0.9), *BestOfRank(0, 0))
-    manager.begin(cast(Backend, TwoRankBackend(row, source, best)))
+    manager.resume_from_newest(cast(Backend, TwoRankBackend(row, source, best)))
     backend = cast(Backend, TwoRankBackend([0], best))
     manager.save(backend, Progress(started=5, epoch=2), validation_accuracy=0.8)
     manager.agree_on_end(backend)

@@ -60,7 +60,7 @@ def draw(number: int) -> Kill:
 
 
 def draw_for_others(number: int) -> Kill:
-    """In a step; one rank goes on, or three do."""
+    """Draw a kill in a step, after which one rank or three resume."""
     chance = random.Random(f"others {number}")
     step = chance.randint(2, EPOCHS * STEPS)
     return Kill(rank=chance.randrange(RANKS), place="step", number=step, ranks_after=(1, 3)[number % 2])
@@ -81,9 +81,9 @@ def machines(directory: Path, *, count: int = RANKS) -> list[Path]:
     return places
 
 
-def kill(kill: Kill, directory: Path, *, size: int) -> None:
+def run_until_killed(plan: Kill, directory: Path, *, size: int) -> None:
     """Run the training until the rank is gone, and its other ranks have noticed."""
-    variables = {"KILLED": f"{kill.rank} {kill.place} {kill.number} {max(1, int(kill.part * size))}"}
+    variables = {"KILLED": f"{plan.rank} {plan.place} {plan.number} {max(1, int(plan.part * size))}"}
     with running(
         *(*OPTIONS, *EVERY_STEP),
         directory=directory,
@@ -93,8 +93,8 @@ def kill(kill: Kill, directory: Path, *, size: int) -> None:
         variables=variables,
     ) as ranks:
         codes = [rank.wait() for rank in ranks]
-    assert codes[kill.rank] == -9, ranks[kill.rank].log.read_text()
-    assert codes[1 - kill.rank] == 1, ranks[1 - kill.rank].log.read_text()
+    assert codes[plan.rank] == -9, ranks[plan.rank].log.read_text()
+    assert codes[1 - plan.rank] == 1, ranks[1 - plan.rank].log.read_text()
 
 
 def go_on(directory: Path, *, count: int) -> list[Rank]:
@@ -115,7 +115,7 @@ def assert_same(found: Checkpoint, expected: Checkpoint) -> None:
 
 
 def assert_alike(found: Checkpoint, expected: Checkpoint) -> None:
-    """As good, with steps of another size from some place on."""
+    """Check for similar accuracy: the step size changed after resuming."""
     accuracies = [each.description.validation_accuracy for each in (found, expected)]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.25)
     assert all(np.isfinite(value).all() for value in found.state.weights.values())
@@ -129,7 +129,7 @@ def best_accuracy(*places: Path) -> float:
 
 def play(struck: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
     """Kill, go on to the end, and return what that left."""
-    kill(struck, directory, size=undisturbed.stat().st_size)
+    run_until_killed(struck, directory, size=undisturbed.stat().st_size)
     places = machines(directory)
     kept = {path: load_checkpoint(path) for place in places for path in place.glob("net-resume-*.npz")}
     assert kept

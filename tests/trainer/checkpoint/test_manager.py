@@ -23,7 +23,7 @@ OVER = CompletionMarker(started=5.5, job="j", settings={**CONFIG.identity, "num_
 def begin(
     store: FakeStore, others: TwoRankBackend, *, config: TrainConfig = CONFIG, world: World = SINGLE_PROCESS
 ) -> Progress:
-    progress = make_manager(store, config=config, world=world).begin(cast(Backend, others))
+    progress = make_manager(store, config=config, world=world).resume_from_newest(cast(Backend, others))
     assert progress is not None
     return progress
 
@@ -54,7 +54,7 @@ def test_a_checkpoint_of_a_version_without_a_setting_goes_on_and_says_so(caplog:
     settings = {name: value for name, value in description.settings.items() if name not in ("last_batch", "wd_all")}
     store.saved = [Checkpoint(description=replace(description, settings=settings), state=STATE)]
     assert begin(store, TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress()))) == own
-    assert "a version without --wd-all 0, --last-batch drop, which hold from here on" in caplog.text
+    assert "predates --wd-all 0, --last-batch drop; using the current values" in caplog.text
 
 
 def test_without_any_the_training_begins_at_rank_0s_time() -> None:
@@ -100,7 +100,7 @@ def test_what_was_over_when_its_job_was_started_again_is_over_on_all_ranks(marke
     store.final_of = 5.5 if end == "here" else 0
     others = TwoRankBackend(from_rank_1(other), [end == "there"])
     ours = make_manager(store, world=RESTARTED)
-    assert ours.begin(cast(Backend, others)) is None
+    assert ours.resume_from_newest(cast(Backend, others)) is None
     assert others.restored == []
     ours.finish()
     assert (store.marker(), store.saved) == (OVER, [])
@@ -110,7 +110,9 @@ def test_in_s3_what_was_over_is_there_for_every_rank() -> None:
     config = replace(CONFIG, model_prefix="s3://bucket/digits/net")
     over = replace(OVER, settings={**config.identity, "num_epochs": 3})
     assert (
-        make_manager(FakeStore(marker=over), config=config, world=RESTARTED).begin(cast(Backend, TwoRankBackend()))
+        make_manager(FakeStore(marker=over), config=config, world=RESTARTED).resume_from_newest(
+            cast(Backend, TwoRankBackend())
+        )
         is None
     )
 
@@ -242,7 +244,7 @@ def test_who_shares_rank_0s_directory_leaves_it_to_rank_0() -> None:
     others = TwoRankBackend(
         (*RankReport(started=5, epoch=1), *RankReport()), (*SourceProgress(started=5, epoch=1), *SourceProgress())
     )
-    assert ours.begin(cast(Backend, others), shared=True) == Progress(started=5, epoch=1)
+    assert ours.resume_from_newest(cast(Backend, others), shared=True) == Progress(started=5, epoch=1)
     assert others.restored == [(None, 0)]
     ours.save(cast(Backend, others), Progress(started=5, epoch=2), validation_accuracy=0.8)
     ours.finish()

@@ -31,7 +31,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ranks[0].wait_for_log("Epoch[1] Batch [7]")
         ranks[1].process.send_signal(signal.SIGTERM)
         assert [rank.wait(deadline_s=30) for rank in ranks] == [128 + signal.SIGTERM] * RANKS
-    assert "SIGTERM: a checkpoint after this step" in ranks[1].log.read_text()
+    assert "SIGTERM: will save a checkpoint after this step" in ranks[1].log.read_text()
     assert "stopped by another rank's signal, with a checkpoint" in ranks[0].log.read_text()
     return directory
 

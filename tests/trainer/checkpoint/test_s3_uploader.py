@@ -17,7 +17,7 @@ from tests.trainer.programs.processes import REPOSITORY, run, running
 from trainer.backend import State
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.format import Checkpoint, Description, save_checkpoint
-from trainer.checkpoint.s3_uploader import S3Uploader
+from trainer.checkpoint.s3_uploader import S3Checkpoints
 from trainer.checkpoint.store import CheckpointStore
 from trainer.errors import TrainerError
 from trainer.progress import Progress
@@ -35,7 +35,7 @@ def names() -> list[str]:
 
 def store(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> CheckpointStore:
     directory.mkdir(exist_ok=True)
-    return CheckpointStore(str(directory / "net"), uploader=S3Uploader(S3Folder(folder), every_s=every_s))
+    return CheckpointStore(str(directory / "net"), uploader=S3Checkpoints(S3Folder(folder), every_s=every_s))
 
 
 def checkpoint(*, epoch: int, started: float = 5.5, accuracy: float | None = None) -> Checkpoint:

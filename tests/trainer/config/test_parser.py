@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainer.config.choices import option
+from trainer.config.choices import option_name
 from trainer.config.parser import _build_parser, parse
 from trainer.config.settings import IDENTITY, TrainConfig
 from trainer.data.sampling import Shard
@@ -272,7 +272,7 @@ def test_a_checkpoint_belongs_to_all_settings_that_change_what_is_learned(name: 
 
 def test_every_setting_is_named_as_its_option() -> None:
     known = set(_build_parser().known_options())
-    assert {option(name) for name in (*IDENTITY, *(each.name for each in fields(TrainConfig)))} <= known
+    assert {option_name(name) for name in (*IDENTITY, *(each.name for each in fields(TrainConfig)))} <= known
 
 
 def test_settings_are_checked_also_without_a_command_line() -> None:

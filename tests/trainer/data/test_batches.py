@@ -69,7 +69,7 @@ def test_a_crop_may_be_at_any_place_to_the_last_corner(data: DataSet) -> None:
     # Of nine, with a margin of four on each side.
     middles = (np.arange(9) + 0.5) / 9
     nine = np.arange(9)
-    draws = Draws(places=np.stack([middles, middles[::-1]], axis=1), mirrored=np.zeros(9, np.bool_))
+    draws = Draws(crop_corners=np.stack([middles, middles[::-1]], axis=1), mirrored=np.zeros(9, np.bool_))
     images, _ = prepare(data, data.train, nine, draws)
     originals, _ = prepare(data, data.train, nine)
     padded = np.pad(originals, ((0, 0), (0, 0), (4, 4), (4, 4)), constant_values=np.nan)

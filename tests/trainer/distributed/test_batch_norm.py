@@ -12,7 +12,7 @@ from tests.trainer.distributed.test_dist_sync import distance
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
 from trainer.data.sampling import Shard
-from trainer.distributed.batch_norm import SyncBatchNorm, adapt_batch_norms
+from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
 from trainer.errors import UsageError
 from trainer.models import build
 from trainer.step import TorchBackend
@@ -106,7 +106,7 @@ def doubled(values: torch.Tensor) -> None:
 def test_sync_bn_is_torchs_batch_norm_over_the_samples_of_all_ranks(momentum: float | None) -> None:
     plain, ours = (torch.nn.BatchNorm2d(3, momentum=momentum).double() for _ in range(2))
     adapt_batch_norms(ours, all_reduce=doubled)
-    assert isinstance(ours, SyncBatchNorm)
+    assert isinstance(ours, AllRanksBatchNorm)
     generator = torch.Generator().manual_seed(0)
     for _ in range(2):
         one, wanted = torch.randn(2, 4, 3, 5, 5, dtype=torch.float64, generator=generator)

@@ -6,5 +6,5 @@ from unittest.mock import patch
 from trainer.train import main_and_exit
 
 if __name__ == "__main__":
-    with patch("trainer.distributed.reduce.ddp.STEP_TIMEOUT", timedelta(seconds=2)):
+    with patch("trainer.distributed.reduce.collective.STEP_TIMEOUT", timedelta(seconds=2)):
         main_and_exit()

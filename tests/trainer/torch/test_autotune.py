@@ -7,20 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.config.choices import COMPILED
+from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.models import build
 from trainer.step import TorchBackend
-from trainer.torch.autotune import MODE, Candidates, decode, encode, find_candidates, pick_mode
+from trainer.torch.autotune import MODE_KEY, Candidates, decode, encode, find_candidates, pick_mode
 from trainer.torch.compute_mode import EXACT, ComputeMode
 from trainer.torch.connect import create
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 CONVOLUTIONS = nn.Sequential(nn.Conv2d(1, 1, 1))
 BOTH = [False, True]
-ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=COMPILED)
+ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=COMPILE_LEVELS)
 
 
 def test_what_pays_is_kept_one_thing_after_the_other_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -52,8 +52,10 @@ def test_only_what_the_user_leaves_open_is_measured(monkeypatch: pytest.MonkeyPa
     assert candidates(GPU, fast="auto") == ALL
     assert candidates(GPU, fast="auto", compile="0").compiled == ["0"]
     assert candidates(GPU, fast="auto", deterministic=True).compiled == ["0"]
-    assert candidates(GPU, compile="auto") == Candidates(dtypes=["float32"], channels_last=[False], compiled=COMPILED)
-    assert candidates(CPU, compile="auto").compiled == COMPILED[:2]
+    assert candidates(GPU, compile="auto") == Candidates(
+        dtypes=["float32"], channels_last=[False], compiled=COMPILE_LEVELS
+    )
+    assert candidates(CPU, compile="auto").compiled == COMPILE_LEVELS[:2]
     assert candidates(CPU, fast="auto") == Candidates(
         dtypes=["float32", "bfloat16"], channels_last=BOTH, compiled=["0"]
     )
@@ -108,9 +110,9 @@ def test_a_training_that_goes_on_keeps_what_was_picked_without_measuring(monkeyp
     )
     first.restore(None, source=0)
     state = first.state()
-    assert decode(state.optimizer[MODE].tolist()) == picked
+    assert decode(state.optimizer[MODE_KEY].tolist()) == picked
     second.restore(state, source=0)
-    assert np.array_equal(second.state().optimizer[MODE], state.optimizer[MODE])
+    assert np.array_equal(second.state().optimizer[MODE_KEY], state.optimizer[MODE_KEY])
 
 
 def test_all_ranks_take_what_one_has_picked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,4 +133,4 @@ def test_all_ranks_take_what_one_has_picked(monkeypatch: pytest.MonkeyPatch) -> 
         autotune=lambda: pytest.fail("measured"),
     )
     backend.restore(None, source=0)
-    assert decode(backend.state().optimizer[MODE].tolist()) == picked
+    assert decode(backend.state().optimizer[MODE_KEY].tolist()) == picked

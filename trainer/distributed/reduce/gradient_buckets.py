@@ -16,7 +16,7 @@ from typing import Final
 import torch
 from torch import nn
 
-from trainer.distributed.reduce.ddp import Collective
+from trainer.distributed.reduce.collective import Collective
 from trainer.errors import TrainerError
 from trainer.side_stream import SideStream, record_event
 

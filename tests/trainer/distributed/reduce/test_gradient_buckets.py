@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.trainer.programs import bucketed_trainer
 from tests.trainer.programs.processes import run, running
-from trainer.distributed.reduce.ddp import Collective
+from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets, cut_buckets
 from trainer.errors import TrainerError
 from trainer.torch.flat_params import bind_gradients
@@ -109,7 +109,7 @@ def test_of_accumulated_batches_only_the_last_communicates() -> None:
 
 
 @pytest.mark.usefixtures("two_layers")
-def test_a_rank_without_samples_and_one_that_leaves_out_a_layer_add_up_the_same_buckets_in_order() -> None:
+def test_bucket_order_is_fixed() -> None:
     without, partly = Step(), Step()
     without.reduction.finish()
     partly.reduction.expect_last_backward()
@@ -168,8 +168,8 @@ OPTIONS = (
 
 def test_ranks_end_with_the_bits_of_the_flat_vector_also_after_an_interruption(tmp_path: Path) -> None:
     flat, overlapped, dropped = (tmp_path / name for name in ("flat", "overlapped", "dropped"))
-    for place in (flat, overlapped, dropped):
-        place.mkdir()
+    for span in (flat, overlapped, dropped):
+        span.mkdir()
     expected = run(*OPTIONS, directory=flat, count=2)
     # In the second of three epochs, of six steps with three buckets each.
     stopped = {bucketed_trainer.LAST: "22"}
