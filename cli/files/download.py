@@ -1,9 +1,11 @@
 """Copy a file or folder from a node.
 
-The node is not trusted: nothing is written outside of the destination, and no link is made.
+The node is not trusted: nothing is written outside of the destination, the user names the top entry, and no link is
+made or followed.
 """
 
 import os
+import posixpath
 import shlex
 import shutil
 import tarfile
@@ -20,6 +22,16 @@ PART_SUFFIX = ".part"
 PERMISSIONS = 0o777
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Archive:
+    """Say what writes an archive of a remote path."""
+
+    command: str
+    """Line for the master."""
+    name: str
+    """Name of the archive's only top entry."""
+
+
 @dataclass(slots=True)
 class Download:
     """Result of a download."""
@@ -31,29 +43,28 @@ class Download:
     """Number of links, devices and the like, which are left out."""
 
 
-def remote_tar(path: str, member: Member, *, master: Member) -> str:
-    """Return the command for the master that prints a tar archive of a path on a node."""
-    if not path or "\0" in path:
-        raise UsageError(f"a remote path must name a file or folder, got {path!r}")
-    # A tilde means the home directory, where the line begins anyway.
-    home_relative = path.removeprefix("~/") if path != "~" else "."
-    parent, name = os.path.split(home_relative.rstrip("/") or "/")
-    words = ["tar", "-C", parent or ".", "-cf", "-", "--", name or "."]
-    line = f"cd && {shlex.join(words)}"
-    return line if member == master else shlex.join(["ssh", "-o", "BatchMode=yes", "--", member.alias, line])
+def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
+    """Return how to get an archive of a path on a node."""
+    # The line begins in the home directory.
+    parent, name = posixpath.split(posixpath.normpath(path.removeprefix("~/") or "~")) if path else ("", "")
+    if name in ("", ".", "..", "~") or "\0" in path:
+        raise UsageError(f"a remote path must name a file or folder in the home directory or below /, got {path!r}")
+    line = f"cd && {shlex.join(['tar', '-C', parent or '.', '-cf', '-', '--', name])}"
+    on_worker = shlex.join(["ssh", "-o", "BatchMode=yes", "--", member.alias, line])
+    return Archive(command=line if member == master else on_worker, name=name)
 
 
-def download(connection: Connection, command: str, destination: Path) -> Download:
-    """Unpack the archive that a command on the master prints, into `destination` if that is a directory."""
+def download(connection: Connection, source: Archive, destination: Path) -> Download:
+    """Unpack an archive that the master writes; an existing directory gets it inside."""
     result: Download | None = None
+    top = destination / source.name if destination.is_dir() else destination
     try:
-        with connection.reading(command) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+        with connection.reading(source.command) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
             for entry in archive:
                 parts = PurePosixPath(entry.name).parts
-                _check_name(entry.name, parts)
-                if result is None:
-                    result = Download(path=destination / parts[0] if parts and destination.is_dir() else destination)
-                _unpack(archive, entry, result.path.joinpath(*parts[1:]), result)
+                _check_name(entry.name, parts, expected=source.name)
+                result = result or Download(path=top)
+                _unpack(archive, entry, _inside(top, parts[1:]), result)
             # tar pads its output; the command ends once all is read.
             while stream.read(1 << 16):
                 pass
@@ -64,9 +75,19 @@ def download(connection: Connection, command: str, destination: Path) -> Downloa
     return result
 
 
-def _check_name(name: str, parts: Sequence[str]) -> None:
-    if name.startswith("/") or ".." in parts:
-        raise ClusterError(f"the node sent a file name that leads out of the destination: {name!r}")
+def _check_name(name: str, parts: Sequence[str], *, expected: str) -> None:
+    if parts[:1] != (expected,) or ".." in parts:
+        raise ClusterError(f"the node sent a file with a name that leads elsewhere: {name!r}")
+
+
+def _inside(top: Path, parts: Sequence[str]) -> Path:
+    """Return a path below `top`. Raises ClusterError if a link in the destination leads elsewhere."""
+    path = top
+    for part in parts:
+        if path.is_symlink():
+            raise ClusterError(f"{path} is a symbolic link, through which nothing is written")
+        path /= part
+    return path
 
 
 def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result: Download) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cli.aws.nodes import Member
 from cli.errors import ClusterError, UsageError
-from cli.files.download import download, remote_tar
+from cli.files.download import Archive, download, remote_tar
 from cli.ssh.remote import Connection
 
 MASTER = Member(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="")
@@ -47,7 +47,7 @@ def test_a_file_comes_under_the_name_that_is_given(connection: Connection, resul
 
 
 def test_a_workers_files_come_through_the_master_by_its_own_key() -> None:
-    line = shlex.split(remote_tar("a b", WORKER, master=MASTER))
+    line = shlex.split(remote_tar("a b", WORKER, master=MASTER).command)
     assert line[:-1] == ["ssh", "-o", "BatchMode=yes", "--", "deeplearning-worker2"]
     assert line[-1] == "cd && tar -C . -cf - -- 'a b'"
 
@@ -55,44 +55,79 @@ def test_a_workers_files_come_through_the_master_by_its_own_key() -> None:
 def test_fails_when_there_is_no_such_path(connection: Connection, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"^tar: nope: .*No such file or directory$"):
         download(connection, remote_tar("nope", MASTER, master=MASTER), tmp_path)
-    with pytest.raises(UsageError, match="a remote path must name a file or folder, got ''"):
-        remote_tar("", MASTER, master=MASTER)
 
 
-@pytest.mark.parametrize("name", ["../evil", "/evil", "out/../../evil"])
+@pytest.mark.parametrize("path", ["", ".", "..", "a/..", "/", "//", "~", "~/", "~/.", "a\0b"])
+def test_fails_when_a_path_names_no_file_or_folder(path: str) -> None:
+    with pytest.raises(UsageError, match="a remote path must name a file or folder in the home directory or below /"):
+        remote_tar(path, MASTER, master=MASTER)
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "name"),
+    [
+        ("~/a/", "cd && tar -C . -cf - -- a", "a"),
+        ("a/./b/.", "cd && tar -C a -cf - -- b", "b"),
+        ("../x", "cd && tar -C .. -cf - -- x", "x"),
+        ("/etc", "cd && tar -C / -cf - -- etc", "etc"),
+    ],
+)
+def test_a_path_may_be_written_in_many_ways(path: str, line: str, name: str) -> None:
+    assert remote_tar(path, MASTER, master=MASTER) == Archive(command=line, name=name)
+
+
+def lie(remote_home: Path, *entries: tarfile.TarInfo) -> Archive:
+    """Return what sends these entries where the user asked for `out`."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for entry in entries:
+            archive.addfile(entry, io.BytesIO(b"evil") if entry.isreg() else None)
+    (remote_home / "lie.tar").write_bytes(buffer.getvalue())
+    return Archive(command="cd && cat lie.tar", name="out")
+
+
+def regular(name: str) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size = 4
+    return entry
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "/evil", "out/../../evil", ".bashrc", ".git/hooks/pre-commit", "./out/x/.."]
+)
 def test_fails_when_a_node_names_a_file_elsewhere(
     connection: Connection, remote_home: Path, tmp_path: Path, name: str
 ) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        entry = tarfile.TarInfo(name)
-        entry.size = 4
-        archive.addfile(entry, io.BytesIO(b"evil"))
-    (remote_home / "lie.tar").write_bytes(buffer.getvalue())
     target = tmp_path / "inner" / "target"
     target.mkdir(parents=True)
-    with pytest.raises(ClusterError, match="the node sent a file name that leads out of the destination"):
-        download(connection, "cd && cat lie.tar", target)
+    with pytest.raises(ClusterError, match="the node sent a file with a name that leads elsewhere"):
+        download(connection, lie(remote_home, regular(name)), target)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_a_link_and_then_a_file_through_it_stay_inside(
     connection: Connection, remote_home: Path, tmp_path: Path
 ) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        link = tarfile.TarInfo("out/door")
-        link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path / "outside")
-        archive.addfile(link)
-        entry = tarfile.TarInfo("out/door/evil")
-        entry.size = 4
-        archive.addfile(entry, io.BytesIO(b"evil"))
-    (remote_home / "lie.tar").write_bytes(buffer.getvalue())
+    link = tarfile.TarInfo("out/door")
+    link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path / "outside")
     (tmp_path / "outside").mkdir()
     target = tmp_path / "target"
     target.mkdir()
-    download(connection, "cd && cat lie.tar", target)
+    download(connection, lie(remote_home, link, regular("out/door/evil")), target)
     assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("link", ["out", "out/door"])
+def test_fails_when_a_link_of_ours_leads_elsewhere(
+    connection: Connection, remote_home: Path, tmp_path: Path, link: str
+) -> None:
+    (tmp_path / "outside" / "door").mkdir(parents=True)
+    door = tmp_path / "target" / link
+    door.parent.mkdir(parents=True)
+    door.symlink_to(tmp_path / "outside")
+    with pytest.raises(ClusterError, match=f"{door} is a symbolic link, through which nothing is written"):
+        download(connection, lie(remote_home, regular("out/door/evil")), tmp_path / "target")
+    assert not list((tmp_path / "outside").rglob("evil"))
 
 
 def test_fails_when_the_destination_cannot_be_written(connection: Connection, results: Path, tmp_path: Path) -> None:
