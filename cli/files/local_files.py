@@ -54,6 +54,17 @@ def find_files(directory: Path) -> dict[str, LocalFile]:
     return found
 
 
+def is_sent(path: Path) -> bool:
+    """Return whether files at a path would be sent from the current directory."""
+    here, there = Path.cwd().resolve(), path.resolve()
+    if not there.is_relative_to(here):
+        return False
+    try:
+        return any((here / name).is_relative_to(there) for name in find_files(here))
+    except UsageError:
+        return False  # nothing is sent from here
+
+
 def _paths(top: Path) -> Iterator[str]:
     listed = _git_list(top)
     if listed is None:

@@ -1,5 +1,6 @@
 """``dlcluster pull [NODE:]REMOTE [LOCAL]``: copy a file or folder from a node."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -7,21 +8,25 @@ import click
 from bootstrap.contract import MASTER
 from cli.aws.nodes import choose_node
 from cli.files.download import download, remote_tar
+from cli.files.local_files import is_sent
 from cli.files.progress import readable
-from cli.output import json_option, print_json
+from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
 from cli.ssh.master import master_of
 from cli.verb import verb
 
 
-@verb("pull", examples=("dlcluster pull job/out", "dlcluster pull worker2:job/checkpoints ./checkpoints"))
+@verb("pull", examples=("dlcluster pull job/out ../out", "dlcluster pull worker2:job/checkpoints ../checkpoints"))
 @json_option
 @click.argument("remote", help="A path on a node, from the home directory: PATH on the master, or NODE:PATH.")
 @click.argument(
     "local", default=".", type=click.Path(path_type=Path), help="Destination; a directory receives it inside (.)."
 )
 def command(selection: Selection, *, remote: str, local: Path, as_json: bool) -> int:
-    """Copy a file or folder from a node. Symbolic links are left out."""
+    """Copy a file or folder from a node. Symbolic links are left out.
+
+    Choose a place outside of the project, or one that .gitignore names: run and push send all else to the nodes.
+    """
     node, colon, path = remote.partition(":")
     if not colon or "/" in node:
         node, path = MASTER, remote
@@ -29,11 +34,14 @@ def command(selection: Selection, *, remote: str, local: Path, as_json: bool) ->
         membership = context.membership
         member = choose_node(node, membership.members, cluster_name=context.cluster.name)
         got = download(connection, remote_tar(path, member, master=membership.master), local)
+    if is_sent(got.path):
+        advice = "pull to a place outside, or name it in .gitignore"
+        print(f"dlcluster: run and push from here will send {printable(str(got.path))}: {advice}", file=sys.stderr)
     if as_json:
         print_json(
             cluster=context.cluster.name, path=str(got.path), files=got.files, bytes=got.size, left_out=got.links
         )
     else:
         left = f", {got.links} links left out" if got.links else ""
-        print(f"{got.path}: {got.files} files, {readable(got.size)}{left}")
+        print(f"{printable(str(got.path))}: {got.files} files, {readable(got.size)}{left}")
     return 0

@@ -5,7 +5,7 @@ import pytest
 
 from cli.errors import UsageError
 from cli.files import local_files
-from cli.files.local_files import find_files
+from cli.files.local_files import find_files, is_sent
 
 
 def write(top: Path, *names: str) -> Path:
@@ -70,3 +70,19 @@ def test_fails_where_there_is_no_project(tmp_path: Path, home: Path) -> None:
         with pytest.raises(UsageError) as caught:
             find_files(directory)
         assert str(caught.value) == message
+
+
+def test_what_was_pulled_into_a_project_would_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = write(tmp_path / "project", "train.py", "runs/1", "data/x")
+    write(tmp_path, "results/1")
+    (project / ".gitignore").write_text("data/\n")
+    git(project, "init", "-q")
+    monkeypatch.chdir(project)
+    paths = ("runs", "train.py", "data", "../results")
+    assert [is_sent(Path(path)) for path in paths] == [True, True, False, False]
+
+
+def test_nothing_is_sent_from_the_home_directory(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home, "runs/1")
+    monkeypatch.chdir(home)
+    assert not is_sent(Path("runs"))

@@ -1,0 +1,46 @@
+"""Test what pull says about what came."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cli.files.download import Download
+from cli.main import main
+from cli.verbs import pull
+
+
+@pytest.fixture(autouse=True)
+def _got(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project" / "runs").mkdir(parents=True)
+    (tmp_path / "project" / "runs" / "1").touch()
+    (tmp_path / "results").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+
+    @contextmanager
+    def connected(_: object) -> Iterator[tuple[SimpleNamespace, None]]:
+        membership = SimpleNamespace(members=(), master=None)
+        yield SimpleNamespace(cluster=SimpleNamespace(name="demo"), membership=membership), None
+
+    monkeypatch.setattr(pull, "master_of", connected)
+    monkeypatch.setattr(pull, "choose_node", lambda *_, **__: None)
+    monkeypatch.setattr(pull, "remote_tar", lambda *_, **__: None)
+    monkeypatch.setattr(pull, "download", lambda _, __, local: Download(path=local, files=1, size=1))
+
+
+def test_warns_of_results_that_run_would_send_back(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pull", "project/runs", "runs"]) == 0
+    advice = "pull to a place outside, or name it in .gitignore"
+    assert capsys.readouterr().err == f"dlcluster: run and push from here will send runs: {advice}\n"
+    assert main(["pull", "project/runs", "../results"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a\x1b[2J").touch()
+    assert main(["pull", "x", "a\x1b[2J"]) == 0
+    got = capsys.readouterr()
+    assert "\x1b" not in got.out + got.err
+    assert got.out.startswith("a [2J: 1 files")
