@@ -13,6 +13,8 @@ from cli.jobs.records import LAUNCHER_USAGE_ERROR
 from cli.ssh.remote import Connection, last_line
 
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
+ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
+"""One process on each node that takes no GPU, so that files reach nodes whose GPUs are in use."""
 HINT: Final = "launch: follow it with:"
 """Start of the launcher's line about following a detached job from the master, which is not shown here."""
 
@@ -53,8 +55,8 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
 
 
 def spread(connection: Connection, sent: Upload) -> None:
-    """Copy an upload from the master to every node. Raises ClusterError."""
-    line = shlex.join(["launch", "--sync-dst-dir", sent.name, "true"])
+    """Copy what the master was sent to every node. Raises ClusterError."""
+    line = shlex.join(["launch", "--sync-dst-dir", sent.name, *ONLY_FILES, "true"])
     done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:
         said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cli.jobs.start import ONLY_FILES
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.gpus import check_gpus, gpus_of
@@ -46,6 +47,7 @@ def test_fails_when_a_gpu_of_the_job_is_in_use_and_starts_nothing(cluster: Clust
         (["--nproc-per-node", "2", "--force"], IN_USE),
         (["--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:0"], IN_USE),
         (["--nproc-per-node", "2", "--env", "CUDA_VISIBLE_DEVICES:0"], IN_USE),
+        ([*ONLY_FILES], IN_USE),
         (["--nproc-per-node", "2"], QUIET),
         (["--nproc-per-node", "2"], BROKEN),
     ],
