@@ -4,20 +4,27 @@ The launcher copies the folder on to the nodes (``launch --sync-dst-dir``). Jobs
 theirs gets into it.
 """
 
+import getpass
+import os
 import re
 import shlex
+import socket
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cli.errors import ClusterError
+from cli.errors import ClusterError, UsageError
 from cli.files.local_files import LocalFile, find_files
+from cli.output import printable
 from cli.ssh.remote import Connection, Output, last_line
 
 FOLDER: Final = ".cache/deeplearning/push"
-"""Folder of the copies, in the login user's home on the master."""
+"""Where the copies are, in the login user's home on the master."""
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+LOCK_WAIT_S: Final = 10
 CHUNK_BYTES: Final = 1 << 18
 LISTING: Final = r"find . \( -type f -o -type l \) -printf '%y %s %T@ %m %P\0%l\0'"
 ARCHIVE_BYTES: Final = 1 << 11
@@ -50,31 +57,76 @@ def remote_name(directory: Path) -> str:
 
 
 def upload(
-    connection: Connection, directory: Path, *, show: Callable[[int], Progress] = lambda size: lambda sent: None
+    connection: Connection,
+    directory: Path,
+    *,
+    to: str | None = None,
+    show: Callable[[int], Progress] = lambda size: lambda sent: None,
 ) -> Upload:
-    """Copy a directory to the master. `show` gets the bytes to send, and returns the callback for each part sent."""
-    name, local = remote_name(directory), find_files(directory)
-    top, folder = directory.resolve(), f"{FOLDER}/{name}"
-    there = _listing(connection, folder)
-    stale = sorted(there.keys() - local.keys())
-    changed = [file for path, file in sorted(local.items()) if not _same(file, there.get(path))]
-    if stale or any(file.path in there for file in changed):
-        _remove(connection, folder, [*stale, *(file.path for file in changed if file.path in there)])
-    sent_size = sum(file.size for file in changed)
-    if changed:
-        _check(
-            connection.output(
-                _in(folder, "tar -xpf -"),
-                chunks=_counted(_tar(top, changed), show(sent_size + ARCHIVE_BYTES * len(changed))),
-            )
-        )
+    """Copy a directory to the master, under its own name or `to`.
+
+    `show` gets the bytes to send, and returns what is called after each part.
+    """
+    name = remote_name(directory) if to is None else to
+    if not NAME.fullmatch(name):
+        raise UsageError(f"--to must be letters, digits and . _ - that begin with a letter or digit, got {name!r}")
+    local = find_files(directory)
+    with _owned(connection, name, owner=_owner(directory)):
+        changed = _bring(connection, directory.resolve(), local, folder=f"{FOLDER}/{name}", show=show)
     return Upload(
         name=name,
         files=len(local),
         size=sum(file.size for file in local.values()),
         sent_files=len(changed),
-        sent_size=sent_size,
+        sent_size=sum(file.size for file in changed),
     )
+
+
+def _bring(
+    connection: Connection,
+    top: Path,
+    local: Mapping[str, LocalFile],
+    *,
+    folder: str,
+    show: Callable[[int], Progress],
+) -> Sequence[LocalFile]:
+    """Make a folder on the master hold the local files; return those that were sent."""
+    there = _listing(connection, folder)
+    stale = sorted(there.keys() - local.keys())
+    changed = [file for path, file in sorted(local.items()) if not _same(file, there.get(path))]
+    if stale or any(file.path in there for file in changed):
+        _remove(connection, folder, [*stale, *(file.path for file in changed if file.path in there)])
+    if changed:
+        progress = show(sum(file.size for file in changed) + ARCHIVE_BYTES * len(changed))
+        _check(connection.output(_in(folder, "tar -xpf -"), chunks=_counted(_tar(top, changed), progress)))
+    return changed
+
+
+@contextmanager
+def _owned(connection: Connection, name: str, *, owner: str) -> Iterator[None]:
+    """Lock a copy while it is written. Raises UsageError if it is somebody else's: all share one login."""
+    lock, marker = f".{name}.lock", f".{name}.owner"
+    line = (
+        f"{{ exec 9>{lock} || exit; flock -w {LOCK_WAIT_S} 9 || {{ echo; exit; }}; "
+        f"[ -s {marker} ] || printf '%s' {shlex.quote(owner)} >{marker} || exit; "
+        f"head -n 1 {marker}; echo; cat >/dev/null; }}"
+    )
+    with connection.holding(_in(FOLDER, line)) as held:
+        found = _check(held).decode(errors="replace").strip()
+        if not found:
+            raise ClusterError(f"somebody else sends to ~/{name}: try again")
+        if found != owner:
+            advice = f"name another directory with --to, or remove ~/{FOLDER}/{marker} on the master"
+            raise UsageError(f"~/{name} on the nodes comes from {printable(found)}: {advice}")
+        yield
+
+
+def _owner(directory: Path) -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return printable(f"{user}@{socket.gethostname().partition('.')[0]}:{directory.resolve()}")
 
 
 def _in(folder: str, command: str) -> str:

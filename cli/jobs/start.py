@@ -5,11 +5,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from cli.errors import ClusterError, UsageError
 from cli.files.upload import Upload
-from cli.jobs.records import LAUNCHER_USAGE_ERROR
+from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
+from cli.output import printable
 from cli.ssh.remote import Connection, last_line
 
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
@@ -52,6 +54,19 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
         if not text.startswith(HINT):
             print(last_line(text), file=sys.stderr)
     return job_id
+
+
+def warn_of_jobs(connection: Connection, sent: Upload) -> None:
+    """Warn on standard error if a job runs in the directory that changes."""
+    if not sent.sent_files:
+        return
+    try:
+        jobs = read_jobs(connection)
+    except ClusterError:
+        return  # what follows has the same trouble, or does not need the records
+    for job in jobs:
+        if job.state not in ENDED and PurePosixPath(job.directory).name == sent.name:
+            print(f"dlcluster: job {printable(job.id)} runs in ~/{sent.name} and sees what changes", file=sys.stderr)
 
 
 def spread(connection: Connection, sent: Upload) -> None:

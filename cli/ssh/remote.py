@@ -86,6 +86,14 @@ class Connection:
                 raise ClusterError(first_line(stderr) or "the command on the master failed")
 
     @contextmanager
+    def holding(self, command: str) -> Iterator[Output]:
+        """Yield a command's first line of output; the command's standard input ends when the caller is done."""
+        with self._channel(command) as channel:
+            line = channel.makefile("rb").readline()
+            stderr = "" if line else channel.makefile_stderr("rb").read(MOST_ERROR_BYTES).decode(errors="replace")
+            yield Output(exit_code=0 if line else self._exit_code(channel), stdout=line, stderr=stderr)
+
+    @contextmanager
     def _channel(self, command: str, *, forward_agent: bool = False) -> Iterator[paramiko.Channel]:
         try:
             with closing(self._transport.open_session(timeout=CONNECT_TIMEOUT_S)) as channel:

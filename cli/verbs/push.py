@@ -7,7 +7,7 @@ import click
 
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import upload
-from cli.jobs.start import spread
+from cli.jobs.start import spread, warn_of_jobs
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.ssh.master import master_of
@@ -16,16 +16,18 @@ from cli.verb import verb
 
 @verb("push", examples=("dlcluster push", "dlcluster push ~/src/model"))
 @json_option
+@click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (its own).")
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path), help="What to copy (.).")
-def command(selection: Selection, *, directory: Path, as_json: bool) -> int:
+def command(selection: Selection, *, directory: Path, to: str | None, as_json: bool) -> int:
     """Copy a directory to every node, under its own name in the home directory.
 
     Files that .gitignore names are left out; outside a git checkout, hidden folders are. Only what differs is sent.
     Files written there by jobs are kept.
     """
     with master_of(selection) as (context, connection):
-        sent = upload(connection, directory, show=upload_bar)
+        sent = upload(connection, directory, to=to, show=upload_bar)
         print(f"dlcluster: {summary(sent)}", file=sys.stderr)
+        warn_of_jobs(connection, sent)
         spread(connection, sent)
     if as_json:
         print_json(

@@ -12,7 +12,7 @@ from cli.errors import UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
-from cli.jobs.start import LaunchOptions, start_job
+from cli.jobs.start import LaunchOptions, start_job, warn_of_jobs
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.ssh.access import remote_line
@@ -30,14 +30,23 @@ EXAMPLES: Final = (
 
 @verb("run", examples=EXAMPLES, interspersed=False)
 @click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
-@click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
-@click.option("-n", "--num-workers", metavar="N", type=click.IntRange(1), help="Number of nodes (all).")
-@click.option("--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1).")
-@click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (0).")
+@click.option("--sync/--no-sync", default=True, help="Bring the current directory first (--sync).")
+@click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (its own).")
+@click.option("-n", "--num-workers", metavar="N", type=click.IntRange(1), help="Nodes (all).")
+@click.option("--nproc-per-node", metavar="K", help="Processes on a node; also gpu, cpu, auto (one a GPU, else 1).")
+@click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Times that a failed job starts again (0).")
 @json_option
 @click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED)
 def command(
-    selection: Selection, /, *, command: tuple[str, ...], detach: bool, sync: bool, as_json: bool, **options: Any
+    selection: Selection,
+    /,
+    *,
+    command: tuple[str, ...],
+    detach: bool,
+    sync: bool,
+    to: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Copy the current directory to every node and run a command on all of them, as one job.
 
@@ -49,11 +58,14 @@ def command(
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
     launch_options = LaunchOptions(**options)
     if command[0] == LAUNCHER:
-        return _run_on_master(selection, command, given=detach or not sync or as_json or bool(launch_options.words()))
+        given = detach or not sync or to is not None or as_json or bool(launch_options.words())
+        return _run_on_master(selection, command, given=given)
+    if to is not None and not sync:
+        raise UsageError("--to is for what is sent, and --no-sync sends nothing")
     if as_json and not detach:
         raise UsageError("--json needs --detach: without it the job's output is printed")
     with master_of(selection) as (context, connection):
-        sent = _send(connection) if sync else None
+        sent = _send(connection, to=to) if sync else None
         job_id = start_job(connection, command, options=launch_options, sent=sent)
         if not detach:
             print(f"dlcluster: job {job_id} runs", file=sys.stderr)
@@ -66,9 +78,10 @@ def command(
     return 0
 
 
-def _send(connection: Connection) -> Upload:
-    sent = upload(connection, Path.cwd(), show=upload_bar)
+def _send(connection: Connection, *, to: str | None) -> Upload:
+    sent = upload(connection, Path.cwd(), to=to, show=upload_bar)
     print(f"dlcluster: {summary(sent)}", file=sys.stderr)
+    warn_of_jobs(connection, sent)
     return sent
 
 

@@ -1,5 +1,6 @@
 """Copies to a real sshd."""
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import ClusterError
+from cli.errors import ClusterError, UsageError
 from cli.files.upload import FOLDER, remote_name, upload
 from cli.ssh.remote import Connection
 
@@ -79,6 +80,35 @@ def test_nothing_that_follows_a_link_is_overwritten(connection: Connection, proj
     assert outside.read_text() == "mine"
 
 
+def test_fails_when_the_copy_there_is_of_another_directory(
+    connection: Connection, project: Path, copy: Path, tmp_path: Path
+) -> None:
+    upload(connection, project)
+    other = tmp_path / "other" / "my-job"
+    other.mkdir(parents=True)
+    (other / "theirs.py").touch()
+    message = rf"^~/my-job on the nodes comes from .*:{project}: name another directory with --to, or remove ~/"
+    with pytest.raises(UsageError, match=message):
+        upload(connection, other)
+    assert contents(copy) == contents(project)
+    assert upload(connection, other, to="theirs").name == "theirs"
+    assert [*contents(copy.parent / "theirs")] == ["theirs.py"]
+    with pytest.raises(UsageError, match=r"^--to must be letters, digits .* got '\.\./x'$"):
+        upload(connection, other, to="../x")
+
+
+def test_fails_while_somebody_else_writes_the_copy(
+    connection: Connection, project: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.files.upload.LOCK_WAIT_S", 1)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    with (copy.parent / ".my-job.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ClusterError, match=r"^somebody else sends to ~/my-job: try again$"):
+            upload(connection, project)
+    upload(connection, project)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"), [("my job", "my-job"), (".ssh", "ssh"), ("-x;rm", "x-rm"), ("ü", "job"), ("a.b_c", "a.b_c")]
 )
@@ -91,7 +121,7 @@ def test_fails_when_the_master_has_no_room(connection: Connection, project: Path
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text("in the way")
     try:
-        with pytest.raises(ClusterError, match=r"cannot copy to the master: mkdir: .*Not a directory"):
+        with pytest.raises(ClusterError, match=r"cannot copy to the master: mkdir: .*File exists"):
             upload(connection, project)
     finally:
         folder.unlink()

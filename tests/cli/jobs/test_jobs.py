@@ -63,7 +63,7 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Master:
 
     for verb in ("run", "jobs", "logs", "stop"):
         monkeypatch.setattr(f"cli.verbs.{verb}.master_of", connected)
-    monkeypatch.setattr(run, "upload", lambda connection, directory, show: SENT)
+    monkeypatch.setattr(run, "upload", lambda connection, directory, to, show: SENT)
     return made
 
 
@@ -128,6 +128,7 @@ def test_logs_asks_the_launcher_for_what_is_wanted(master: Master) -> None:
 
 def started(master: Master, *, end: dict[str, Any]) -> None:
     master.says("launch --detach", f"{JOB}\n", stderr=f"launch: follow it with: launch logs -f {JOB}\nlaunch: note\n")
+    master.says("launch list --json", "[]")
     master.says("launch status", json.dumps(end))
     master.says("launch stop", f"{JOB} CANCELLED\n")
 
@@ -137,7 +138,7 @@ def test_run_brings_the_directory_starts_on_all_nodes_and_follows(
 ) -> None:
     started(master, end=record("SUCCEEDED", exit_code=0))
     assert main(["run", "-n", "2", "--max-restarts", "3", "--", "train.py", "--lr", "0.1", "a b"]) == 0
-    start, logs, _ = master.ran
+    _, start, logs, _ = master.ran
     line = "launch --detach --sync-dst-dir my-job -n 2 --max-restarts 3 -- train.py --lr 0.1 'a b'"
     assert start == f"cd && cd .cache/deeplearning/push/my-job && {line}"
     assert f"launch logs -f {JOB}" in logs
@@ -153,8 +154,9 @@ def test_run_brings_the_directory_starts_on_all_nodes_and_follows(
 def test_what_follows_the_command_belongs_to_it(master: Master, words: list[str]) -> None:
     started(master, end=record("SUCCEEDED"))
     assert main(["run", *words]) == 0
-    assert master.ran[0].endswith(f"-- {shlex.join(word for word in words if word != '--no-sync')}")
-    assert ("--sync-dst-dir" in master.ran[0]) == ("--no-sync" not in words)
+    start = next(line for line in master.ran if "launch --detach" in line)
+    assert start.endswith(f"-- {shlex.join(word for word in words if word != '--no-sync')}")
+    assert ("--sync-dst-dir" in start) == ("--no-sync" not in words)
 
 
 @pytest.mark.parametrize(("end", "code"), [({"exit_code": 3}, 3), ({"exit_code": None}, 1)])
@@ -182,6 +184,20 @@ def test_fails_when_the_job_does_not_start(master: Master, capsys: pytest.Captur
     master.says("launch --detach", "no id\n")
     assert main(["run", "--no-sync", "--", "x"]) == 1
     assert complaint(capsys) == "the launcher on the master must return a job id, got 'no id'"
+
+
+def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    started(master, end=record())
+    elsewhere = record(id="2", cwd="/home/ubuntu/other")
+    master.says("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record()]))
+    assert main(["run", "--detach", "--", "x"]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if " runs in " in line]
+    assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job and sees what changes"]
+
+
+def test_fails_when_a_name_is_given_for_nothing(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--no-sync", "--to", "x", "--", "true"]) == EXIT_USAGE
+    assert complaint(capsys) == "--to is for what is sent, and --no-sync sends nothing"
 
 
 def interrupted() -> int:
