@@ -9,16 +9,18 @@ import posixpath
 import shlex
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from cli.aws.nodes import Member
 from cli.errors import ClusterError, UsageError
 from cli.ssh.remote import Connection
 
-PART_SUFFIX = ".part"
-"""Suffix of a file's name until the file is complete."""
+PART_PREFIX = ".dlcluster-"
+"""Beginning of a file's name until the file is complete."""
 PERMISSIONS = 0o777
 
 
@@ -40,7 +42,10 @@ class Download:
     files: int = 0
     size: int = 0
     links: int = 0
-    """Number of links, devices and the like, which are left out."""
+    """Links, devices and the like, which are left out."""
+    is_empty: bool = True
+    """Whether no entry came."""
+    warnings: list[str] = field(default_factory=list)
 
 
 def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
@@ -56,22 +61,25 @@ def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
 
 def download(connection: Connection, source: Archive, destination: Path) -> Download:
     """Unpack an archive that the master writes; an existing directory gets it inside."""
-    result: Download | None = None
-    top = destination / source.name if destination.is_dir() else destination
-    try:
-        with connection.reading(source.command) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-            for entry in archive:
-                parts = PurePosixPath(entry.name).parts
-                _check_name(entry.name, parts, expected=source.name)
-                result = result or Download(path=top)
-                _unpack(archive, entry, _inside(top, parts[1:]), result)
-            # tar pads its output; the command ends once all is read.
-            while stream.read(1 << 16):
-                pass
-    except tarfile.ReadError as error:
-        raise ClusterError(f"received nothing: is the path right? ({error})") from error
-    if result is None:
-        raise ClusterError("received nothing: is the path right?")
+    result = Download(path=destination / source.name if destination.is_dir() else destination)
+    broken: Exception | None = None
+    with connection.reading(source.command, warn=result.warnings.append) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for entry in archive:
+                    parts = PurePosixPath(entry.name).parts
+                    _check_name(entry.name, parts, expected=source.name)
+                    _unpack(archive, entry, _inside(result.path, parts[1:]), result)
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+            broken = error
+        # tar pads its output; the command ends once all is read. Of a broken archive the command may say why.
+        while stream.read(1 << 16):
+            if broken is not None:
+                raise ClusterError(f"the node sent an archive that cannot be read: {broken}") from broken
+    if result.is_empty:
+        raise ClusterError("nothing came: is the path right?")
+    if broken is not None:
+        raise ClusterError(f"the archive ended too early, after {result.files} files ({broken})") from broken
     return result
 
 
@@ -91,6 +99,7 @@ def _inside(top: Path, parts: Sequence[str]) -> Path:
 
 
 def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result: Download) -> None:
+    result.is_empty = False
     try:
         if entry.isdir():
             path.mkdir(parents=True, exist_ok=True)
@@ -100,14 +109,22 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result
             result.links += 1
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + PART_SUFFIX)
-        part.unlink(missing_ok=True)
-        with part.open("xb") as file:
-            shutil.copyfileobj(content, file)
-        part.chmod(entry.mode & PERMISSIONS & ~0o022)
-        os.utime(part, (entry.mtime, entry.mtime))
-        part.replace(path)
+        _write(content, entry, path)
     except OSError as error:
         raise ClusterError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
     result.files += 1
     result.size += entry.size
+
+
+def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path) -> None:
+    """Write a file under a name of its own first, until it is complete."""
+    number, name = tempfile.mkstemp(prefix=PART_PREFIX, dir=path.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(number, "wb") as file:
+            shutil.copyfileobj(content, file)
+        part.chmod(entry.mode & PERMISSIONS & ~0o022)
+        os.utime(part, (entry.mtime, entry.mtime))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

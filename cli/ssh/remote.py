@@ -5,7 +5,8 @@ import os
 import select
 import shlex
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,7 +24,9 @@ SILENCE_MS: Final = 60_000
 """Milliseconds without an acknowledgement before the kernel drops the connection."""
 READ_SIZE: Final = 1 << 15
 MOST_ERROR_BYTES: Final = 1 << 16
-"""Limit in bytes of the standard error that is kept."""
+"""Most of a failing command's standard error that is kept."""
+TAR_CHANGED: Final = 1
+"""Exit code of GNU tar if a file changed while it was read."""
 KEY_HINT: Final = "is your key in the agent, ssh-add -l, or named with -i?"
 
 
@@ -63,27 +66,32 @@ class Connection:
             return self._exit_code(channel)
 
     def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> Output:
-        """Run a command with `chunks` as its standard input, and return its output.
-
-        The command must print little before it has read everything.
-        """
+        """Run a command with `chunks` as its standard input; return all that it printed."""
         with self._channel(command) as channel:
-            for chunk in chunks:
-                channel.sendall(chunk)
-            channel.shutdown_write()
-            stdout = b"".join(iter(lambda: channel.recv(READ_SIZE), b""))
-            stderr = channel.makefile_stderr("rb").read(MOST_ERROR_BYTES).decode(errors="replace")
-            return Output(exit_code=self._exit_code(channel), stdout=stdout, stderr=stderr)
+            stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MOST_ERROR_BYTES)
+            all_sent = _send(channel, chunks)
+            done = Output(
+                stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
+            )
+            if not (all_sent or done.exit_code):
+                raise ClusterError("the command on the master ended before it had everything")
+            return done
 
     @contextmanager
-    def reading(self, command: str) -> Iterator[Any]:
-        """Run a command; yield its standard output as a file. Raises ClusterError if the command fails."""
+    def reading(self, command: str, *, warn: Callable[[str], None]) -> Iterator[Any]:
+        """Run tar; yield its standard output as a file. Raises ClusterError if it fails.
+
+        `warn` gets the reason for the exit code of a file that changed while it was read.
+        """
         with self._channel(command) as channel:
             channel.shutdown_write()
+            stderr = _Drain(channel.recv_stderr, most=MOST_ERROR_BYTES)
             yield channel.makefile("rb", READ_SIZE)
-            stderr = channel.makefile_stderr("rb").read(MOST_ERROR_BYTES).decode(errors="replace")
-            if self._exit_code(channel) != 0:
-                raise ClusterError(first_line(stderr) or "the command on the master failed")
+            said, code = first_line(stderr.text().decode(errors="replace")), self._exit_code(channel)
+            if code == TAR_CHANGED and said:
+                warn(said)
+            elif code:
+                raise ClusterError(said or "the command on the master failed")
 
     @contextmanager
     def holding(self, command: str) -> Iterator[Output]:
@@ -114,6 +122,36 @@ class Connection:
 
     def _lost(self) -> ClusterError:
         return ClusterError(f"the connection to {self._address} was lost")
+
+
+class _Drain(threading.Thread):
+    """Read one stream of a channel to its end, beside the others: they share a window."""
+
+    def __init__(self, receive: Callable[[int], bytes], *, most: int | None = None) -> None:
+        super().__init__(daemon=True)
+        self._receive, self._most = receive, most
+        self._data = bytearray()
+        self.start()
+
+    def run(self) -> None:
+        while data := self._receive(READ_SIZE):
+            self._data += data if self._most is None else data[: self._most - len(self._data)]
+
+    def text(self) -> bytes:
+        """Return what came, once all has."""
+        self.join()
+        return bytes(self._data)
+
+
+def _send(channel: paramiko.Channel, chunks: Iterable[bytes]) -> bool:
+    """Send all of a command's input; return whether the command took it."""
+    for chunk in chunks:
+        try:
+            channel.sendall(chunk)
+        except OSError:  # it has ended: its exit code says more
+            return False
+    channel.shutdown_write()
+    return True
 
 
 @contextmanager

@@ -34,6 +34,8 @@ def command(selection: Selection, *, remote: str, local: Path, as_json: bool) ->
         membership = context.membership
         member = choose_node(node, membership.members, cluster_name=context.cluster.name)
         got = download(connection, remote_tar(path, member, master=membership.master), local)
+    for warning in got.warnings:
+        print(f"dlcluster: {warning}", file=sys.stderr)
     if is_sent(got.path):
         advice = "pull to a place outside, or name it in .gitignore"
         print(f"dlcluster: run and push from here will send {printable(str(got.path))}: {advice}", file=sys.stderr)

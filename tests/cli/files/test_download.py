@@ -134,3 +134,50 @@ def test_fails_when_the_destination_cannot_be_written(connection: Connection, re
     (tmp_path / "file").write_text("")
     with pytest.raises(ClusterError, match=r"cannot write .*/file"):
         download(connection, remote_tar(str(results), MASTER, master=MASTER), tmp_path / "file")
+
+
+def test_files_with_the_names_of_parts_come_too(connection: Connection, remote_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.part").write_text("mine")
+    got = download(connection, lie(remote_home, *map(regular, ("out/x.part", "out/x", "out/mine"))), tmp_path)
+    assert got.files == 3
+    assert sorted(path.name for path in got.path.iterdir()) == ["mine", "mine.part", "x", "x.part"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("mtime", "nan"), ("mtime", "1e300"), ("path", "out/a\0b"), ("GNU.sparse.major", "1")]
+)
+def test_fails_when_a_node_sends_what_no_file_can_have(
+    connection: Connection, remote_home: Path, tmp_path: Path, field: str, value: str
+) -> None:
+    entry = regular("out/x")
+    entry.pax_headers = {field: value}
+    if field.startswith("GNU"):
+        entry.pax_headers["GNU.sparse.minor"] = "0"
+    with pytest.raises(ClusterError, match=r"^(the archive ended too early|the node sent an archive)"):
+        download(connection, lie(remote_home, entry, *map(regular, ["out/y"] * 9)), tmp_path)
+    assert not list((tmp_path / "out").glob(".dlcluster-*"))
+
+
+def test_fails_when_the_archive_ends_in_a_file(connection: Connection, results: Path, tmp_path: Path) -> None:
+    whole = remote_tar("it's out", MASTER, master=MASTER)
+    cut = replace(whole, command=f"{whole.command} | head -c 100000")
+    with pytest.raises(ClusterError, match=r"^the archive ended too early, after \d files \(unexpected end of data\)$"):
+        download(connection, cut, tmp_path)
+
+
+def test_a_file_that_changed_while_it_was_read_is_a_warning(
+    connection: Connection, results: Path, tmp_path: Path
+) -> None:
+    whole = remote_tar("it's out", MASTER, master=MASTER)
+    changed = replace(whole, command=f"{whole.command}; echo 'tar: log: file changed as we read it' >&2; exit 1")
+    got = download(connection, changed, tmp_path)
+    assert (got.files, got.warnings) == (2, ["tar: log: file changed as we read it"])
+
+
+def test_much_on_standard_error_does_not_stop_the_archive(
+    connection: Connection, results: Path, tmp_path: Path
+) -> None:
+    whole = remote_tar("it's out", MASTER, master=MASTER)
+    loud = replace(whole, command=f"head -c 5000000 /dev/zero >&2; {whole.command}")
+    assert download(connection, loud, tmp_path).files == 2

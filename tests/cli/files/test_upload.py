@@ -116,6 +116,14 @@ def test_a_directory_has_a_harmless_name_there(tmp_path: Path, name: str, expect
     assert remote_name(tmp_path / name) == expected
 
 
+def test_a_command_that_ends_early_gives_its_reason(connection: Connection) -> None:
+    chunks = [bytes(1 << 18)] * 40
+    done = connection.output("head -c 512 >/dev/null; echo 'no space left' >&2; exit 1", chunks=chunks)
+    assert (done.exit_code, done.stderr) == (1, "no space left\n")
+    with pytest.raises(ClusterError, match="the command on the master ended before it had everything"):
+        connection.output("head -c 512 >/dev/null", chunks=chunks)
+
+
 def test_fails_when_the_master_has_no_room(connection: Connection, project: Path, remote_home: Path) -> None:
     folder = remote_home / FOLDER
     folder.parent.mkdir(parents=True, exist_ok=True)
