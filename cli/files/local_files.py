@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.errors import UsageError
+from cli.ssh.remote import last_line
 
 MOST_FILES: Final = 50_000
 MOST_BYTES: Final = 1 << 30
@@ -71,6 +72,8 @@ def _paths(top: Path) -> Iterator[str]:
         yield from _walk(top)
         return
     for path in listed:
+        if path.rstrip("/") in ("", "."):
+            continue  # what git calls a submodule that was not checked out
         if (top / path).is_dir() and not (top / path).is_symlink():  # a submodule
             yield from (f"{path.rstrip('/')}/{inner}" for inner in _paths(top / path))
         else:
@@ -88,7 +91,11 @@ def _git_list(top: Path) -> list[str] | None:
         )
     except OSError:
         return None
-    return list(dict.fromkeys(map(os.fsdecode, done.stdout.split(b"\0")[:-1]))) if done.returncode == 0 else None
+    if done.returncode:
+        if not any((folder / ".git").exists() for folder in (top, *top.parents)):
+            return None
+        raise UsageError(f"git cannot list {top}: {last_line(done.stderr.decode(errors='replace'))}")
+    return list(dict.fromkeys(map(os.fsdecode, done.stdout.split(b"\0")[:-1])))
 
 
 def _walk(top: Path) -> Iterator[str]:

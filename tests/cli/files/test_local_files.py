@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -86,3 +87,27 @@ def test_nothing_is_sent_from_the_home_directory(home: Path, monkeypatch: pytest
     write(home, "runs/1")
     monkeypatch.chdir(home)
     assert not is_sent(Path("runs"))
+
+
+def test_a_submodule_that_is_not_checked_out_has_no_files(tmp_path: Path) -> None:
+    inner = write(tmp_path / "origin", "lib.py")
+    git(inner, "init", "-q")
+    git(inner, "add", ".")
+    git(inner, "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "x")
+    top = write(tmp_path / "top", "train.py")
+    git(top, "init", "-q")
+    git(top, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "inner")
+    git(top, "submodule", "--quiet", "deinit", "-f", "inner")
+    assert sorted(find_files(top)) == [".gitmodules", "train.py"]
+    shutil.rmtree(top / "inner")
+    assert sorted(find_files(top)) == [".gitmodules", "train.py"]
+
+
+def test_fails_when_git_fails_in_a_checkout(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "sub/secret")
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("secret\n")
+    (tmp_path / ".git" / "config").write_text("[broken\n")
+    for top in (tmp_path, tmp_path / "sub"):
+        with pytest.raises(UsageError, match=rf"^git cannot list {top}: fatal: bad config line 1"):
+            find_files(top)
