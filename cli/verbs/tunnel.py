@@ -35,7 +35,7 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
     context = find_selected_cluster(selection)
     reached = resolve_access(context)  # without a master no node is reached
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
-    here = _free_port(port) if local_port is None else local_port
+    here = _free_port(port, 0) if local_port is None else _free_port(local_port)
     *options, destination = ssh_arguments(reached, member)
     forward = ["-N", "-o", "ExitOnForwardFailure=yes", "-L", f"{LOOPBACK}:{here}:localhost:{port}"]
     try:
@@ -44,7 +44,7 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
         raise ClusterError(f"cannot run ssh: {error.strerror}") from error
     try:
         _await_listening(process, here)
-        address = f"http://localhost:{here}/"
+        address = f"http://{LOOPBACK}:{here}/"
         print(f"{address} is port {port} of {member.short_name}; Ctrl-C ends it", flush=True)
         if sys.stdout.isatty() if browser is None else browser:
             webbrowser.open(address)
@@ -57,17 +57,18 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
     raise ClusterError("the connection was lost")
 
 
-def _free_port(wanted: int) -> int:
-    """Return a free port of this machine: the wanted one if possible."""
-    for port in (wanted, 0):
+def _free_port(*wanted: int) -> int:
+    """Return the first wanted port that nothing on this machine uses; 0 is any. Raises ClusterError."""
+    for port in wanted:
         with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections linger
             try:
                 probe.bind((LOOPBACK, port))
             except OSError:
                 continue
             found: int = probe.getsockname()[1]
             return found
-    raise ClusterError("this machine has no free port")
+    raise ClusterError(f"port {wanted[0]} of this machine is in use: choose another with --local-port")
 
 
 def _await_listening(process: "subprocess.Popen[bytes]", port: int) -> None:

@@ -118,7 +118,7 @@ def test_a_nodes_port_answers_here(laptop: Laptop, cluster: Cluster) -> None:
         )  # fmt: skip
         assert tunnel.stdout is not None
         address = tunnel.stdout.readline().split()[0]
-        assert address == f"http://localhost:{PORT}/"
+        assert address == f"http://127.0.0.1:{PORT}/"
         with urlopen(address, timeout=20) as answer:
             assert answer.status == 200
         os.killpg(tunnel.pid, signal.SIGINT)

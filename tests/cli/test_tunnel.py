@@ -1,0 +1,21 @@
+"""Test which port of this machine a tunnel takes."""
+
+import socket
+
+import pytest
+
+from cli.errors import ClusterError
+from cli.verbs.tunnel import LOOPBACK, _free_port
+
+
+def test_a_port_in_use_is_not_taken_for_the_tunnel() -> None:
+    with socket.socket() as foreign:
+        foreign.bind((LOOPBACK, 0))
+        foreign.listen()
+        port = foreign.getsockname()[1]
+        with pytest.raises(
+            ClusterError, match=f"port {port} of this machine is in use: choose another with --local-port"
+        ):
+            _free_port(port)
+        assert _free_port(port, 0) != port
+    assert _free_port(port) == port
