@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
+from cli.output import printable
 from cli.shared_options import cluster_options
 from cli.verb_group import PROGRAM, VerbGroup
 
@@ -57,7 +58,7 @@ def console_script() -> None:
 
 
 def _fail(message: str, exit_code: int) -> int:
-    print(f"{PROGRAM}: {message}", file=sys.stderr)
+    print(f"{PROGRAM}: {printable(message)}", file=sys.stderr)
     return exit_code
 
 

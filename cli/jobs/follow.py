@@ -1,6 +1,7 @@
 """Show a job's output until it ends; on Ctrl-C, ask once whether to leave it running."""
 
 import sys
+from typing import Final
 
 import click
 
@@ -8,6 +9,8 @@ from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, ClusterError
 from cli.jobs.records import Job, read_job, run_launcher_command
 from cli.output import printable
 from cli.ssh.remote import Connection, ending_with_connection
+
+MOST_EXIT_CODE: Final = 255
 
 
 def show_logs(connection: Connection, words: list[str]) -> int:
@@ -34,7 +37,8 @@ def exit_code(job: Job) -> int:
     """Return dlcluster's exit code for a job that has ended."""
     if job.state == "SUCCEEDED":
         return 0
-    return job.exit_code or EXIT_FAILED
+    # A shell sees the lowest eight bits: 256 would be success.
+    return min(max(job.exit_code or EXIT_FAILED, EXIT_FAILED), MOST_EXIT_CODE)
 
 
 def _tell_end(job: Job) -> None:

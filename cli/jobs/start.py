@@ -43,7 +43,12 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
     line = shlex.join(["launch", "--detach", *sync, *options.words(), "--", *command])
-    done = connection.output(line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {line}")
+    try:
+        done = connection.output(line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {line}")
+    except KeyboardInterrupt:
+        advice = "dlcluster jobs lists it, dlcluster stop ID ends it"
+        print(f"dlcluster: the job may start nonetheless: {advice}", file=sys.stderr)
+        raise
     job_id = done.stdout.decode(errors="replace").strip()
     if done.exit_code:
         said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"

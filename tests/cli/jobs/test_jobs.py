@@ -12,7 +12,7 @@ import click
 import pytest
 
 from cli.cluster_context import ClusterContext
-from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE
+from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.files.upload import Upload
 from cli.main import main
 from cli.ssh.remote import Connection, Output
@@ -91,9 +91,13 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     ("answer", "message"),
     [
         ("{", "the master's answer cannot be read as JSON: "),
-        ("{}", "the launcher on the master did not return a list of jobs"),
-        ('[{"id": 1}]', "the master has a job record that cannot be used: KeyError('state')"),
-        ("[1]", "the master has a job record that cannot be used: "),
+        ("{}", "the master's list of jobs is none"),
+        ('[{"id": 1}]', "the master has a job's record that cannot be used: KeyError('state')"),
+        (
+            json.dumps([record(exit_code=float("inf"))]),
+            "the master has a job's record that cannot be used: OverflowError",
+        ),
+        ("[1]", "the master has a job's record that cannot be used: "),
     ],
 )
 def test_fails_when_the_master_lists_no_jobs(
@@ -159,7 +163,10 @@ def test_what_follows_the_command_belongs_to_it(master: Master, words: list[str]
     assert ("--sync-dst-dir" in start) == ("--no-sync" not in words)
 
 
-@pytest.mark.parametrize(("end", "code"), [({"exit_code": 3}, 3), ({"exit_code": None}, 1)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [({"exit_code": 3}, 3), ({"exit_code": None}, 1), ({"exit_code": 256}, 255), ({"exit_code": -256}, 1)],
+)
 def test_run_returns_the_jobs_exit_code(
     master: Master, end: dict[str, Any], code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,3 +259,23 @@ def test_what_is_followed_ends_with_the_connection_and_keeps_its_exit_code(shell
         assert follows.stdin is not None
         follows.stdin.close()
         assert follows.wait(10) == 128 + 15
+
+
+def test_an_error_cannot_steer_the_terminal(
+    master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: str) -> Output:
+        raise ClusterError("cannot write out/\x1b[2J")
+
+    monkeypatch.setattr(master, "output", fail)
+    assert main(["jobs"]) == 1
+    assert complaint(capsys) == "cannot write out/ [2J"
+
+
+def test_ctrl_c_at_the_start_says_that_the_job_may_run(
+    master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(master, "output", lambda command: interrupted())
+    assert main(["run", "--no-sync", "--", "x"]) == EXIT_INTERRUPTED
+    said = "dlcluster: the job may start nonetheless: dlcluster jobs lists it, dlcluster stop ID ends it"
+    assert capfd.readouterr().err.strip() == said
