@@ -10,6 +10,7 @@ from cli.cluster_context import ClusterContext
 from cli.errors import UsageError
 from cli.ssh.config import Access
 
+PROGRAM = "dlcluster"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -35,7 +36,9 @@ def resolve_access(context: ClusterContext) -> Access:
 def own_program() -> Path:
     """Return the file that runs dlcluster: the checkout's, or the one that ``pip install`` created."""
     program = CHECKOUT / "bin" / "dlcluster"
-    return program if program.is_file() else Path(sysconfig.get_path("scripts"), "dlcluster")
+    # pip install --user has another folder for programs, where the running one is.
+    installed = (Path(sysconfig.get_path("scripts"), PROGRAM), Path(sys.argv[0]).absolute().parent / PROGRAM)
+    return next((path for path in (program, *installed) if path.is_file()), installed[0])
 
 
 def identity_path(name: str | None) -> str | None:

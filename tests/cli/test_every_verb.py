@@ -1,15 +1,18 @@
 """Test what every verb answers when AWS or the cluster is not as needed: one line, with an exit code of its own."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from cli.aws.clusters import find_clusters
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from cli.main import main
 from cli.verb_group import VERBS
+from cli.verbs import list as list_verb
 from tests.cli.conftest import KEY, REGION, Deploy, complaint, put_members
 
 LINES = {
@@ -118,6 +121,19 @@ def test_a_master_that_is_being_replaced(verb: str, deploy: Deploy, capsys: pyte
     put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
     assert main(LINES[verb].split()) == EXIT_FAILED
     assert complaint(capsys) == "the cluster has no master now: it may be starting or being replaced"
+
+
+def test_the_list_goes_on_after_a_stack_with_odd_outputs(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy("one")
+    found = [*find_clusters(boto3.client("cloudformation", region_name=REGION))]
+    monkeypatch.setattr(list_verb, "find_clusters", lambda _: [replace(found[0], name="-odd\x1b"), *found])
+    assert main(["list"]) == 0
+    got = capsys.readouterr()
+    assert [line.split()[0] for line in got.out.splitlines()] == ["CLUSTER", "one"]
+    assert got.err.startswith("dlcluster: not listed: output ClusterName of stack one-stack must be a letter")
+    assert "\x1b" not in got.err
 
 
 def test_the_list_of_clusters(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
