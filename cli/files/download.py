@@ -20,16 +20,16 @@ from cli.errors import ClusterError, UsageError
 from cli.ssh.remote import Connection
 
 PART_PREFIX = ".dlcluster-"
-"""Beginning of a file's name until the file is complete."""
+"""Prefix of a file's name until the file is complete."""
 PERMISSIONS = 0o777
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Archive:
-    """Say what writes an archive of a remote path."""
+    """Tar archive that the master sends."""
 
     command: str
-    """Line for the master."""
+    """Command for the master that prints the archive."""
     name: str
     """Name of the archive's only top entry."""
 
@@ -42,14 +42,14 @@ class Download:
     files: int = 0
     size: int = 0
     links: int = 0
-    """Links, devices and the like, which are left out."""
+    """Number of links, devices and the like, which are left out."""
     is_empty: bool = True
     """Whether no entry came."""
     warnings: list[str] = field(default_factory=list)
 
 
 def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
-    """Return how to get an archive of a path on a node."""
+    """Return the archive of a path on a node."""
     # The line begins in the home directory.
     parent, name = posixpath.split(posixpath.normpath(path.removeprefix("~/") or "~")) if path else ("", "")
     if name in ("", ".", "..", "~") or "\0" in path:
@@ -60,7 +60,7 @@ def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
 
 
 def download(connection: Connection, source: Archive, destination: Path) -> Download:
-    """Unpack an archive that the master writes; an existing directory gets it inside."""
+    """Unpack an archive that the master sends, into `destination` if that is a directory."""
     result = Download(path=destination / source.name if destination.is_dir() else destination)
     broken: Exception | None = None
     with connection.reading(source.command, warn=result.warnings.append) as stream:
@@ -77,7 +77,7 @@ def download(connection: Connection, source: Archive, destination: Path) -> Down
             if broken is not None:
                 raise ClusterError(f"the node sent an archive that cannot be read: {broken}") from broken
     if result.is_empty:
-        raise ClusterError("nothing came: is the path right?")
+        raise ClusterError("received nothing: is the path right?")
     if broken is not None:
         raise ClusterError(f"the archive ended too early, after {result.files} files ({broken})") from broken
     return result
@@ -85,7 +85,7 @@ def download(connection: Connection, source: Archive, destination: Path) -> Down
 
 def _check_name(name: str, parts: Sequence[str], *, expected: str) -> None:
     if parts[:1] != (expected,) or ".." in parts:
-        raise ClusterError(f"the node sent a file with a name that leads elsewhere: {name!r}")
+        raise ClusterError(f"the node sent a file name that leads out of the destination: {name!r}")
 
 
 def _inside(top: Path, parts: Sequence[str]) -> Path:

@@ -22,7 +22,7 @@ from cli.output import printable
 from cli.ssh.remote import Connection, Output, last_line
 
 FOLDER: Final = ".cache/deeplearning/push"
-"""Where the copies are, in the login user's home on the master."""
+"""Folder of the copies, in the login user's home on the master."""
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 LOCK_WAIT_S: Final = 10
 CHUNK_BYTES: Final = 1 << 18
@@ -65,7 +65,7 @@ def upload(
 ) -> Upload:
     """Copy a directory to the master, under its own name or `to`.
 
-    `show` gets the bytes to send, and returns what is called after each part.
+    `show` gets the bytes to send, and returns the callback for each part sent.
     """
     name = remote_name(directory) if to is None else to
     if not NAME.fullmatch(name):

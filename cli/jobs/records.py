@@ -108,7 +108,7 @@ def _job(values: Any) -> Job:
             directory=str(values["cwd"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ClusterError(f"the master has a job's record that cannot be used: {error!r}") from error
+        raise ClusterError(f"the master has a job record that cannot be used: {error!r}") from error
 
 
 def _text(value: object) -> str | None:

@@ -30,11 +30,11 @@ EXAMPLES: Final = (
 
 @verb("run", examples=EXAMPLES, interspersed=False)
 @click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
-@click.option("--sync/--no-sync", default=True, help="Bring the current directory first (--sync).")
+@click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
 @click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (its own).")
-@click.option("-n", "--num-workers", metavar="N", type=click.IntRange(1), help="Nodes (all).")
-@click.option("--nproc-per-node", metavar="K", help="Processes on a node; also gpu, cpu, auto (one a GPU, else 1).")
-@click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Times that a failed job starts again (0).")
+@click.option("-n", "--num-workers", metavar="N", type=click.IntRange(1), help="Number of nodes (all).")
+@click.option("--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1).")
+@click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (0).")
 @json_option
 @click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED)
 def command(

@@ -100,7 +100,7 @@ def test_fails_when_a_node_names_a_file_elsewhere(
 ) -> None:
     target = tmp_path / "inner" / "target"
     target.mkdir(parents=True)
-    with pytest.raises(ClusterError, match="the node sent a file with a name that leads elsewhere"):
+    with pytest.raises(ClusterError, match="the node sent a file name that leads out of the destination"):
         download(connection, lie(remote_home, regular(name)), target)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 

@@ -91,13 +91,13 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     ("answer", "message"),
     [
         ("{", "the master's answer cannot be read as JSON: "),
-        ("{}", "the master's list of jobs is none"),
-        ('[{"id": 1}]', "the master has a job's record that cannot be used: KeyError('state')"),
+        ("{}", "the launcher on the master did not return a list of jobs"),
+        ('[{"id": 1}]', "the master has a job record that cannot be used: KeyError('state')"),
         (
             json.dumps([record(exit_code=float("inf"))]),
-            "the master has a job's record that cannot be used: OverflowError",
+            "the master has a job record that cannot be used: OverflowError",
         ),
-        ("[1]", "the master has a job's record that cannot be used: "),
+        ("[1]", "the master has a job record that cannot be used: "),
     ],
 )
 def test_fails_when_the_master_lists_no_jobs(
