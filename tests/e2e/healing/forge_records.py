@@ -6,6 +6,7 @@ other nodes' records too, which must be refused.
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,7 +16,6 @@ RELEASE = Path("/opt/deeplearning/current")
 sys.path[0:0] = [str(RELEASE), str(RELEASE / "vendor")]
 
 import boto3  # noqa: E402  (the agent's own boto3)
-from botocore.config import Config  # noqa: E402
 from botocore.exceptions import ClientError  # noqa: E402
 
 CONFIG = json.loads(Path("/etc/deeplearning/node.json").read_text())
@@ -136,8 +136,9 @@ def is_refused(client: Any, item: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    # The application id tells tests/e2e/last that a test made these calls.
-    client = boto3.client("dynamodb", region_name=CONFIG["region"], config=Config(user_agent_appid="abuse"))
+    # It tells tests/e2e/last that a test made these calls.
+    os.environ["AWS_SDK_UA_APP_ID"] = "abuse"
+    client = boto3.client("dynamodb", region_name=CONFIG["region"])
     print("ready", flush=True)
     while not GO.exists():
         time.sleep(0.1)
