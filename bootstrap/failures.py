@@ -27,7 +27,7 @@ NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, Credential
 
 
 class Activity(Enum):
-    """What the agent is busy with; part of the short name of a failure."""
+    """The agent's present activity, part of the short name of a failure."""
 
     METADATA = "metadata"
     CREDENTIALS = "credentials"

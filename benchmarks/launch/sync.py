@@ -91,7 +91,7 @@ class Site:
         return time.perf_counter() - start
 
     def compare(self) -> None:
-        names = os.listdir(self.source)  # noqa: PTH208  (cmpfiles takes names)
+        names = [path.name for path in self.source.iterdir()]
         for home in self.homes.values():
             same, *others = filecmp.cmpfiles(self.source, home / "copy", names, shallow=False)
             if len(same) != FILES or any(others):

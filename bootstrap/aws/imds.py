@@ -29,7 +29,7 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TerminationNotice:
-    """What AWS announces about this instance; its public address is read along with it."""
+    """Notices of AWS about this instance, read together with its public address."""
 
     public_address: str | None = None
     ending: bool = False

@@ -147,7 +147,7 @@ class _Grouped:
 
     node_type: NodeType
     counted: bool
-    """Whether the group counts the instance; see Group.instances."""
+    """True if the group counts the instance; see Group.instances."""
 
 
 def _candidates(

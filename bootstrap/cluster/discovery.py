@@ -42,7 +42,7 @@ class Instance:
     address: str | None
     """Private IPv4 address; None for a moment after the launch."""
     grouped: bool
-    """Whether the instance is in an Auto Scaling group; one that the user has detached is not ours any more."""
+    """True if the instance is in an Auto Scaling group; one that the user has detached has left the cluster."""
 
     @property
     def ended(self) -> bool:

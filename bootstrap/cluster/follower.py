@@ -21,7 +21,7 @@ class Follower:
         self.turn_in = 0.0
         """Seconds until this node's turn to read a change that all nodes noticed at once."""
         self.flaw: str | None = None
-        """What is wrong with the table's records now, or None; the master rewrites bad ones."""
+        """Return the fault in the table's present records, or None. The master rewrites bad ones."""
 
     def read(self, known: Membership) -> Membership:
         """Return the current membership, or ``known`` if there is no newer one to read."""

@@ -102,7 +102,7 @@ class NodeRecord:
     node_type: str
     host_key: str
     draining: bool = False
-    """Whether the node has a termination notice."""
+    """True if the node has a termination notice."""
     ssh_key: str = ""
     """Public half of the cluster's key; empty on a worker."""
 

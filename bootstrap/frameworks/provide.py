@@ -37,7 +37,7 @@ RANDOM: Final = random.SystemRandom()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrameworkServices:
-    """What this module uses of the machine and of AWS; tests replace each part."""
+    """The parts of the machine and of AWS that this module uses; tests replace each."""
 
     root: Path
     archive: Callable[[Recipe], Archive]

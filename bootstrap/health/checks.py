@@ -35,9 +35,9 @@ class Finding:
     """A failed check."""
 
     what: str
-    """What is wrong, short enough for the signal's one field."""
+    """The fault, short enough for the signal's one field."""
     needs_replacement: bool
-    """Whether this machine itself is broken."""
+    """True if this machine itself is broken."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -44,7 +44,7 @@ class Download:
     links: int = 0
     """Number of links, devices and the like, which are left out."""
     is_empty: bool = True
-    """Whether no entry came."""
+    """True until the first entry comes."""
     warnings: list[str] = field(default_factory=list)
 
 
