@@ -17,7 +17,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test gate lint docs checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines test-gpu soak bench clean local-aws enter end status
+.PHONY: root help setup demo test gate lint docs checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines engines-digits engines-jobs test-gpu soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -87,11 +87,11 @@ docs:
 unit:
 	@$(MAKE) --no-print-directory -j2 others alone
 
-# All unit tests except those that compare the machine before and after.
+# All unit tests except those that compare the machine before and after. Many wait for a process: hence two more workers than cores.
 others:
 	@mkdir -p "$(TMP)"
 	@$(ENTER) export TMPDIR="$(TMP)"; \
-	python -m pytest -n auto --dist loadfile tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %)
+	python -m pytest -n $$(($$(nproc) + 2)) --dist loadfile tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %)
 
 # These tests call make themselves, independently of this one.
 alone:
@@ -117,8 +117,12 @@ e2e-jobs:
 e2e-failing:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/failing
 
+# Both parts deploy a cluster of their own: most of the time they wait.
 test-engines: root
-	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines/jobs tests/engines/last
+	@$(MAKE) --no-print-directory -j2 engines-digits engines-jobs
+
+engines-digits engines-jobs: engines-%:
+	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines/$* tests/engines/last
 
 # Needs only a checkout and a Python with torch and numpy.
 test-gpu:

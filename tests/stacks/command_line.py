@@ -26,12 +26,12 @@ class Cdk:
 
     aws: Aws
     checkout: Path
+    cluster: str = CLUSTER
 
     @classmethod
-    def in_copy(cls, aws: Aws, directory: Path) -> "Cdk":
-        return cls(
-            aws=aws, checkout=Path(shutil.copytree(REPOSITORY, directory / "checkout", ignore=NOT_PART_OF_A_CHECKOUT))
-        )
+    def in_copy(cls, aws: Aws, directory: Path, cluster: str = CLUSTER) -> "Cdk":
+        checkout = Path(shutil.copytree(REPOSITORY, directory / "checkout", ignore=NOT_PART_OF_A_CHECKOUT))
+        return cls(aws=aws, checkout=checkout, cluster=cluster)
 
     @property
     def stacks(self) -> Stacks:
@@ -56,7 +56,7 @@ class Cdk:
         while deploy.poll() is None:
             assert time.monotonic() < end, f"waited {COMMAND_LIMIT_S} s for the deploy"
             for group in self._groups_in_progress():
-                self.stacks.signal(group, "i-1", name=CLUSTER)
+                self.stacks.signal(group, "i-1", name=self.cluster)
             time.sleep(0.5)
         status, output = self._end(deploy)
         assert status == 0, output
@@ -66,6 +66,7 @@ class Cdk:
         return status, self._output.read_text()
 
     def _start(self, verb: str, settings: dict[str, str]) -> subprocess.Popen[str]:
+        settings = {"cluster_name": self.cluster, **settings}
         context = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with self._output.open("w") as output:
             return subprocess.Popen(
@@ -80,9 +81,9 @@ class Cdk:
 
     def _groups_in_progress(self) -> list[str]:
         cloudformation = self.stacks.cloudformation
-        if CLUSTER not in [stack["StackName"] for stack in cloudformation.describe_stacks()["Stacks"]]:
+        if self.cluster not in [stack["StackName"] for stack in cloudformation.describe_stacks()["Stacks"]]:
             return []
-        found = cloudformation.describe_stack_resources(StackName=CLUSTER)["StackResources"]
+        found = cloudformation.describe_stack_resources(StackName=self.cluster)["StackResources"]
         return [
             str(resource["LogicalResourceId"])
             for resource in found
@@ -92,9 +93,9 @@ class Cdk:
 
     def describe(self) -> tuple[str, Any]:
         """The stack's status; the networks of the account and the number of the stack's events."""
-        [stack] = self.stacks.cloudformation.describe_stacks(StackName=CLUSTER)["Stacks"]
+        [stack] = self.stacks.cloudformation.describe_stacks(StackName=self.cluster)["Stacks"]
         vpcs = self.aws.client("ec2").describe_vpcs()["Vpcs"]
-        events = self.stacks.cloudformation.describe_stack_events(StackName=CLUSTER)["StackEvents"]
+        events = self.stacks.cloudformation.describe_stack_events(StackName=self.cluster)["StackEvents"]
         return str(stack["StackStatus"]), (vpcs, len(events))
 
 

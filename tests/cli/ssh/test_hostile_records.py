@@ -24,7 +24,7 @@ from tests.bootstrap.hostile import forged_items
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
-VERBS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["status"], ["run", "--", "true"])
+VERBS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["run", "--", "true"])
 REFUSAL = r"cluster demo has a membership record that cannot be used: .* \(its master replaces it within a minute\)"
 
 
@@ -90,12 +90,16 @@ def test_nothing_of_a_forged_membership_is_run(
     assert re.fullmatch(f"dlcluster: {REFUSAL}\n", done.stderr)
 
 
-@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-@pytest.mark.parametrize("words", VERBS, ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    ("forgery", "words"),
+    [*((forgery, ["status"]) for forgery in FORGED), *(("an address elsewhere", words) for words in VERBS)],
+    ids=lambda value: value[0] if isinstance(value, list) else value,
+)
 def test_fails_in_one_line_when_the_membership_is_forged(
-    deploy: Deploy, tmp_path: Path, capsys: pytest.CaptureFixture[str], forged: dict[str, Any], words: list[str]
+    deploy: Deploy, tmp_path: Path, capsys: pytest.CaptureFixture[str], forgery: str, words: list[str]
 ) -> None:
-    put_forged(deploy(), forged, tmp_path / "marker")
+    """Try each forgery with one verb and each verb with one forgery: all verbs read the record in one place."""
+    put_forged(deploy(), FORGED[forgery], tmp_path / "marker")
     assert main(words) == 1
     assert re.fullmatch(REFUSAL, complaint(capsys))
 
