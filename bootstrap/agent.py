@@ -9,15 +9,15 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from bootstrap.aws.imds import TerminationNotice
 from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
+from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.errors import ConfigError, FrameworkError, MetadataError
+from bootstrap.engines.state import EnginesStatus
+from bootstrap.errors import ConfigError, EnginesError, MetadataError
 from bootstrap.failures import RETRYABLE_ERRORS, Activity, RetryableError, reason, replacement_would_help
 from bootstrap.files.node_files import NodeFiles
-from bootstrap.frameworks.state import Frameworks
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.host_services import ClusterClients, HostServices, build_node_record, connect_to_cluster, ensure_keys
@@ -30,7 +30,8 @@ EAGER_PASS_S: Final = 1.0
 EAGER_PASSES_FOR_S: Final = 300.0
 """Seconds of frequent passes after the start: a node not ready by then waits for something slow."""
 STEADY_PASS_S: Final = 6.0
-"""Seconds between passes of a ready node. Must stay below GRACE_S, so that every node reads a drain before it ends."""
+"""Seconds between passes of a ready node. Must stay below termination_notice.DRAIN_GRACE_S, so that every node reads
+that another drains before that one ends."""
 LONGEST_RETRY_S: Final = 15.0
 """Longest pause between passes that fail, and between reports of a failure, in seconds."""
 
@@ -64,7 +65,7 @@ class Agent:
         self._next_health = 0.0
         self._defects = 0
         self._finding: Finding | None = None
-        self._frameworks = Frameworks(host.root, name=config.engines)
+        self._engines = EnginesStatus(host.root, name=config.engines)
         self._doing = Activity.METADATA
         self._error: RetryableError | None = None
         self._problem: str | None = None
@@ -91,7 +92,7 @@ class Agent:
         cluster = self._connect()
         self._notice = self._read_notice()
         if self._notice.ending:
-            self._attempt_and_log(cluster.draining.hold)  # the rest of the pass may take long
+            self._attempt_and_log(cluster.termination.delay_termination)  # the rest of the pass may take long
         self._publish(cluster)
         self._membership = self._read_membership(cluster)
         self._has_membership = True
@@ -101,7 +102,7 @@ class Agent:
             self._write_files(member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
         if may_be_ready and not cluster.signals.is_settled:
-            self._become_ready(cluster)
+            self._signal_if_ready(cluster)
 
     def _connect(self) -> ClusterClients:
         """Read the instance's identity and open the AWS clients, once."""
@@ -142,7 +143,7 @@ class Agent:
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)
         now = self._host.monotonic()
-        if now < self._next_reconcile and not cluster.draining.is_urgent(self._notice, self._membership):
+        if now < self._next_reconcile and not cluster.termination.is_urgent(self._notice, self._membership):
             return self._membership
         stored = cluster.table.read_stored()
         self._doing = Activity.GROUPS
@@ -164,14 +165,14 @@ class Agent:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
         self._phases.done("files")
 
-    def _become_ready(self, cluster: ClusterClients) -> None:
-        """Signal success once the frameworks, the peers and the health checks are all right."""
+    def _signal_if_ready(self, cluster: ClusterClients) -> None:
+        """Signal success once the engines, the peers and the health checks are all right."""
         self._associate_address(cluster)
-        self._doing = Activity.FRAMEWORKS
-        has_frameworks = self._frameworks.check()
-        if self._membership.has(self._config.min_nodes):
+        self._doing = Activity.ENGINES
+        engines_ready = self._engines.check()
+        if self._membership.has_at_least(self._config.min_nodes):
             self._phases.done("peers")
-            if not has_frameworks:
+            if not engines_ready:
                 return
             self._phases.done("engines")
             self._doing = Activity.CHECKS
@@ -191,7 +192,7 @@ class Agent:
         duties: list[Callable[[], None]] = []
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
-            duties.append(lambda: cluster.draining.follow(self._notice, membership))
+            duties.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.signals.is_settled:
             duties.append(lambda: self._watch_health(cluster))
             if self._membership.lists(cluster.identity.instance_id):
@@ -211,14 +212,14 @@ class Agent:
         self._finding = found
         self._defects = self._defects + 1 if found is not None and found.needs_replacement else 0
         if found is not None and self._defects >= DEFECTS_BEFORE_REPLACEMENT:
-            cluster.draining.replace_me(found.what)
+            cluster.group.request_replacement(found.what)
 
     def _should_give_up(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
         # A node that only has to send its signal has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._doing is not Activity.STACK
-        has_failed = is_overdue or isinstance(error, (ConfigError, FrameworkError))
+        has_failed = is_overdue or isinstance(error, (ConfigError, EnginesError))
         return has_failed and not self.is_settled and now >= self._next_give_up
 
     def _give_up(self) -> None:
@@ -242,7 +243,7 @@ class Agent:
         if self._config.fails_deploy and cluster.signals.failure(why):
             return
         if self._is_broken():
-            cluster.draining.replace_me(why)
+            cluster.group.request_replacement(why)
         cluster.signals.settle(why)
 
     def _is_broken(self) -> bool:
@@ -255,8 +256,8 @@ class Agent:
             return self._finding.what
         if self._membership.generation == 0:
             return "bad-record" if self._cluster is not None and self._cluster.follower.flaw else "no-membership"
-        if self._membership.has(self._config.min_nodes) and self._frameworks.waiting:
-            return self._frameworks.waiting
+        if self._membership.has_at_least(self._config.min_nodes) and self._engines.waiting:
+            return self._engines.waiting
         return f"peers {len(self._membership.present)}/{self._membership.desired_nodes} joined"
 
     def _attempt(self, act: Callable[[], None]) -> RetryableError | None:
@@ -284,7 +285,7 @@ class Agent:
         self._problem = problem
 
     def _delay(self) -> float:
-        turn_in = 0.0 if self._cluster is None else self._cluster.follower.turn_in
+        turn_in = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
         if turn_in > 0 and not self._failed_passes:
             return min(STEADY_PASS_S, max(EAGER_PASS_S, turn_in))
         if self._notice.ending:

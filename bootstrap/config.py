@@ -62,7 +62,7 @@ class NodeConfig:
     master_role_id: str
     worker_role_id: str
     engines: str | None
-    """Environment of frameworks to provide (bootstrap.frameworks.recipe.CONTENTS), or None."""
+    """Environment of engines to provide (bootstrap.engines.recipe.CONTENTS), or None."""
     default_user: str
     """Login user of the machine image, who owns the workers file."""
     bootstrap_timeout_s: int

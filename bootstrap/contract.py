@@ -51,15 +51,15 @@ AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (only files without a name)
 """Where jobs write scratch data: the root volume, and the instance storage of the Deep Learning AMIs."""
 ENGINES_DIR: Final = f"{ROOT}/engines"
-"""Parent of the framework environments (setting ``engines``), each named by its recipe's key."""
+"""Parent of the engines environments (setting ``engines``), each named by its recipe's key."""
 ENGINES: Final = f"{ENGINES_DIR}/current"
 """Symbolic link to the complete environment in use; its ``bin`` has python, mpirun and horovodrun."""
 ENGINES_LIST: Final = f"{ENGINES}/engines"
-"""List of the frameworks in it, one a line."""
+"""List of the engines in it, one a line."""
 ENGINES_PREFIX: Final = "engines/"
 """Prefix of the environments in the cluster's bucket: KEY.tar.gz."""
 ENGINES_STATE: Final = "/run/deeplearning/engines.json"
-"""Progress of the framework environment: {"doing", "why", "failure", "detail"}. "why" names the failure that led to
+"""Progress of the engines environment: {"doing", "why", "failure", "detail"}. "why" names the failure that led to
 this try; "failure" and "detail" are null until the last try has failed."""
 HOROVOD_WHEEL: Final = "/etc/deeplearning-horovod.txt"
 """Requirements file with hashes, put there by the image's owner: the Horovod wheel to install instead of compiling."""
@@ -134,7 +134,7 @@ MEMBERSHIP_ID: Final = "membership"
 GENERATION_ID: Final = "generation"
 """Small record with the membership's generation, which every node polls."""
 ENGINES_RECORD_ID: Final = "engines"
-"""Record of the framework environment in the bucket and its archive's hash. Only the master's role may write it."""
+"""Record of the engines environment in the bucket and its archive's hash. Only the master's role may write it."""
 RECORD_VERSION: Final = 2
 """Version of the records, in the field ``version``: agents of two deploys must understand each other. A version may
 gain keys; readers ignore keys that they do not know."""
@@ -165,7 +165,7 @@ DRAINING_FIELD: Final = "draining"
 """Fields of a member. A node's own record has all but the index and the address."""
 ENVIRONMENT_FIELD: Final = "environment"
 SHA256_FIELD: Final = "sha256"
-"""Fields of the record of the framework environment."""
+"""Fields of the record of the engines environment."""
 
 
 # ---- ports ----

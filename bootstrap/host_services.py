@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bootstrap.aws.auto_scaling import GroupRequests
 from bootstrap.aws.clients import Clients
 from bootstrap.aws.elastic_ip import ElasticIp
-from bootstrap.aws.imds import Identity, TerminationNotice
+from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.aws.signals import SIGNALLED_FILE, Signals
 from bootstrap.cluster.coordinator import Coordinator
-from bootstrap.cluster.draining import Draining
 from bootstrap.cluster.follower import Follower
 from bootstrap.cluster.poll_interval import ReadTurn
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
+from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, node_record_id
-from bootstrap.files.node_files import Actions, read_node_state, under_root, user_access
+from bootstrap.files.node_files import Actions, read_node_state, user_permissions
+from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
 
 RANDOM: Final = random.SystemRandom()
@@ -55,7 +57,8 @@ class ClusterClients:
     table: Table
     follower: Follower
     signals: Signals
-    draining: Draining
+    group: GroupRequests
+    termination: TerminationHandler
     coordinator: Coordinator | None
     """On the master only."""
     address: ElasticIp | None
@@ -68,6 +71,7 @@ def connect_to_cluster(
     """Build the clients of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
+    group = GroupRequests(lambda: clients.autoscaling, group=config.group, instance_id=identity.instance_id)
     is_master = config.node_type == MASTER
     return ClusterClients(
         identity=identity,
@@ -79,12 +83,8 @@ def connect_to_cluster(
             instance_id=identity.instance_id,
             sent_file=under_root(host.root, SIGNALLED_FILE),
         ),
-        draining=Draining(
-            lambda: clients.autoscaling,
-            group=config.group,
-            instance_id=identity.instance_id,
-            monotonic=host.monotonic,
-        ),
+        group=group,
+        termination=TerminationHandler(group, instance_id=identity.instance_id, monotonic=host.monotonic),
         coordinator=Coordinator(
             config,
             instance_id=identity.instance_id,
@@ -127,7 +127,7 @@ def _ensure_cluster_key(config: NodeConfig, host: HostServices, instance_id: str
     if config.node_type != MASTER:
         delete_cluster_key(host.root)
         return ""
-    user = user_access(config.default_user)
+    user = user_permissions(config.default_user)
     return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
 
 

@@ -1,4 +1,4 @@
-"""Parse the command line: ``install`` a release, ``run`` the agent, or provide the frameworks (``engines``)."""
+"""Parse the command line: ``install`` a release, ``run`` the agent, or provide the engines (``engines``)."""
 
 import argparse
 import logging
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
         elif arguments.command == "engines":
-            _frameworks()
+            _engines()
         else:
             _run()
     except (BootstrapError, OSError) as error:
@@ -38,12 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _frameworks() -> None:
-    from bootstrap.frameworks.service import serve_frameworks
+def _engines() -> None:
+    from bootstrap.engines.service import serve_engines
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    serve_frameworks(ROOT)
+    serve_engines(ROOT)
 
 
 def _run() -> None:

@@ -24,6 +24,7 @@ MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
 """Packages that may have more modules: how many, and the reason."""
 SHORT_FILES: Final[Mapping[str, str]] = {
     "bootstrap/files/workers.py": "one renderer a file",
+    "bootstrap/files/paths.py": "shared by the packages of bootstrap",
     "launcher/errors.py": "the errors of a package",
     "launcher/paths.py": "names that the runner imports with every job",
     "launcher/subcommands.py": "names that are imported without their code",

@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
 ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "mxnet", "horovod", "numpy"}}
 """What code that runs on nodes may import besides the standard library."""
 
-ELSEWHERE = {"bootstrap/frameworks/mends.py": {"numpy"}}
+ELSEWHERE = {"bootstrap/engines/mxnet_patches.py": {"numpy"}}
 """What a file may import that runs in an environment of its own, beside MXNet."""
 
 

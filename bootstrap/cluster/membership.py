@@ -56,7 +56,7 @@ class Membership:
         """Return the members that the lists name: those that do not drain."""
         return tuple(member for member in self.members if not member.draining)
 
-    def has(self, min_nodes: int | None) -> bool:
+    def has_at_least(self, min_nodes: int | None) -> bool:
         """Return whether at least ``min_nodes`` members are present; None stands for all desired nodes."""
         return len(self.present) >= (self.desired_nodes if min_nodes is None else min_nodes)
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Protocol
 
 from bootstrap import contract
-from bootstrap.atomic_file import Access, write_and_act, write_block, write_file
+from bootstrap.atomic_file import Permissions, write_and_act, write_block, write_file
 from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.errors import ConfigError
 from bootstrap.files import environment, hosts, ssh
+from bootstrap.files.paths import pending_file, under_root
 from bootstrap.files.scratch import scratch_directory
 from bootstrap.files.workers import workers_file
 
@@ -31,18 +32,13 @@ class Actions(Protocol):
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
 
 
-def user_access(user: str) -> Access:
+def user_permissions(user: str) -> Permissions:
     """Return the access of a file that belongs to a login user. Raises ConfigError if there is no such user."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError as error:
         raise ConfigError(f"default_user must be a user of this machine, got {user!r}") from error
-    return Access(uid=entry.pw_uid, gid=entry.pw_gid)
-
-
-def under_root(root: Path, path: str) -> Path:
-    """Return an absolute path of the contract below ``root``, which is another directory in tests."""
-    return root / path.lstrip("/")
+    return Permissions(uid=entry.pw_uid, gid=entry.pw_gid)
 
 
 class NodeFiles:
@@ -55,7 +51,7 @@ class NodeFiles:
         self._own_name = own_name
         self._root = root
         self._user_name = user_name
-        self._user = user_access(user_name)
+        self._user = user_permissions(user_name)
         self._bucket = bucket
         self._actions = actions
 
@@ -102,7 +98,7 @@ class NodeFiles:
                 self._path(contract.SYSTEMD_ENVIRONMENT),
                 environment.systemd_environment(values),
                 act=lambda: self._actions.set_environment(values),
-                pending=self._pending("set-environment"),
+                pending=pending_file(self._root, "set-environment"),
             ),
         }
 
@@ -121,15 +117,12 @@ class NodeFiles:
                 self._path(contract.SSHD_CONFIG),
                 ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER,
                 act=self._actions.reload_sshd,
-                pending=self._pending("reload-sshd"),
+                pending=pending_file(self._root, "reload-sshd"),
             ),
         }
 
     def _path(self, path: str) -> Path:
         return under_root(self._root, path)
-
-    def _pending(self, action: str) -> Path:
-        return self._path(contract.NODE_STATE).with_name(f"{action}.pending")
 
 
 def read_node_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:

@@ -18,7 +18,7 @@ from bootstrap.cluster.membership import Member
 from bootstrap.contract import MASTER_HOST, SCRATCH_DIRS, SSH_PORT
 from bootstrap.failures import BROKEN_DISK
 from bootstrap.files.hosts import host_names
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 
 PROBE_BYTES: Final = 4096
 """Bytes that a check writes to a scratch directory and reads back."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
-from stacks.settings.frameworks import FrameworkSettings
+from stacks.settings.engines import EngineSettings
 from stacks.settings.image import ImageSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
@@ -25,7 +25,7 @@ from stacks.settings.values import parse
 @dataclass(frozen=True, kw_only=True)
 class ClusterProps(
     StorageSettings,
-    FrameworkSettings,
+    EngineSettings,
     NetworkSettings,
     ImageSettings,
     AccessSettings,

@@ -13,13 +13,14 @@ from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 
 from bootstrap.agent import Agent
 from bootstrap.aws.clients import Clients
-from bootstrap.aws.imds import Identity, TerminationNotice
+from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.cluster.table import Table
+from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FILE, NODE_TYPE_TAG
 from bootstrap.errors import MetadataError
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.host_services import HostServices
 from tests.bootstrap.given import NETWORKS, public_key
 

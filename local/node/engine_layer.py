@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.contract import HOROVOD_WHEEL
-from bootstrap.frameworks.build import add_mends
-from bootstrap.frameworks.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_SOURCE, SYSTEM_PYTHON
+from bootstrap.engines.build import install_patches
+from bootstrap.engines.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_SOURCE, SYSTEM_PYTHON
 from local.cache import cache_dir, cached_tree, recipe_hash
 from local.errors import LocalError
 
@@ -27,7 +27,7 @@ LIBRARIES: Final = ("libgomp1", "libquadmath0")
 LISTS: Final = tuple(BUILD_TOOLS.with_name(f"{engine}.txt") for engine in CONTENTS)
 
 
-def framework_layer() -> Path:
+def engine_layer() -> Path:
     """Build the layer unless it exists; this takes some minutes, once."""
     compiled = repr(sorted(HOROVOD_OPTIONS.items()))
     recipe = [*LISTS, HOROVOD_SOURCE, BUILD_TOOLS, Path(__file__)]
@@ -64,7 +64,7 @@ def _fill(mirror: Path, work: Path) -> None:
         _run(pip, "download", *_quiet(), *wheels, "--dest", mirror)
         _run(pip, "install", *_quiet(), "--no-index", "--find-links", mirror, *wheels)
     [site_packages] = environment.glob("lib/python3.*/site-packages")
-    add_mends(site_packages)
+    install_patches(site_packages)
     _run(pip, "install", *_quiet(), "--require-hashes", "-r", BUILD_TOOLS)
     compiling = {**HOROVOD_OPTIONS, "PATH": f"{environment}/bin:{os.environ['PATH']}"}
     wheel = ["wheel", *_quiet(), "--no-cache-dir", "--no-deps", "--no-build-isolation", "--no-binary=:all:"]

@@ -11,11 +11,11 @@ from bootstrap.contract import (
     ENGINES,
     MPIRUN_COMMAND,
 )
-from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import under_root
-from bootstrap.frameworks.archive import Archive
-from bootstrap.frameworks.state import Frameworks, State, write_state
-from tests.bootstrap.frameworks.simulated_node import RECIPE, SimulatedNode
+from bootstrap.engines.archive import Archive
+from bootstrap.engines.state import EnginesStatus, State, write_state
+from bootstrap.errors import EnginesError
+from bootstrap.files.paths import under_root
+from tests.bootstrap.engines.simulated_node import RECIPE, SimulatedNode
 
 pytestmark = pytest.mark.allow_subprocess
 
@@ -30,7 +30,7 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], S
     for each in (master, worker):
         assert under_root(each.root, ENGINES).readlink() == Path(RECIPE.directory)
         assert under_root(each.root, MPIRUN_COMMAND).readlink() == Path(ENGINES, "bin/mpirun")
-        assert Frameworks(each.root, name="horovod").check()
+        assert EnginesStatus(each.root, name="horovod").check()
 
 
 def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], SimulatedNode]) -> None:
@@ -50,7 +50,7 @@ def test_a_worker_waits_for_the_master_and_says_so(node: Callable[[str], Simulat
 
 def test_fails_when_the_master_never_stores_it(node: Callable[[str], SimulatedNode]) -> None:
     worker = node("worker")
-    with pytest.raises(FrameworkError, match=r"^horovod-.* was not in the bucket in time") as failure:
+    with pytest.raises(EnginesError, match=r"^horovod-.* was not in the bucket in time") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "not in the bucket"
     assert worker.clock.now >= 1060.0
@@ -107,18 +107,18 @@ def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], Simulat
 
 
 def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> None:
-    frameworks = Frameworks(tmp_path, name="mxnet")
-    assert not frameworks.check()
-    assert frameworks.waiting == "engines: starting"
+    engines = EnginesStatus(tmp_path, name="mxnet")
+    assert not engines.check()
+    assert engines.waiting == "engines: starting"
     write_state(tmp_path, State(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile"))
-    with pytest.raises(FrameworkError, match=r"^Horovod needs c\+\+ to compile$"):
-        frameworks.check()
-    assert Frameworks(tmp_path, name=None).check()
+    with pytest.raises(EnginesError, match=r"^Horovod needs c\+\+ to compile$"):
+        engines.check()
+    assert EnginesStatus(tmp_path, name=None).check()
 
 
 def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    master.failures = [FrameworkError("pip install failed", "no route"), FrameworkError("import mxnet failed", "no")]
+    master.failures = [EnginesError("pip install failed", "no route"), EnginesError("import mxnet failed", "no")]
     master.provide(is_master=True)
     assert master.builds == 3
     assert master.why == [None, "try 1: pip install failed", "try 2: import mxnet failed"]
@@ -128,8 +128,8 @@ def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], Si
 
 def test_a_build_is_given_up_at_the_deadline_with_its_last_failure(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    master.failures = [FrameworkError("pip install failed", "no route")] * 100
-    with pytest.raises(FrameworkError, match=r"^no route \(try [345]\)$") as failure:
+    master.failures = [EnginesError("pip install failed", "no route")] * 100
+    with pytest.raises(EnginesError, match=r"^no route \(try [345]\)$") as failure:
         master.provide(is_master=True)
     assert failure.value.short == "pip install failed"
     assert master.clock.now <= 1060.0
@@ -137,14 +137,14 @@ def test_a_build_is_given_up_at_the_deadline_with_its_last_failure(node: Callabl
 
 def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    master.failures = [FrameworkError("no C++ compiler", "to compile takes c++", lasting=True)]
-    with pytest.raises(FrameworkError, match=r"^to compile takes c\+\+ \(try 1\)$"):
+    master.failures = [EnginesError("no C++ compiler", "to compile takes c++", lasting=True)]
+    with pytest.raises(EnginesError, match=r"^to compile takes c\+\+ \(try 1\)$"):
         master.provide(is_master=True)
     assert not master.paused
 
 
 def test_the_agent_is_told_which_try_it_is(tmp_path: Path) -> None:
     write_state(tmp_path, State(doing="building", why="try 1: pip install failed"))
-    frameworks = Frameworks(tmp_path, name="mxnet")
-    assert not frameworks.check()
-    assert frameworks.waiting == "engines: building (try 1: pip install failed)"
+    engines = EnginesStatus(tmp_path, name="mxnet")
+    assert not engines.check()
+    assert engines.waiting == "engines: building (try 1: pip install failed)"

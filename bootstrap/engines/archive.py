@@ -1,4 +1,4 @@
-"""Store a framework environment in the cluster's bucket as one archive, and fetch it on other nodes."""
+"""Store an engines environment in the cluster's bucket as one archive, and fetch it on other nodes."""
 
 import hashlib
 import shutil
@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 from botocore.exceptions import ClientError
 
-from bootstrap.errors import FrameworkError
-from bootstrap.frameworks.recipe import OUTWARD_LINKS
-from bootstrap.frameworks.unpack import unpack
+from bootstrap.engines.recipe import OUTWARD_LINKS
+from bootstrap.engines.unpack import unpack
+from bootstrap.errors import EnginesError
 
 TAR_TIMEOUT_S: Final = 600
 CHUNK: Final = 1 << 20
@@ -33,7 +33,7 @@ class S3(Protocol):
         """Store a file, in parts if it is large."""
 
 
-class WrongHashError(FrameworkError):
+class WrongHashError(EnginesError):
     """The archive in the bucket is not the one that the master has stored."""
 
 
@@ -111,4 +111,4 @@ def _tar(arguments: Sequence[str]) -> None:
         )
     except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or str(error).encode()
-        raise FrameworkError("tar failed", f"tar {arguments[0]}: {output.decode(errors='replace')[-300:]}") from error
+        raise EnginesError("tar failed", f"tar {arguments[0]}: {output.decode(errors='replace')[-300:]}") from error

@@ -1,4 +1,4 @@
-"""Define what a framework environment consists of, and derive its name from that.
+"""Define what an engines environment consists of, and derive its name from that.
 
 Reads only the requirements files and the mends beside it.
 """
@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.contract import ENGINES_DIR, ENGINES_PREFIX
-from bootstrap.errors import FrameworkError
+from bootstrap.errors import EnginesError
 
 MXNET: Final = "mxnet"
 HOROVOD: Final = "horovod"
 CONTENTS: Final = {MXNET: (MXNET,), HOROVOD: (MXNET, HOROVOD)}
-"""The frameworks of each environment. Horovod's has Open MPI too."""
+"""The engines of each environment. Horovod's has Open MPI too."""
 MACHINE: Final = "x86_64"
 PYTHONS: Final = ((3, 10), (3, 11), (3, 12))
 """Python versions: the agent needs 3.10, and MXNet's last NumPy has no wheels after 3.12."""
 SYSTEM_PYTHON: Final = "/usr/bin/python3"
 OUTWARD_LINKS: Final = {"bin/python3": SYSTEM_PYTHON}
 """Links from an environment to a place outside of it. Archives have none: each node makes its own."""
-MENDS: Final = Path(__file__).with_name("mends.py")
-MENDS_MODULE: Final = "deeplearning_mends"
+MXNET_PATCHES: Final = Path(__file__).with_name("mxnet_patches.py")
+PATCHES_MODULE: Final = "deeplearning_patches"
 """The name of the mends in an environment, where each Python imports them at its start."""
 
 HOROVOD_SOURCE: Final = Path(__file__).with_name("horovod-source.txt")
@@ -62,22 +62,22 @@ class Recipe:
     """C library and version: programs compiled on one Linux may not run on an older one."""
 
     @property
-    def frameworks(self) -> tuple[str, ...]:
-        """Return the frameworks of the environment."""
+    def engines(self) -> tuple[str, ...]:
+        """Return the engines of the environment."""
         return CONTENTS[self.name]
 
     @property
     def requirements(self) -> tuple[Path, ...]:
         """Return the requirements files: wheels, each pinned and with its hashes."""
-        return tuple(Path(__file__).with_name(f"{framework}.txt") for framework in self.frameworks)
+        return tuple(Path(__file__).with_name(f"{engine}.txt") for engine in self.engines)
 
     @property
     def key(self) -> str:
         """Return the name of the environment, which differs for each recipe."""
         digest = hashlib.sha256()
-        for path in (*self.requirements, MENDS):
+        for path in (*self.requirements, MXNET_PATCHES):
             digest.update(path.read_bytes())
-        if HOROVOD in self.frameworks:
+        if HOROVOD in self.engines:
             digest.update(repr((sorted(HOROVOD_OPTIONS.items()), MPIRUN)).encode())
             for path in (HOROVOD_SOURCE, BUILD_TOOLS):
                 digest.update(path.read_bytes())
@@ -99,7 +99,7 @@ class Recipe:
 
 
 def recipe_for_this_machine(name: str) -> Recipe:
-    """Return the recipe for the running Python. Raises FrameworkError if the machine cannot have the environment."""
+    """Return the recipe for the running Python. Raises EnginesError if the machine cannot have the environment."""
     recipe = Recipe(
         name=name,
         python=sys.version_info[:2],
@@ -107,13 +107,13 @@ def recipe_for_this_machine(name: str) -> Recipe:
         libc="".join(platform.libc_ver()),
     )
     if recipe.machine != MACHINE:
-        raise FrameworkError(
+        raise EnginesError(
             f"no MXNet for {recipe.machine}", f"engines need {MACHINE}, got {recipe.machine}", lasting=True
         )
     if recipe.python not in PYTHONS:
         version = ".".join(map(str, recipe.python))
         allowed = ", ".join(".".join(map(str, python)) for python in PYTHONS)
-        raise FrameworkError(
+        raise EnginesError(
             f"no MXNet for Python {version}", f"engines need Python {allowed}, got {version}", lasting=True
         )
     return recipe

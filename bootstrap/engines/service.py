@@ -1,4 +1,4 @@
-"""Run the service ``bootstrap engines``: provide the framework environment, and write its progress for the agent."""
+"""Run the service ``bootstrap engines``: provide the engines environment, and write its progress for the agent."""
 
 import errno
 import logging
@@ -10,14 +10,14 @@ from typing import Final
 from bootstrap.aws.clients import connect
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import MASTER, NODE_CONFIG
-from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import under_root
-from bootstrap.frameworks.archive import Archive
-from bootstrap.frameworks.archive_hash import HashRecord
-from bootstrap.frameworks.build import Builder
-from bootstrap.frameworks.provide import FrameworkServices, provide
-from bootstrap.frameworks.recipe import Recipe, recipe_for_this_machine
-from bootstrap.frameworks.state import State, write_state
+from bootstrap.engines.archive import Archive
+from bootstrap.engines.archive_hash import HashRecord
+from bootstrap.engines.build import Builder
+from bootstrap.engines.provide import EngineServices, provide
+from bootstrap.engines.recipe import Recipe, recipe_for_this_machine
+from bootstrap.engines.state import State, write_state
+from bootstrap.errors import EnginesError
+from bootstrap.files.paths import under_root
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ BUILD_S: Final = 900.0
 """Longest build in seconds: Horovod takes three CPU-minutes, the rest allows for a slow mirror."""
 
 
-def serve_frameworks(root: Path) -> None:
+def serve_engines(root: Path) -> None:
     """Provide the environment that the node's configuration names, if it names one."""
     config = parse_config(under_root(root, NODE_CONFIG).read_text())
     if config.engines is None:
@@ -34,7 +34,7 @@ def serve_frameworks(root: Path) -> None:
         recipe = recipe_for_this_machine(config.engines)
         is_master = config.node_type == MASTER
         provide(recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, services=_services(config, root))
-    except FrameworkError as error:
+    except EnginesError as error:
         _fail(root, error.short, str(error))
     except OSError as error:
         _fail(root, errno.errorcode.get(error.errno or 0, "OSError"), str(error))
@@ -45,7 +45,7 @@ def _fail(root: Path, short: str, detail: str) -> None:
     write_state(root, State(doing="failed", failure=short, detail=detail))
 
 
-def _services(config: NodeConfig, root: Path) -> FrameworkServices:
+def _services(config: NodeConfig, root: Path) -> EngineServices:
     @cache
     def archive(recipe: Recipe) -> Archive:
         return Archive(connect(config.region).s3, bucket=config.bucket, key=recipe.object_key(config.cluster_name))
@@ -57,4 +57,4 @@ def _services(config: NodeConfig, root: Path) -> FrameworkServices:
     def build(recipe: Recipe, directory: Path, limit_s: float) -> None:
         Builder(deadline=time.monotonic() + min(BUILD_S, limit_s)).build(recipe, directory)
 
-    return FrameworkServices(root=root, archive=archive, record=record, build=build)
+    return EngineServices(root=root, archive=archive, record=record, build=build)

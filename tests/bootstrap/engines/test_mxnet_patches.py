@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.frameworks.build import add_mends
+from bootstrap.engines.build import install_patches
 
 pytestmark = pytest.mark.allow_subprocess
 NUMPY = "float = 'its own'\n"
@@ -24,7 +24,7 @@ def site(tmp_path: Path) -> Path:
     (tmp_path / "mxnet").mkdir()
     (tmp_path / "mxnet/__init__.py").write_text(MXNET)
     (tmp_path / "numpy.py").write_text(NUMPY)
-    add_mends(tmp_path)
+    install_patches(tmp_path)
     return tmp_path
 
 

@@ -17,11 +17,11 @@ def parse_engines(name: str, value: Any) -> tuple[str, ...]:
     require(isinstance(names, list), name, value, f"a list of {', '.join(ENGINES)}, or text like a,b")
     for each in names:
         require(each in ENGINES, name, each, " or ".join(ENGINES))
-    return tuple(framework for framework in ENGINES if framework in names)
+    return tuple(engine for engine in ENGINES if engine in names)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameworkSettings(CapacitySettings):
+class EngineSettings(CapacitySettings):
     """The frameworks that the nodes build or download at their first boot."""
 
     engines: tuple[str, ...] = field(default=(), metadata={PARSER: parse_engines})
@@ -31,8 +31,8 @@ class FrameworkSettings(CapacitySettings):
     def check(self) -> None:
         """Check the names and the processor: MXNet has wheels only for x86_64."""
         super().check()
-        for framework in self.engines:
-            require(framework in ENGINES, "engines", framework, " or ".join(ENGINES))
+        for engine in self.engines:
+            require(engine in ENGINES, "engines", engine, " or ".join(ENGINES))
         if self.engines and instance_types.is_arm(self.instance_type):
             name = shown(self.instance_type)
             raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")

@@ -1,4 +1,4 @@
-"""Provide a node with the framework environment that the setting ``engines`` names.
+"""Provide a node with the engines environment that the setting ``engines`` names.
 
 The node fetches the archive from the bucket and compares it with the hash that the master has written into the table.
 If there is none yet, the master builds the environment and stores it, and the workers wait. The outcome goes into the
@@ -18,12 +18,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from bootstrap.atomic_file import point_link
 from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAND
-from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import under_root
-from bootstrap.frameworks.archive import Archive
-from bootstrap.frameworks.archive_hash import HashRecord
-from bootstrap.frameworks.recipe import HOROVOD, Recipe
-from bootstrap.frameworks.state import READY, State, write_state
+from bootstrap.engines.archive import Archive
+from bootstrap.engines.archive_hash import HashRecord
+from bootstrap.engines.recipe import HOROVOD, Recipe
+from bootstrap.engines.state import READY, State, write_state
+from bootstrap.errors import EnginesError
+from bootstrap.files.paths import under_root
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FrameworkServices:
+class EngineServices:
     """The parts of the machine and of AWS that this module uses; tests replace each."""
 
     root: Path
@@ -50,25 +50,29 @@ class FrameworkServices:
     sleep: Callable[[float], None] = time.sleep
 
 
-def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: FrameworkServices) -> None:
-    """Put the environment in place within ``wait_s``. Raises FrameworkError."""
+def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineServices) -> None:
+    """Put the environment in place within ``wait_s``. Raises EnginesError."""
     directory = under_root(services.root, recipe.directory)
     # The master looks into the bucket each time: it may have been stopped before it had stored the archive.
     if is_master or not is_complete(directory):
-        _get(recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services)
+        _fetch_or_build(
+            recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services
+        )
     point_link(under_root(services.root, ENGINES), Path(recipe.directory))
-    if HOROVOD in recipe.frameworks:
+    if HOROVOD in recipe.engines:
         _link_command(under_root(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
     write_state(services.root, State(doing=READY))
     log.info("engines: %s is ready", recipe.key)
 
 
 def is_complete(directory: Path) -> bool:
-    """Return whether an environment is complete: a build writes the list of its frameworks last."""
+    """Return whether an environment is complete: a build writes the list of its engines last."""
     return (directory / Path(ENGINES_LIST).name).is_file()
 
 
-def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: FrameworkServices) -> None:
+def _fetch_or_build(
+    recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: EngineServices
+) -> None:
     """Fetch or build the environment; after a failure, retry with growing pauses until the deadline."""
     tries, why = 0, None
     while True:
@@ -80,23 +84,23 @@ def _get(recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, s
                 return
             if is_master:
                 left = max(1.0, deadline - services.monotonic())
-                _make(recipe, directory, archive, record, services=services, limit_s=left, why=why)
+                _build_and_store(recipe, directory, archive, record, services=services, limit_s=left, why=why)
                 return
             write_state(services.root, State(doing="waiting-for-master", why=why))
         except (BotoCoreError, ClientError, Boto3Error) as error:
             short = "bucket unreachable"
             log.warning("%s: %s", recipe.key, error)
-        except FrameworkError as error:
+        except EnginesError as error:
             tries, short = tries + 1, error.short
             why = f"try {tries}: {short}"
             pause = min(POLL_S * 2**tries, LONGEST_PAUSE_S)
             log.warning("%s: %s", why, error)
             if error.lasting or services.monotonic() + pause >= deadline:
-                raise FrameworkError(short, f"{error} (try {tries})") from error
+                raise EnginesError(short, f"{error} (try {tries})") from error
             write_state(services.root, State(doing="pausing", why=why))
         if services.monotonic() >= deadline:
             detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
-            raise FrameworkError(short, detail)
+            raise EnginesError(short, detail)
         services.sleep(pause * RANDOM.uniform(0.75, 1.25))
 
 
@@ -111,7 +115,7 @@ def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord
             return False
         if not is_complete(directory):
             archive.fetch(directory, sha256=sha256)
-    except FrameworkError as error:
+    except EnginesError as error:
         if not is_master:
             raise
         log.warning("building again: %s", error)
@@ -119,13 +123,13 @@ def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord
     return True
 
 
-def _make(
+def _build_and_store(
     recipe: Recipe,
     directory: Path,
     archive: Archive,
     record: HashRecord,
     *,
-    services: FrameworkServices,
+    services: EngineServices,
     limit_s: float,
     why: str | None,
 ) -> None:

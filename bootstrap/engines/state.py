@@ -1,4 +1,4 @@
-"""Keep the progress of a node's framework environment in a file: the service writes it, the agent reads it."""
+"""Keep the progress of a node's engines environment in a file: the service writes it, the agent reads it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bootstrap.atomic_file import write_file
 from bootstrap.contract import ENGINES_STATE
-from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import under_root
+from bootstrap.errors import EnginesError
+from bootstrap.files.paths import under_root
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +41,8 @@ def read_state(root: Path) -> State:
         return STARTING
 
 
-class Frameworks:
-    """Tell the agent whether its node's framework environment is ready."""
+class EnginesStatus:
+    """Tell the agent whether its node's engines environment is ready."""
 
     def __init__(self, root: Path, *, name: str | None) -> None:
         self._root = root
@@ -53,13 +53,13 @@ class Frameworks:
     def check(self) -> bool:
         """Read the progress into ``waiting``; return whether the environment is ready, or not wanted.
 
-        Raises FrameworkError if the service has failed.
+        Raises EnginesError if the service has failed.
         """
         if self._name is None:
             return True
         state = read_state(self._root)
         if state.failure is not None:
-            raise FrameworkError(state.failure, state.detail or state.failure)
+            raise EnginesError(state.failure, state.detail or state.failure)
         why = f" ({state.why})" if state.why else ""
         self.waiting = None if state.doing == READY else f"engines: {state.doing}{why}"
         return self.waiting is None

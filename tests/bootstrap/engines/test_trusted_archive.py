@@ -17,10 +17,10 @@ from bootstrap.contract import (
     TABLE_KEY,
     VERSION_FIELD,
 )
-from bootstrap.errors import FrameworkError
-from bootstrap.files.node_files import under_root
-from bootstrap.frameworks import service
-from tests.bootstrap.frameworks.simulated_node import BUCKET, RECIPE, TABLE, SimulatedNode
+from bootstrap.engines import service
+from bootstrap.errors import EnginesError
+from bootstrap.files.paths import under_root
+from tests.bootstrap.engines.simulated_node import BUCKET, RECIPE, TABLE, SimulatedNode
 from tests.bootstrap.simulated_cluster import node_config
 
 pytestmark = pytest.mark.allow_subprocess
@@ -62,12 +62,12 @@ def evil_archive() -> bytes:
 def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
     node: Callable[[str], SimulatedNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.frameworks.archive.unpack", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr("bootstrap.engines.archive.unpack", lambda *_: pytest.fail("unpacked"))
     node("master").provide(is_master=True)
     worker = node("worker")
     put_archive(worker, evil_archive())
     with pytest.raises(
-        FrameworkError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
+        EnginesError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
     ) as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "wrong hash"
@@ -78,7 +78,7 @@ def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
 def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[str], SimulatedNode]) -> None:
     worker = node("worker")
     put_archive(worker, evil_archive())
-    with pytest.raises(FrameworkError, match="was not in the bucket in time"):
+    with pytest.raises(EnginesError, match="was not in the bucket in time"):
         worker.provide(is_master=False)
     assert not worker.programs.exists()
 
@@ -111,7 +111,7 @@ def test_a_new_master_makes_anew_what_somebody_has_replaced(node: Callable[[str]
 def test_a_record_that_is_no_hash_is_refused_and_replaced(node: Callable[[str], SimulatedNode], sha256: str) -> None:
     worker = node("worker")
     put_record(worker, sha256=sha256)
-    with pytest.raises(FrameworkError, match="must be 64 hex digits, got ") as failure:
+    with pytest.raises(EnginesError, match="must be 64 hex digits, got ") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "bad record"
     assert len(str(failure.value)) < 200
@@ -135,7 +135,7 @@ def test_a_record_of_another_form_is_refused_and_replaced(
 ) -> None:
     worker = node("worker")
     put_record(worker, sha256="0" * 64, others=forged)
-    with pytest.raises(FrameworkError, match=r"^record engines: .* must be ") as failure:
+    with pytest.raises(EnginesError, match=r"^record engines: .* must be ") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "bad record"
     assert str(failure.value).isprintable()

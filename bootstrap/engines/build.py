@@ -1,4 +1,4 @@
-"""Build a framework environment in its final place with pip and the machine's own pip configuration, say a mirror."""
+"""Build an engines environment in its final place with pip and the machine's own pip configuration, say a mirror."""
 
 import logging
 import shutil
@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bootstrap.atomic_file import Access, write_file
+from bootstrap.atomic_file import Permissions, write_file
 from bootstrap.contract import ENGINES_LIST, HOROVOD_WHEEL, PYTORCH_PYTHON
-from bootstrap.errors import FrameworkError
-from bootstrap.frameworks.recipe import (
+from bootstrap.engines.recipe import (
     BUILD_TOOLS,
     HOROVOD,
     HOROVOD_OPTIONS,
     HOROVOD_SOURCE,
-    MENDS,
-    MENDS_MODULE,
     MPIRUN,
+    MXNET_PATCHES,
+    PATCHES_MODULE,
     SYSTEM_PYTHON,
     Recipe,
 )
+from bootstrap.errors import EnginesError
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Builder:
         self._environ = environ
 
     def build(self, recipe: Recipe, directory: Path) -> None:
-        """Build the environment at ``directory``, its final place, and import its frameworks once."""
+        """Build the environment at ``directory``, its final place, and import its engines once."""
         shutil.rmtree(directory, ignore_errors=True)
         self._run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(directory)], failure="venv failed")
         pip = self._pip(directory)
@@ -50,13 +50,13 @@ class Builder:
             wheels = ["--require-hashes", "--only-binary=:all:", "--no-deps", "-r", str(requirements)]
             self._run([*pip, "install", *wheels], failure="pip install failed")
         version = ".".join(map(str, recipe.python))
-        add_mends(directory / f"lib/python{version}/site-packages")
-        if HOROVOD in recipe.frameworks:
+        install_patches(directory / f"lib/python{version}/site-packages")
+        if HOROVOD in recipe.engines:
             self._install_horovod(pip, directory)
-            write_file(directory / "bin/mpirun", MPIRUN, Access(mode=0o755))
-        for framework in recipe.frameworks:
-            self._run([str(directory / "bin/python"), "-c", IMPORTS[framework]], failure=f"import {framework} failed")
-        write_file(directory / Path(ENGINES_LIST).name, "".join(f"{framework}\n" for framework in recipe.frameworks))
+            write_file(directory / "bin/mpirun", MPIRUN, Permissions(mode=0o755))
+        for engine in recipe.engines:
+            self._run([str(directory / "bin/python"), "-c", IMPORTS[engine]], failure=f"import {engine} failed")
+        write_file(directory / Path(ENGINES_LIST).name, "".join(f"{engine}\n" for engine in recipe.engines))
 
     def _pip(self, directory: Path) -> list[str]:
         """Return a pip that installs into the environment: its own, or that of the PyTorch image; Debian has none."""
@@ -65,7 +65,7 @@ class Builder:
             return [python, *PIP]
         if self._works([PYTORCH_PYTHON, *PIP, "--version"]):
             return [PYTORCH_PYTHON, *PIP, "--python", python]
-        raise FrameworkError(
+        raise EnginesError(
             "no pip",
             f"engines need the package python3-venv or pip in {PYTORCH_PYTHON}, found neither",
             lasting=True,
@@ -78,7 +78,7 @@ class Builder:
         if Path(HOROVOD_WHEEL).is_file() and self._works([*install, "--only-binary=:all:", "-r", HOROVOD_WHEEL]):
             return
         if shutil.which(COMPILER, path=self._environ["PATH"]) is None:
-            raise FrameworkError(
+            raise EnginesError(
                 "no C++ compiler", f"Horovod needs {COMPILER} to compile, found none: install g++", lasting=True
             )
         log.info("compiling Horovod")
@@ -94,7 +94,7 @@ class Builder:
     def _works(self, command: Sequence[str]) -> bool:
         try:
             self._run(command, failure="")
-        except FrameworkError as error:
+        except EnginesError as error:
             log.info("%s", error)
             return False
         return True
@@ -108,14 +108,14 @@ class Builder:
             )  # fmt: skip
         except subprocess.CalledProcessError as error:
             output = " ".join(error.stdout.split())[-OUTPUT_TAIL:]
-            raise FrameworkError(failure, f"{' '.join(command)} exited {error.returncode}: {output}") from error
+            raise EnginesError(failure, f"{' '.join(command)} exited {error.returncode}: {output}") from error
         except subprocess.TimeoutExpired as error:
-            raise FrameworkError("build took too long", f"{' '.join(command)} timed out after {left:.0f} s") from error
+            raise EnginesError("build took too long", f"{' '.join(command)} timed out after {left:.0f} s") from error
         except OSError as error:
-            raise FrameworkError(failure, f"{command[0]}: {error.strerror}") from error
+            raise EnginesError(failure, f"{command[0]}: {error.strerror}") from error
 
 
-def add_mends(site_packages: Path) -> None:
+def install_patches(site_packages: Path) -> None:
     """Install the mends, which each Python of the environment runs at its start."""
-    write_file(site_packages / f"{MENDS_MODULE}.py", MENDS.read_text())
-    write_file(site_packages / f"{MENDS_MODULE}.pth", f"import {MENDS_MODULE}\n")
+    write_file(site_packages / f"{PATCHES_MODULE}.py", MXNET_PATCHES.read_text())
+    write_file(site_packages / f"{PATCHES_MODULE}.pth", f"import {PATCHES_MODULE}\n")

@@ -1,4 +1,4 @@
-"""Read and write the record in the cluster's table that has the SHA-256 of the framework environment's archive.
+"""Read and write the record in the cluster's table that has the SHA-256 of the engines environment's archive.
 
 Only the master's role may write the record, but others can write to the bucket. So a node trusts an archive only if it
 has this hash.
@@ -16,7 +16,7 @@ from bootstrap.contract import (
     TABLE_KEY,
     VERSION_FIELD,
 )
-from bootstrap.errors import FrameworkError
+from bootstrap.errors import EnginesError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -32,7 +32,7 @@ class HashRecord:
     def read(self, environment: str) -> str | None:
         """Return the hash of an environment's archive; None if there is no record, or one of another environment.
 
-        Raises FrameworkError if the record is bad.
+        Raises EnginesError if the record is bad.
         """
         key = {TABLE_KEY: {"S": ENGINES_RECORD_ID}}
         item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
@@ -41,7 +41,7 @@ class HashRecord:
         try:
             record = parse_environment(item)
         except RecordError as error:
-            raise FrameworkError("bad record", f"record {ENGINES_RECORD_ID}: {error}") from error
+            raise EnginesError("bad record", f"record {ENGINES_RECORD_ID}: {error}") from error
         return record.sha256 if record.environment == environment else None
 
     def write(self, environment: str, sha256: str) -> None:

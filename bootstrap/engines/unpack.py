@@ -1,4 +1,4 @@
-"""Unpack a framework environment: files, directories and links that stay inside, all owned by the agent's user.
+"""Unpack an engines environment: files, directories and links that stay inside, all owned by the agent's user.
 
 ``tarfile`` has an extraction filter since Python 3.10.12 and 3.11.4, but later versions fixed holes in it. An
 environment needs less than the filter allows, and these checks are the same on every node.
@@ -13,21 +13,21 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from bootstrap.atomic_file import DIRECTORY_MODE
-from bootstrap.errors import FrameworkError
+from bootstrap.errors import EnginesError
 
 PROGRAM: Final = 0o755
 DATA: Final = 0o644
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack a gzipped tar file into an empty directory. Raises FrameworkError, and leaves the part unpacked so far."""
+    """Unpack a gzipped tar file into an empty directory. Raises EnginesError, and leaves the part unpacked so far."""
     links: set[PurePosixPath] = set()
     try:
         with tarfile.open(archive, "r|gz") as packed:
             for member, path in _checked(packed, links):
                 _place(packed, member, directory / path)
     except (tarfile.TarError, zlib.error, EOFError, ValueError, FileExistsError, NotADirectoryError) as error:
-        raise FrameworkError("bad archive", f"cannot unpack the environment: {error}") from error
+        raise EnginesError("bad archive", f"cannot unpack the environment: {error}") from error
 
 
 def _checked(packed: tarfile.TarFile, links: set[PurePosixPath]) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
@@ -52,8 +52,8 @@ def _check_target(member: tarfile.TarInfo, path: PurePosixPath) -> None:
         raise _refused(member, f"links out of its directory, to {member.linkname!r}")
 
 
-def _refused(member: tarfile.TarInfo, reason: str) -> FrameworkError:
-    return FrameworkError("bad archive", f"{member.name!r} of the environment {reason}")
+def _refused(member: tarfile.TarInfo, reason: str) -> EnginesError:
+    return EnginesError("bad archive", f"{member.name!r} of the environment {reason}")
 
 
 def _place(packed: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:

@@ -7,9 +7,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from bootstrap import contract
-from bootstrap.aws.imds import TerminationNotice
-from bootstrap.cluster.draining import GRACE_S, LONGEST_DRAIN_S
 from bootstrap.cluster.records import NodeRecord
+from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, LONGEST_DRAIN_S, TerminationNotice
 from bootstrap.errors import MetadataError
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
@@ -64,7 +63,7 @@ def test_ending_node_says_so_leaves_the_lists_and_only_then_lets_its_group_go_on
     assert listed(nodes, draining_node) == [True, True, True]
     seconds(cluster, nodes, 20, until=lambda: draining_node.instance_id not in known_ids(cluster))
     assert cluster.by_index() == by_index
-    seconds(cluster, nodes, int(GRACE_S) - 1)
+    seconds(cluster, nodes, int(DRAIN_GRACE_S) - 1)
     assert listed(nodes, draining_node) == [False, False, False]
     assert cluster.completed == []
     assert kept_waiting(cluster, draining_node)
@@ -104,7 +103,7 @@ def test_node_that_was_in_no_list_waits_for_those_who_may_have_seen_it(cluster: 
     nodes = booted(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = ENDING
-    seconds(cluster, nodes, int(GRACE_S))
+    seconds(cluster, nodes, int(DRAIN_GRACE_S))
     assert cluster.completed == []
     seconds(cluster, nodes, 2)
     assert cluster.completed == [nodes[2].instance_id]
@@ -151,7 +150,7 @@ def test_master_that_leaves_marks_itself_away_at_once(cluster: Cluster) -> None:
     nodes[0].metadata.notice = ENDING
     nodes[0].agent.step()
     assert cluster.table.read_membership().master is None
-    seconds(cluster, nodes, int(GRACE_S) + 1)
+    seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
     assert cluster.completed == [nodes[0].instance_id]
     assert listed(nodes, nodes[0]) == [False, False, False]
 
@@ -175,7 +174,7 @@ def test_node_at_risk_leaves_the_lists_and_asks_for_a_replacement_once(cluster: 
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert (cluster.completed, cluster.unhealthy) == ([], [nodes[2].instance_id])
     nodes[2].metadata.notice = TerminationNotice(at_risk=True, ending=True)
-    seconds(cluster, nodes, int(GRACE_S) + 1)
+    seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
     assert (cluster.completed, cluster.unhealthy) == ([nodes[2].instance_id], [nodes[2].instance_id])
 
 

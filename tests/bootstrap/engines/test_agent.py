@@ -3,7 +3,7 @@
 import socket
 
 from bootstrap.contract import HOSTS_FILE
-from bootstrap.frameworks.state import State, write_state
+from bootstrap.engines.state import State, write_state
 from tests.bootstrap.simulated_cluster import Cluster
 
 SETTINGS = {"engines": "horovod"}
@@ -54,7 +54,7 @@ def test_at_the_deadline_the_stack_hears_what_a_worker_waits_for(cluster: Cluste
 
 
 def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Cluster) -> None:
-    """A running cluster is better off with a master without frameworks than with none."""
+    """A running cluster is better off with a master without engines than with none."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")

@@ -32,10 +32,10 @@ class Finder:
         loader: Any = spec and spec.loader
         if loader is not None:
             run = loader.exec_module
-            loader.exec_module = lambda module: self.run_mended(run, module)
+            loader.exec_module = lambda module: self.run_patched(run, module)
         return spec
 
-    def run_mended(self, run: "Callable[[ModuleType], None]", module: ModuleType) -> None:
+    def run_patched(self, run: "Callable[[ModuleType], None]", module: ModuleType) -> None:
         """Run MXNet, the names before it and the wait after it."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
