@@ -8,7 +8,7 @@ from launcher.history.records import Revision
 DEADLINE_S = 5.0
 
 
-class RevisionQuestion:
+class RevisionQuery:
     """Ask git while the job starts, so that neither waits for the other."""
 
     def __init__(self, cwd: str) -> None:

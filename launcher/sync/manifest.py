@@ -86,7 +86,7 @@ def scan(
                 raise LaunchError(f"{source} was not looked through")
             path = f"{parent}{item.name}"
             is_directory = item.is_dir(follow_symlinks=False)
-            if path == left_out or ignore.leaves_out(path, is_directory=is_directory):
+            if path == left_out or ignore.matches(path, is_directory=is_directory):
                 continue
             entry = _entry(item, path)
             if entry is not None:

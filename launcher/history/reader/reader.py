@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from launcher.job_directories import is_running
 from launcher.paths import JOBS_DIR
-from launcher.runner.logs import is_running
 
 POLL_S = 0.2
 CHUNK = 1 << 16

@@ -89,7 +89,7 @@ def test_fails_when_a_detached_job_cannot_start_and_says_why(cluster: Cluster) -
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, "echo nobody > /tmp/hosts; launch --detach -H /tmp/hosts true 2>&1")
     assert failure.value.returncode == 1
-    assert failure.value.stdout.startswith("launch: nothing started, 1 of 1 nodes: nobody: ")
+    assert failure.value.stdout.startswith("launch: cannot reach 1 of 1 nodes, nothing started: nobody: ")
 
 
 def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: Cluster) -> None:

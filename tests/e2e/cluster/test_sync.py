@@ -67,6 +67,6 @@ def test_every_node_fetches_from_the_clusters_bucket(cluster: Cluster) -> None:
 def test_a_prefix_that_holds_nothing_is_an_error(cluster: Cluster) -> None:
     said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/nothing" data "echo started"').splitlines()
     assert said[-2].startswith("launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more: s3://")
-    assert said[-2].endswith("/nothing holds nothing")
+    assert said[-2].endswith("/nothing is empty")
     assert said[-1] == "exit code 1"
     assert len(said) == 2

@@ -67,7 +67,7 @@ def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> 
             "--nnodes=1:2 --nproc_per_node=1 --max_restarts=0 --rdzv-id=7 --rdzv-backend=c10d"
             " --rdzv-endpoint=$(hostname):29400 torchrun_ddp.py --epochs 8",
             2,
-            "launch: not needed: --rdzv-endpoint, --rdzv-id; ",
+            "launch: ignored: --rdzv-endpoint, --rdzv-id ",
         ),
     ],
 )

@@ -3,10 +3,11 @@
 See horovod/runner/gloo_run.py (create_slot_env_vars, create_run_envs) of Horovod 0.28.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import accumulate
 
-from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
+from launcher.engines.engine import RESTART_COUNT, RUN_ID, Engine, JobTopology
 from launcher.spec import Job, ProcessSpec
 
 
@@ -51,7 +52,19 @@ def scopes(job: Job) -> dict[str, int]:
     return {"global": sum(slots), **local, **cross}
 
 
-FRAMEWORK = Framework(
+@asynccontextmanager
+async def serve_rendezvous(job: Job, peer: str) -> AsyncIterator[tuple[str, int]]:
+    """Serve the store at which the ranks meet, on this machine's address towards `peer`; yield address and port."""
+    # Import only now: asyncio, and whatever needs it, is imported after the command line is parsed (launcher.main).
+    from launcher.engines.horovod_store import RendezvousStore, serve
+    from launcher.hosts.addresses import own_address_towards
+
+    address = own_address_towards(peer)
+    async with await serve(RendezvousStore(scopes(job)), address=address) as server:
+        yield address, int(server.sockets[0].getsockname()[1])
+
+
+ENGINE = Engine(
     plan=plan,
     own_variables=(
         *(f"HOROVOD_{name}" for name in ("HOSTNAME", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
@@ -60,6 +73,6 @@ FRAMEWORK = Framework(
     ),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"),
-    required_engine="horovod",
-    scopes=scopes,
+    required_setting="horovod",
+    serve_rendezvous=serve_rendezvous,
 )

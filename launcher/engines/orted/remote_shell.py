@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 
-from launcher.frameworks.orted.names import place_of, program
+from launcher.engines.orted.names import place_of, program
 
 SSH_S = 60.0
 """Seconds added to the deadline for ssh, which gives up sooner."""

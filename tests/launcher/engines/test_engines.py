@@ -1,24 +1,24 @@
-"""What each engine's processes find in their environment."""
+"""Test the variables that each engine gives its processes."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from launcher.engines import JobTopology, horovod, load_engine, mpi, mxnet, torch
+from launcher.engines.torch import rank_variables
 from launcher.errors import UsageError
-from launcher.frameworks import FRAMEWORKS, JobTopology, horovod, mpi, mxnet, torch
-from launcher.frameworks.torch import rank_variables
 from launcher.hosts.hostfile import Host
 from launcher.spec import Job, ProcessSpec
 
 ADDRESSES = ("10.0.0.4", "10.0.0.5", "10.0.0.6")
 
 
-def job(framework: str, slots: list[int], *, servers: int = 0, **environment: str) -> Job:
+def job(engine: str, slots: list[int], *, servers: int = 0, **environment: str) -> Job:
     return Job(
         hosts=tuple(Host(name=f"n{node}", slots=count) for node, count in enumerate(slots)),
         local=False,
-        framework=framework,
+        engine=engine,
         servers=servers,
         environment=environment,
         command=("python", "x"),
@@ -30,7 +30,7 @@ def topology(nodes: int) -> JobTopology:
 
 
 def plan(asked: Job) -> list[tuple[ProcessSpec, ...]]:
-    return list(FRAMEWORKS[asked.framework].plan(asked, topology(len(asked.hosts))))
+    return list(load_engine(asked.engine).plan(asked, topology(len(asked.hosts))))
 
 
 # ---- torch ----
@@ -57,20 +57,20 @@ def test_nodes_may_have_different_numbers_of_ranks() -> None:
     assert {rank["WORLD_SIZE"] for node in nodes for rank in node} == {"6"}
 
 
-def test_torch_has_what_torchrun_sets() -> None:
+def test_torch_ranks_have_torchruns_variables() -> None:
     # Of torchrun's documented variables, without those of its own store and error files.
     documented = (
         "LOCAL_RANK RANK GROUP_RANK ROLE_RANK LOCAL_WORLD_SIZE WORLD_SIZE ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT"
     )
     elastic = "TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID"
-    assert {*documented.split(), *elastic.split()} <= set(torch.FRAMEWORK.own_variables)
+    assert {*documented.split(), *elastic.split()} <= set(torch.ENGINE.own_variables)
     assert [process.name for process in plan(job("torch", [1, 2]))[1]] == ["rank 1", "rank 2"]
 
 
 # ---- mxnet ----
 
 
-def test_mxnet_has_a_scheduler_on_the_first_node_servers_all_over_and_a_worker_a_machine() -> None:
+def test_mxnet_has_one_scheduler_spread_servers_and_one_worker_per_machine() -> None:
     nodes = plan(job("mxnet", [1, 1, 1], servers=4))
     assert [[process.name for process in node] for node in nodes] == [
         ["scheduler", "server 0", "server 3", "worker 0"],
@@ -79,10 +79,10 @@ def test_mxnet_has_a_scheduler_on_the_first_node_servers_all_over_and_a_worker_a
     ]
     roles = [process.environment["DMLC_ROLE"] for node in nodes for process in node]
     assert roles == ["scheduler", "server", "server", "worker", "server", "worker", "server", "worker"]
-    assert [process.decisive for process in nodes[1]] == [False, True]
+    assert [process.ends_job for process in nodes[1]] == [False, True]
 
 
-def test_mxnet_is_given_addresses_and_never_names() -> None:
+def test_mxnet_gets_addresses_instead_of_names() -> None:
     nodes = plan(job("mxnet", [1, 1, 1], servers=3))
     for node, address in zip(nodes, ADDRESSES, strict=True):
         assert {process.environment["DMLC_NODE_HOST"] for process in node} == {address}
@@ -91,23 +91,23 @@ def test_mxnet_is_given_addresses_and_never_names() -> None:
     assert {(one["DMLC_NUM_WORKER"], one["DMLC_NUM_SERVER"]) for one in everybody} == {("3", "3")}
 
 
-def test_mxnets_workers_know_their_place_in_the_hosts_file() -> None:
+def test_mxnets_workers_have_task_ids_in_the_order_of_the_hosts_file() -> None:
     nodes = plan(job("mxnet", [1, 1, 1], servers=3))
-    tasks = [process.environment.get("DMLC_TASK_ID") for node in nodes for process in node if process.decisive]
+    tasks = [process.environment.get("DMLC_TASK_ID") for node in nodes for process in node if process.ends_job]
     assert tasks == ["0", "1", "2"]
-    assert "DMLC_TASK_ID" in mxnet.FRAMEWORK.own_variables
+    assert "DMLC_TASK_ID" in mxnet.ENGINE.own_variables
 
 
-@pytest.mark.parametrize("framework", ["torch", "mxnet", "horovod"])
-def test_every_engines_processes_know_which_job_it_is_and_how_often_it_was_started_again(framework: str) -> None:
+@pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])
+def test_every_engines_processes_have_job_id_and_restart_count(engine: str) -> None:
     third = JobTopology(job_id="j", addresses=ADDRESSES[:2], port=1, rendezvous=("10.0.0.9", 1), restart=2)
-    nodes = FRAMEWORKS[framework].plan(job(framework, [1, 1], servers=2), third)
+    nodes = load_engine(engine).plan(job(engine, [1, 1], servers=2), third)
     everybody = [one.environment for node in nodes for one in node]
     assert {(one["TORCHELASTIC_RESTART_COUNT"], one["TORCHELASTIC_RUN_ID"]) for one in everybody} == {("2", "j")}
-    assert {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"} <= {*FRAMEWORKS[framework].own_variables}
+    assert {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"} <= {*load_engine(engine).own_variables}
 
 
-def test_an_interface_that_the_user_chose_is_not_overruled_by_an_address() -> None:
+def test_the_users_interface_takes_precedence_over_an_address() -> None:
     nodes = plan(job("mxnet", [1, 1], servers=1, DMLC_INTERFACE="eth1"))
     assert not any("DMLC_NODE_HOST" in process.environment for node in nodes for process in node)
 
@@ -123,7 +123,7 @@ def test_fails_when_mxnets_interface_is_the_loopback_of_several_machines() -> No
 # ---- horovod ----
 
 
-def test_horovods_ranks_have_a_place_in_all_three_communicators() -> None:
+def test_horovods_ranks_have_a_rank_in_all_three_communicators() -> None:
     nodes = plan(job("horovod", [1, 3, 2]))
 
     def places(name: str) -> list[str]:
@@ -148,7 +148,7 @@ def test_every_communicator_of_horovod_has_its_size_at_the_store() -> None:
 # ---- mpirun ----
 
 
-@pytest.mark.usefixtures("no_blanks")
+@pytest.mark.usefixtures("launcher_path_without_blanks")
 def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> None:
     asked = job("mpi", [2, 2], SECRET="hunter2")
     (mpirun,), (daemon,) = plan(asked)
@@ -157,12 +157,12 @@ def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> N
         " -x NCCL_SOCKET_IFNAME -x PATH -x SECRET python x"
     )
     # When mpirun has ended, the job has.
-    assert (mpirun.decisive, daemon.decisive) == (True, False)
+    assert (mpirun.ends_job, daemon.ends_job) == (True, False)
     assert "SECRET" not in " ".join(daemon.command)
 
 
-@pytest.mark.usefixtures("no_blanks")
-def test_mpirun_has_its_daemons_started_by_the_runners() -> None:
+@pytest.mark.usefixtures("launcher_path_without_blanks")
+def test_the_runners_start_mpiruns_daemons() -> None:
     # Those that wait do so for the grace that an earlier attempt's processes have on a node, too.
     (mpirun,), *others = plan(replace(job("mpi", [1, 1, 1]), grace_s=300))
     agent = mpirun.environment[mpi.REMOTE_SHELL].split(" ")

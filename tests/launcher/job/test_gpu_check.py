@@ -1,4 +1,4 @@
-"""A job that would land on GPUs in use says so; nvidia-smi is a stand-in, the rest is real."""
+"""Test jobs that would land on GPUs in use; nvidia-smi is a stand-in, the rest is real."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from cli.jobs.start import ONLY_FILES
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
-from launcher.job.gpus import check_gpus, gpus_of
+from launcher.job.gpu_check import check_gpus, gpus_of
 from launcher.paths import JOBS_DIR
 from launcher.spec import Job
 from launcher.transport.gpus_in_use import GpusInUse
@@ -26,7 +26,7 @@ BROKEN = "echo 'NVIDIA-SMI has failed, because, it could not'; exit 9"
 
 
 def with_smi(cluster: Cluster, script: str) -> dict[str, str]:
-    """The environment of a master that has GPUs."""
+    """Return the environment of a master that has GPUs."""
     return {"PATH": f"{cluster.program('nvidia-smi', script).parent}:{cluster.environment['PATH']}"}
 
 
@@ -36,8 +36,7 @@ def test_fails_when_a_gpu_of_the_job_is_in_use_and_starts_nothing(cluster: Clust
     )
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason == (
-        "launch: nothing started, GPUs are in use (--force starts all the same): "
-        f"{FIRST}: GPU 1 by process 4711 (python3)"
+        f"launch: nothing started, GPUs are in use (--force starts anyway): {FIRST}: GPU 1 by process 4711 (python3)"
     )
 
 
@@ -57,11 +56,11 @@ def test_a_job_that_lands_on_free_gpus_runs(cluster: Cluster, options: list[str]
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_a_node_that_cannot_say_in_time_has_its_gpus_free(cluster: Cluster) -> None:
+def test_a_node_whose_nvidia_smi_hangs_counts_its_gpus_as_free(cluster: Cluster) -> None:
     assert cluster.run("-n", "1", "true", environment=with_smi(cluster, HANGS)).code == 0
 
 
-def test_fails_when_a_job_of_ours_has_the_gpus_before_it_computes(cluster: Cluster) -> None:
+def test_fails_when_another_job_has_claimed_the_gpus(cluster: Cluster) -> None:
     environment = with_smi(cluster, QUIET)
     one_gpu = ("-n", "1", "--env", "CUDA_VISIBLE_DEVICES:0")
     with cluster.start(*one_gpu, "echo up; sleep 1000", environment=environment) as first:
@@ -69,7 +68,7 @@ def test_fails_when_a_job_of_ours_has_the_gpus_before_it_computes(cluster: Clust
         (directory,) = (cluster.directory / JOBS_DIR).iterdir()
         refused = cluster.run("-n", "1", "true", environment=environment)
         assert refused.code == 1
-        assert refused.reason.endswith(f"(--force starts all the same): {FIRST}: job {directory.name}")
+        assert refused.reason.endswith(f"(--force starts anyway): {FIRST}: job {directory.name}")
         other = ("-n", "1", "--env", "CUDA_VISIBLE_DEVICES:1", "true")
         assert cluster.run(*other, environment=environment).code == 0
         first.terminate()
@@ -77,7 +76,7 @@ def test_fails_when_a_job_of_ours_has_the_gpus_before_it_computes(cluster: Clust
     assert cluster.run("-n", "1", "true", environment=environment).code == 0
 
 
-def test_without_gpus_two_jobs_share_a_node(cluster: Cluster) -> None:
+def test_two_jobs_share_a_node_without_gpus(cluster: Cluster) -> None:
     with cluster.start("-n", "1", "echo up; sleep 1000") as first:
         read_lines(first.stdout, 1)
         assert cluster.run("-n", "1", "true").code == 0
@@ -88,9 +87,9 @@ def test_without_gpus_two_jobs_share_a_node(cluster: Cluster) -> None:
 HOST = Host(name="a", slots=2)
 
 
-def job(framework: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
+def job(engine: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    return Job(hosts=(HOST,), local=False, framework=framework, servers=0, environment=environment, command=command)
+    return Job(hosts=(HOST,), local=False, engine=engine, servers=0, environment=environment, command=command)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +102,11 @@ def job(framework: str = "torch", *, visible: str | None = None, command: tuple[
         (job(command=("env", "A=1", "CUDA_VISIBLE_DEVICES=4", "python", "x")), ("4",)),
     ],
 )
-def test_which_gpus_a_job_takes(one: Job, gpus: tuple[str, ...] | None) -> None:
+def test_a_job_takes_its_visible_gpus_or_one_per_rank(one: Job, gpus: tuple[str, ...] | None) -> None:
     assert gpus_of(one, HOST) == gpus
 
 
-def test_one_process_alone_may_take_every_gpu_of_its_node() -> None:
+def test_a_single_process_may_take_every_gpu_of_its_node() -> None:
     alone = Host(name="a", slots=1)
     assert gpus_of(job(), alone) is None
     assert gpus_of(job(visible="3"), alone) == ("3",)
@@ -119,7 +118,7 @@ def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) 
     assert gpus_of(job(), HOST) == ("0", "1")
 
 
-def test_fails_when_a_process_alone_would_spawn_onto_a_gpu_in_use(cluster: Cluster) -> None:
+def test_fails_when_a_single_process_could_use_a_gpu_in_use(cluster: Cluster) -> None:
     result = cluster.run("-n", "1", "--nproc-per-node", "1", "echo up", environment=with_smi(cluster, IN_USE))
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.endswith(f"{FIRST}: GPU 1 by process 4711 (python3)")
@@ -147,7 +146,7 @@ def test_indices_and_beginnings_of_uuids_name_a_gpu(one: Job, clash: bool) -> No
 
 
 @pytest.mark.parametrize(("visible", "clash"), [("2", True), ("0", False), ("", False), (None, False)])
-def test_jobs_clash_where_they_take_the_same_gpus(visible: str | None, clash: bool) -> None:
+def test_jobs_conflict_if_they_take_the_same_gpus(visible: str | None, clash: bool) -> None:
     in_use = [GpusInUse(jobs={"j": ("2", "3")})]
     if clash:
         with pytest.raises(LaunchError, match=r"a: job j$"):

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 REQUEST_DEADLINE_S = 30.0
-LONGEST_BODY = 1 << 20
+MAX_BODY = 1 << 20
 """Longest value, in bytes: a rank's address takes some hundred."""
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found"}
 
@@ -71,8 +71,8 @@ async def _exchange(store: RendezvousStore, reader: asyncio.StreamReader, writer
     method, path, _ = request.split(" ", 2)
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     length = int(headers.get("content-length", "0"))
-    if not 0 <= length <= LONGEST_BODY:
-        raise ValueError(f"a body has 0 to {LONGEST_BODY} bytes, got {length}")
+    if not 0 <= length <= MAX_BODY:
+        raise ValueError(f"a body has 0 to {MAX_BODY} bytes, got {length}")
     status, answer = store.answer(method, path, await reader.readexactly(length))
     writer.write(
         f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n".encode()

@@ -1,6 +1,6 @@
-"""mpirun's daemons run under the nodes' runners, and nothing of them or of their ranks outlives the job.
+"""Test that mpirun's daemons run under the nodes' runners, and that neither they nor their ranks outlive the job.
 
-Open MPI itself is in tests/engines. Its part is played by a script that does with the remote shell what mpirun does.
+Open MPI itself is in tests/engines; here a script uses the remote shell as mpirun does.
 """
 
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.frameworks.orted import rendezvous
-from launcher.frameworks.orted.names import place_of
+from launcher.engines.orted import rendezvous
+from launcher.engines.orted.names import place_of
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -37,7 +37,7 @@ RANK = "setsid sleep 1000 & echo daemon $$; wait"
 
 @pytest.fixture
 def environment(cluster: Cluster) -> dict[str, str]:
-    """With an mpirun first on PATH that has one daemon run on each other host."""
+    """Return variables with an mpirun first on PATH that starts one daemon on each other host."""
     script = cluster.directory / "mpirun.py"
     script.write_text(MPIRUN)
     program = cluster.program("mpirun", f'exec {sys.executable} {script} "$@"')
@@ -49,7 +49,9 @@ def launch(daemon: str, **more: str) -> list[str]:
     return ["--launcher", "mpi", *(word for pair in variables.items() for word in ("--env", ":".join(pair))), "x"]
 
 
-def test_a_daemon_is_the_runners_and_finds_the_jobs_variables(cluster: Cluster, environment: dict[str, str]) -> None:
+def test_a_daemon_is_the_runners_child_and_has_the_jobs_variables(
+    cluster: Cluster, environment: dict[str, str]
+) -> None:
     result = cluster.run(*launch('echo "$A" $OMPI_MCA_btl_tcp_if_include $MORE', MORE="more"), environment=environment)
     assert (result.code, result.stderr) == (0, b"")
     said = [line for line in result.lines if "orted" in line]
@@ -63,32 +65,34 @@ def test_mpirun_ends_first_when_a_daemon_has_failed(cluster: Cluster, environmen
 
 
 @pytest.fixture(scope="session")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A launcher that gives mpirun little time to notice that a daemon has ended."""
-    copy = copy_launcher(tmp_path_factory.mktemp("hasty"))
-    change_constant(copy / "frameworks" / "orted" / "rendezvous.py", "MPIRUN_S", lambda seconds: seconds / 20)
+def short_mpirun_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the launcher, with little time for mpirun to notice that a daemon has ended."""
+    copy = copy_launcher(tmp_path_factory.mktemp("short_mpirun_timeout_launcher"))
+    change_constant(copy / "engines" / "orted" / "rendezvous.py", "MPIRUN_S", lambda seconds: seconds / 20)
     return copy
 
 
 @pytest.mark.parametrize("victim", ["mpirun", "launcher", "daemon"])
-def test_nothing_is_left_on_any_node(cluster: Cluster, hasty: Path, environment: dict[str, str], victim: str) -> None:
-    hurried = replace(cluster, launcher=hasty)
-    with hurried.start(*launch(RANK, RUNS="1000"), environment=environment) as launcher:
+def test_no_daemon_is_left_on_any_node(
+    cluster: Cluster, short_mpirun_timeout_launcher: Path, environment: dict[str, str], victim: str
+) -> None:
+    cluster_with_runtime_dir = replace(cluster, launcher=short_mpirun_timeout_launcher)
+    with cluster_with_runtime_dir.start(*launch(RANK, RUNS="1000"), environment=environment) as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 3)]
         everything = cluster.ranks()
-        assert len(everything) >= 7  # mpirun, and on two nodes what waited, its shell and the rank
+        assert len(everything) >= 7  # mpirun, and on two nodes the waiting program, its shell and the rank
         pids = {words[-2]: int(words[-1]) for words in lines}
         if victim == "launcher":
             launcher.kill()
         else:
-            # This mpirun does not notice what becomes of its daemons.
+            # This mpirun does not watch its daemons.
             os.kill(pids["up" if victim == "mpirun" else "daemon"], signal.SIGKILL)
             launcher.communicate(timeout=30)
             assert launcher.returncode == 137
         wait_until_gone(everything, seconds=15)
 
 
-def test_the_daemons_have_their_own_place_in_each_attempt_and_on_each_host() -> None:
+def test_each_attempt_and_host_has_a_socket_of_its_own() -> None:
     places = [place_of(job, host) for job in ("j-0", "j-1") for host in ("n1", "n2", "127.0.0.1", "127.0.0.2")]
     assert len(set(places)) == len(places)
     # mpirun may know a host by its first name alone.
@@ -100,7 +104,7 @@ def place() -> str:
     return f"launch-test-{os.urandom(8).hex()}"
 
 
-def test_a_command_waits_for_who_is_to_run_it(place: str) -> None:
+def test_deliver_waits_for_the_receiver(place: str) -> None:
     codes: list[int] = []
     bringing = threading.Thread(target=lambda: codes.append(rendezvous.deliver(place, b"x" * 300_000, seconds=30)))
     bringing.start()
@@ -109,14 +113,14 @@ def test_a_command_waits_for_who_is_to_run_it(place: str) -> None:
     assert codes == [0]
 
 
-def test_fails_when_nobody_comes(place: str) -> None:
+def test_fails_when_no_command_arrives(place: str) -> None:
     with pytest.raises(TimeoutError, match=r"mpirun has sent no command within 0\.1 s"):
         rendezvous.await_command(place, seconds=0.1)
     with pytest.raises(ConnectionRefusedError):
         rendezvous.deliver(place, b"true", seconds=0.1)
 
 
-def test_another_users_command_is_not_run_and_he_gets_none(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_exchanged_only_with_the_same_user(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[BaseException] = []
 
     def bring() -> None:

@@ -62,7 +62,7 @@ def test_a_failing_server_ends_the_job(cluster: Cluster) -> None:
     assert result.reason == f"launch: {FIRST}: server 0 ended with exit code 4"
 
 
-def test_servers_that_outlive_their_workers_are_stopped_and_are_no_failure(cluster: Cluster) -> None:
+def test_servers_that_outlive_their_workers_are_stopped_without_a_failure(cluster: Cluster) -> None:
     result = cluster.run("-n", "2", "-s", "2", '[ "$DMLC_ROLE" = worker ] || sleep 1000')
     assert (result.code, result.stderr) == (0, b"")
     assert cluster.ranks() == []
@@ -110,7 +110,7 @@ def test_horovods_ranks_meet_at_the_launchers_store(cluster: Cluster) -> None:
     assert result.lines == [f"{host} [0] {FIRST} {SECOND} {THIRD} lo" for host in ADDRESSES]
 
 
-def test_torchs_ranks_on_one_machine_share_its_cores_unless_told_otherwise(cluster: Cluster) -> None:
+def test_torch_ranks_on_one_machine_use_one_thread_each_by_default(cluster: Cluster) -> None:
     show = "echo $OMP_NUM_THREADS"
     assert cluster.run("-n", "1", show).lines == [f"{FIRST} [0] "]
     assert set(cluster.run("-n", "2", "--nproc-per-node", "2", show).stdout.split()[2::3]) == {b"1"}
@@ -120,7 +120,7 @@ def test_torchs_ranks_on_one_machine_share_its_cores_unless_told_otherwise(clust
 
 @pytest.fixture
 def mpirun(cluster: Cluster) -> dict[str, str]:
-    """A PATH with an mpirun that tells what it was given. Open MPI itself is not part of the test environment."""
+    """Return a PATH with an mpirun that prints its arguments; Open MPI is not part of the test environment."""
     program = cluster.directory / "bin" / "mpirun"
     program.parent.mkdir()
     program.write_text(
@@ -135,7 +135,7 @@ def mpirun(cluster: Cluster) -> dict[str, str]:
     return {"PATH": f"{program.parent}:{cluster.environment['PATH']}", "SECRET": "hunter2"}
 
 
-def test_mpirun_runs_once_with_secrets_in_its_environment_alone(cluster: Cluster, mpirun: dict[str, str]) -> None:
+def test_mpirun_runs_once_with_secrets_only_in_its_environment(cluster: Cluster, mpirun: dict[str, str]) -> None:
     result = cluster.run("-n", "1", "--launcher", "mpi", "--env", "SECRET", "python", "x y", environment=mpirun)
     options = ["-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib"]
     variables = ["NCCL_SOCKET_IFNAME", "PATH", "SECRET", "STRAY_TOKEN"]
@@ -157,7 +157,7 @@ def test_mpiruns_exit_code_is_the_jobs(cluster: Cluster, mpirun: dict[str, str])
     assert result.reason == f"launch: {FIRST}: mpirun ended with exit code 9"
 
 
-def test_fails_when_there_is_no_mpirun(cluster: Cluster, tmp_path: Path) -> None:
+def test_fails_without_mpirun(cluster: Cluster, tmp_path: Path) -> None:
     result = cluster.run("--launcher", "mpi", "python", "x")
     assert result.code == 127
     assert b"mpirun: command not found" in result.stderr

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.frameworks import mpi
+from launcher.engines import mpi
 from tests.launcher.conftest import LAUNCHER, Cluster
 
 
@@ -16,6 +16,6 @@ def cluster(cluster: Cluster, tmp_path: Path) -> Cluster:
 
 
 @pytest.fixture
-def no_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand for a launcher whose path has no blanks."""
+def launcher_path_without_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the launcher a path without blanks."""
     monkeypatch.setattr(mpi, "PROGRAM", Path("/opt/deeplearning/launcher/__main__.py"))

@@ -1,13 +1,14 @@
-"""Define what a framework tells the launcher."""
+"""Define what the launcher must know of an engine."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from launcher.spec import Job, ProcessSpec
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
-"""How often a job was restarted: torchrun's name, set for every framework whose ranks the launcher starts."""
+"""How often a job was restarted: torchrun's name, set for every engine whose ranks the launcher starts."""
 RUN_ID = "TORCHELASTIC_RUN_ID"
 """The job's name, which stays the same across restarts: torchrun's name, set likewise."""
 
@@ -22,7 +23,7 @@ class JobTopology:
     port: int
     """A free port of the first node."""
     rendezvous: tuple[str, int] | None = None
-    """Address and port of the launcher's rendezvous store, for a framework that uses one."""
+    """Address and port of the launcher's rendezvous store, for an engine that uses one."""
     restart: int = 0
     """How often the job was restarted."""
     max_restarts: int = 0
@@ -37,7 +38,7 @@ Plan: TypeAlias = Callable[[Job, JobTopology], Sequence[tuple[ProcessSpec, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Framework:
+class Engine:
     """Describe how a job's processes are planned, and what they need."""
 
     plan: Plan
@@ -52,7 +53,7 @@ class Framework:
     """Variables for a machine with several ranks, unless the machine or the user sets them."""
     has_servers: bool = False
     """Whether there are parameter servers, and one worker drives all GPUs of its machine."""
-    required_engine: str | None = None
-    """Value of the setting ``engines`` that this framework requires."""
-    scopes: Callable[[Job], Mapping[str, int]] | None = None
-    """Scopes and their sizes in the launcher's rendezvous store (launcher.frameworks.horovod_store), if it is used."""
+    required_setting: str | None = None
+    """Value of the cluster's setting ``engines`` that installs this engine; None if every image has it."""
+    serve_rendezvous: Callable[[Job, str], AbstractAsyncContextManager[tuple[str, int]]] | None = None
+    """Serves the store at which the ranks meet, towards a node's address; yields its own address and port."""

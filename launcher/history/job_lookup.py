@@ -1,4 +1,4 @@
-"""Look up the records of this user's jobs on this machine, each with its actual state."""
+"""Look up this user's jobs on this machine, each with its actual state."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +11,7 @@ from launcher.history.record_upload import upload
 from launcher.history.records import JobRecord, State, read_record, write_record
 
 NO_JOB = "there is no job yet"
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Most ids in one line."""
 DIED = "its record has no end: its launcher was killed, its machine restarted, or its disk was full"
 
@@ -36,7 +36,7 @@ def current(directory: Path) -> JobRecord | None:
     try:
         lives = record is None or is_alive(directory, record)
     except LaunchError:
-        # Nobody can tell: leave the state that its launcher wrote last.
+        # The file system cannot tell: keep the state that the launcher wrote last.
         lives = True
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
@@ -56,32 +56,32 @@ def find(job_id: str | None) -> JobRecord:
     if not jobs:
         raise UsageError(NO_JOB)
     if job_id is None:
-        going = [job for job in jobs if not job.state.is_terminal]
-        return going[0] if len(going) == 1 else jobs[-1]
-    return _named(job_id, jobs)
+        running = [job for job in jobs if not job.state.is_terminal]
+        return running[0] if len(running) == 1 else jobs[-1]
+    return _with_prefix(job_id, jobs)
 
 
-def find_going(job_id: str | None) -> JobRecord:
+def find_running(job_id: str | None) -> JobRecord:
     """Return the job with that id; without one the only running job."""
     jobs = all_jobs()
     if job_id is not None:
-        return _named(job_id, jobs)
-    going = [job for job in jobs if not job.state.is_terminal]
-    if not going:
+        return _with_prefix(job_id, jobs)
+    running = [job for job in jobs if not job.state.is_terminal]
+    if not running:
         raise UsageError("no job is running")
-    if len(going) > 1:
-        raise UsageError(f"{len(going)} jobs run, say which: {', '.join(job.id for job in going)}")
-    return going[0]
+    if len(running) > 1:
+        raise UsageError(f"{len(running)} jobs are running, name one of them: {', '.join(job.id for job in running)}")
+    return running[0]
 
 
-def _named(start: str, jobs: list[JobRecord]) -> JobRecord:
-    """Return the job whose id is `start`, or the only one whose id begins with it."""
+def _with_prefix(prefix: str, jobs: list[JobRecord]) -> JobRecord:
+    """Return the only job whose id is `prefix` or begins with it."""
     if not jobs:
         raise UsageError(NO_JOB)
-    meant = [job for job in jobs if job.id.startswith(start)]
-    # All ids have one length, so none is the start of another.
-    if start and len(meant) == 1:
-        return meant[0]
-    what = "begins several" if meant else "begins none"
-    latest = ", ".join(job.id for job in reversed((meant or jobs)[-MOST_NAMED:]))
-    raise UsageError(f"JOB must be the id of one job or its start, such as {latest}; {start!r} {what}")
+    matches = [job for job in jobs if job.id.startswith(prefix)]
+    # All ids have one length, so none is the prefix of another.
+    if prefix and len(matches) == 1:
+        return matches[0]
+    latest = ", ".join(job.id for job in reversed((matches or jobs)[-MAX_NAMED:]))
+    problem = "matches several jobs" if matches else "matches no job, the latest are"
+    raise UsageError(f"{prefix!r} {problem}: {latest}")

@@ -1,4 +1,4 @@
-"""What the verbs say where nothing can be written."""
+"""Test the subcommands on a full disk."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.history import commands, store
+from launcher.history import commands, job_lookup
 from launcher.history.records import State, read_record, write_record
 from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
 from tests.launcher.job_records import RECORD
@@ -19,7 +19,7 @@ GOING = replace(RECORD, detached=True)
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home directory on a small file system of its own, and in it a job whose launcher left no word of its end."""
+    """Make a home directory on a small file system, with a job whose launcher recorded no end."""
     disk = tmp_path / "home"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True, timeout=10)
@@ -35,9 +35,9 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def uploads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """What was to go to the bucket."""
+    """Collect the uploads to the bucket."""
     uploads: list[Path] = []
-    monkeypatch.setattr(store, "upload", uploads.append)
+    monkeypatch.setattr(job_lookup, "upload", uploads.append)
     return uploads
 
 
@@ -51,32 +51,32 @@ def make_read_only(disk: Path) -> None:
 
 
 @pytest.mark.parametrize("hinder", [fill, make_read_only])
-def test_verbs_that_read_need_no_room(
+def test_list_and_status_work_on_a_full_disk(
     disk: Path, uploads: list[Path], capfd: pytest.CaptureFixture[str], hinder: Callable[[Path], None]
 ) -> None:
     hinder(disk)
     assert commands.main(["list"]) == 0
     assert f"{GOING.id} FAILED".split() == capfd.readouterr().out.splitlines()[1].split()[:2]
     assert commands.main(["status"]) == 0
-    assert f"reason     {store.DIED}" in capfd.readouterr().out.splitlines()
+    assert f"reason     {job_lookup.DIED}" in capfd.readouterr().out.splitlines()
     assert commands.main(["logs"]) == 0
     assert capfd.readouterr().out == "step 1\n"
-    # The bucket's copy is no better than the one here.
+    # The copy in the bucket is no better than the local one.
     assert (read_record(disk / JOBS_DIR / GOING.id), uploads) == (GOING, [])
 
 
-def test_a_job_whose_end_found_no_room_is_closed_when_there_is_some_again(disk: Path, uploads: list[Path]) -> None:
+def test_a_job_without_an_end_is_closed_once_the_disk_has_room(disk: Path, uploads: list[Path]) -> None:
     directory = disk / JOBS_DIR / GOING.id
     fill(disk)
-    shown = store.current(directory)
+    shown = job_lookup.current(directory)
     (disk / "data").unlink()
-    assert store.current(directory) == shown == replace(GOING, state=State.FAILED, reason=store.DIED)
+    assert job_lookup.current(directory) == shown == replace(GOING, state=State.FAILED, reason=job_lookup.DIED)
     assert (read_record(directory), uploads) == (shown, [directory])
-    assert "its disk was full" in store.DIED
+    assert "its disk was full" in job_lookup.DIED
 
 
-def test_fails_to_note_on_a_full_disk_that_a_launcher_was_killed(disk: Path) -> None:
+def test_fails_to_record_on_a_full_disk_that_a_launcher_was_killed(disk: Path) -> None:
     fill(disk)
     with pytest.raises(LaunchError) as caught:
         commands._kill(replace(GOING, pid=os.getpid()))
-    assert str(caught.value) == f"job {GOING.id} is killed, but its record cannot say so: No space left on device"
+    assert str(caught.value) == f"job {GOING.id} is killed, but its record cannot be written: No space left on device"

@@ -1,4 +1,4 @@
-"""The store of Horovod's ranks, asked over HTTP as they ask."""
+"""Test the store of Horovod's ranks, with the requests that they send."""
 
 import asyncio
 import http.client
@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from launcher.frameworks import horovod_store
-from launcher.frameworks.horovod_store import RendezvousStore, serve
+from launcher.engines import horovod_store
+from launcher.engines.horovod_store import RendezvousStore, serve
 
 
 def ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
@@ -20,7 +20,7 @@ def ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, byte
         connection.close()
 
 
-def test_a_key_is_there_once_it_was_put() -> None:
+def test_a_key_exists_once_it_was_put() -> None:
     async def talk() -> list[tuple[int, bytes]]:
         async with await serve(RendezvousStore({"global": 2}), address="127.0.0.1") as server:
             port = server.sockets[0].getsockname()[1]
@@ -36,7 +36,7 @@ def test_a_key_is_there_once_it_was_put() -> None:
     assert asyncio.run(talk()) == [(404, b""), (200, b""), (200, b"\0address\xff"), (400, b""), (400, b"")]
 
 
-def test_a_client_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horovod_store, "REQUEST_DEADLINE_S", 0.2)
 
     async def talk() -> bytes:
@@ -50,7 +50,7 @@ def test_a_client_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("request_", [b"nonsense\r\n\r\n", b"PUT /a/b HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b""])
-def test_nonsense_does_not_end_the_store(request_: bytes) -> None:
+def test_an_invalid_request_does_not_end_the_store(request_: bytes) -> None:
     def shout(port: int) -> bytes:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
             client.sendall(request_)

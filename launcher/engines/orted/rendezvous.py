@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 
-from launcher.transport.pool.daemon import is_ours
+from launcher.peer_credentials import is_same_user
 
 PAUSE_S = 0.05
 MPIRUN_S = 5.0
@@ -39,7 +39,7 @@ def await_command(place: str, *, seconds: float) -> str:
                 listener.settimeout(max(PAUSE_S, until - time.monotonic()))
                 connection, _ = listener.accept()
                 with connection:
-                    if is_ours(connection):
+                    if is_same_user(connection):
                         return _take(connection, until=until)
         except TimeoutError as error:
             raise TimeoutError(f"mpirun has sent no command within {seconds:g} s") from error
@@ -77,7 +77,7 @@ def _connect(place: str, *, until: float) -> socket.socket:
                 raise
             time.sleep(PAUSE_S)
             continue
-        if is_ours(connection):
+        if is_same_user(connection):
             return connection
         connection.close()
         raise PermissionError("another user's process waits there")

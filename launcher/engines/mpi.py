@@ -2,14 +2,14 @@
 
 See https://horovod.readthedocs.io/en/stable/mpi.html. mpirun itself reaches the other nodes by ssh, under the
 options of launcher.transport.ssh, and passes variables on by name. The runners start mpirun's daemons on their
-nodes (launcher.frameworks.orted), and so can end them and their ranks.
+nodes (launcher.engines.orted), and so can end them and their ranks.
 """
 
 from collections.abc import Sequence
 
+from launcher.engines.engine import Engine, JobTopology
+from launcher.engines.orted.names import MEET_S, PROGRAM, agent_command, place_of, program
 from launcher.errors import UsageError
-from launcher.frameworks.framework import Framework, JobTopology
-from launcher.frameworks.orted.names import MEET_S, PROGRAM, agent_command, place_of, program
 from launcher.spec import Job, ProcessSpec
 from launcher.transport.ssh import client_command
 
@@ -48,15 +48,15 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
         place = place_of(attempt, job.hosts[node].name)
         name = f"orted {node}"
         command = (*program("await"), place, f"{seconds:g}")
-        return ProcessSpec(name=name, label=name, command=command, environment={}, decisive=False)
+        return ProcessSpec(name=name, label=name, command=command, environment={}, ends_job=False)
 
     return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]
 
 
-FRAMEWORK = Framework(
+ENGINE = Engine(
     plan=plan,
     own_variables=(REMOTE_SHELL, *RUNNERS_OWN),
     passed_on=("OMP_NUM_THREADS",),
     interface_variables=INTERFACES,
-    required_engine="horovod",
+    required_setting="horovod",
 )

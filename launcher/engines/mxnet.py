@@ -9,8 +9,8 @@ arrive; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker's place in the
 
 from collections.abc import Sequence
 
+from launcher.engines.engine import RESTART_COUNT, RUN_ID, Engine, JobTopology
 from launcher.errors import UsageError
-from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
 from launcher.spec import Job, ProcessSpec
 
 INTERFACE = "DMLC_INTERFACE"
@@ -41,7 +41,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
             label=name,
             command=job.command,
             environment={**everybody, **place, "DMLC_ROLE": role, **more},
-            decisive=role == "worker",
+            ends_job=role == "worker",
         )
 
     nodes: list[list[ProcessSpec]] = [[] for _ in job.hosts]
@@ -55,7 +55,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     return [tuple(processes) for processes in nodes]
 
 
-FRAMEWORK = Framework(
+ENGINE = Engine(
     plan=plan,
     own_variables=(
         *("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_ROLE", "DMLC_TASK_ID"),
@@ -64,5 +64,5 @@ FRAMEWORK = Framework(
     passed_on=("OMP_NUM_THREADS", INTERFACE, "PS_VERBOSE"),
     interface_variables=(INTERFACE,),
     has_servers=True,
-    required_engine="mxnet",
+    required_setting="mxnet",
 )
