@@ -85,18 +85,14 @@ def worker_host(node_index: int) -> str:
     return f"{WORKER_HOST_PREFIX}{node_index}"
 
 
-# ---- variables ----
+# ---- variables that other packages read; bootstrap/files/environment.py defines all of them ----
 WORKERS_PATH_VARIABLE: Final = "DEEPLEARNING_WORKERS_PATH"
 WORKERS_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKERS_COUNT"
 GPU_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKER_GPU_COUNT"
 BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
 """Name of the cluster's bucket, for data that must outlive the nodes and the cluster."""
-SCRATCH_VARIABLE: Final = "DEEPLEARNING_SCRATCH"
-"""Directory on the instance's own NVMe disks, empty after a stop; unset on types without such disks."""
 KEEP_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
 """Seconds for which ``launch`` keeps idle connections; administrators turn this off with 0."""
-INSTANCE_ID_VARIABLE: Final = "DEEPLEARNING_INSTANCE_ID"
-"""ID of the instance that a process runs on, for logs and reports."""
 
 # ---- tags, on the Auto Scaling groups and their instances ----
 CLUSTER_TAG: Final = "deeplearning:cluster"

@@ -8,10 +8,11 @@ from constructs import Construct
 from bootstrap import contract
 from bootstrap.config import NodeConfig
 from stacks.immutable_setting import ImmutableSetting
-from stacks.network.existing_network import ExistingNetwork, cluster_zone, existing_subnets
+from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
-from stacks.network.network import Network, zone_in_template
+from stacks.network.network import Network
 from stacks.network.security_groups import SecurityGroups
+from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
@@ -26,12 +27,12 @@ BOOTSTRAP_TIMEOUT_S: Final = 1200
 """Seconds that an agent waits until its node is ready. Even after a slow boot and download this ends well before
 CREATION_TIMEOUT, so that the node reports what it waited for."""
 
-UNKNOWN_ZONE: Final = "the region's first"
-"""Record of a zone that CloudFormation chose."""
+UNPINNED_ZONE: Final = "unpinned"
+"""Value of the stack's zone parameter if CloudFormation chooses the zone."""
 
 
 class DeepLearningCluster(Construct):
-    """A master and its workers in a network of their own."""
+    """A master and its workers, with their network, storage and roles."""
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps) -> None:
         super().__init__(scope, construct_id)
@@ -72,12 +73,12 @@ class DeepLearningCluster(Construct):
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
     def _zone_warning(self) -> dict[str, str]:
-        """Warn of a zone that CloudFormation chooses: the name that it finds is recorded nowhere."""
+        """Warn if CloudFormation chooses the zone: nothing records its name."""
         if self.zone is not None:
             return {}
         sentence = (
             "availability_zone is not set and could not be looked up without credentials: CloudFormation chooses the "
-            f"zone, and the stack records {UNKNOWN_ZONE!r}"
+            f"zone, and the stack records {UNPINNED_ZONE!r}"
         )
         return {"zone-not-pinned": sentence}
 
@@ -95,7 +96,7 @@ class DeepLearningCluster(Construct):
     def _refuse_changes(self) -> None:
         """Refuse a deploy that would harm the running nodes."""
         replaces = "it would replace the network and every node"
-        zone = self.zone or UNKNOWN_ZONE
+        zone = self.zone or UNPINNED_ZONE
         bucket = self.props.bucket or "one of its own"
         # One parameter for both, so that a cluster moves neither into an existing VPC nor out of it.
         name, value = ("vpc_id", vpc) if (vpc := self.props.vpc_id) else ("vpc_cidr", self.props.vpc_cidr)
@@ -105,8 +106,8 @@ class DeepLearningCluster(Construct):
             ("MasterSubnet", "master_subnet_id", self.props.master_subnet),
         ):
             if subnet is not None:
-                left = "running nodes take no addresses of another subnet for the cluster's"
-                ImmutableSetting(self, construct_id, name=name, value=subnet, why=left)
+                reason = "running nodes reject addresses outside the original subnet"
+                ImmutableSetting(self, construct_id, name=name, value=subnet, why=reason)
         ImmutableSetting(self, "AvailabilityZone", name="availability_zone", value=zone, why=replaces)
         ImmutableSetting(
             self, "Bucket", name="bucket", value=bucket, why="running nodes would lose their rights to the old one"

@@ -7,8 +7,7 @@ from constructs import Construct
 
 from bootstrap import contract
 from stacks.cluster import DeepLearningCluster
-from stacks.network.existing_network import cluster_zone
-from stacks.network.network import zone_in_template
+from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.machine_image import LOGIN_USER
 from stacks.settings.props import ClusterProps
 

@@ -61,11 +61,13 @@ class NodeFiles:
         The node's state is written last: a reader that finds a generation there finds matching files.
         """
         values = environment.variables(
-            workers_count=len(membership.present),
-            gpu_count=gpu_count,
-            bucket=self._bucket,
-            instance_id=member.instance_id,
-            scratch=scratch_directory(self._root),
+            environment.NodeFacts(
+                workers_count=len(membership.present),
+                gpu_count=gpu_count,
+                bucket=self._bucket,
+                instance_id=member.instance_id,
+                scratch=scratch_directory(self._root),
+            )
         )
         changed = {
             **self._write_members(membership, node_index=member.node_index),

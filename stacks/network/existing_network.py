@@ -13,7 +13,6 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from bootstrap import contract
-from stacks.network.network import default_zone
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError, require
 
@@ -68,13 +67,6 @@ def _imported(scope: Construct, construct_id: str, subnet: ExistingSubnet) -> ec
         availability_zone=subnet.zone,
         route_table_id=subnet.route_table_id,
     )
-
-
-def cluster_zone(scope: Construct, props: ClusterProps) -> str | None:
-    """Return the zone of all nodes; None if only CloudFormation can choose it."""
-    if props.vpc_id is not None:
-        return existing_subnets(scope, props).worker.zone
-    return props.availability_zone or default_zone(scope)
 
 
 def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:

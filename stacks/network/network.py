@@ -5,31 +5,6 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from bootstrap import contract
-from stacks.settings.network import first_zone
-
-
-def default_zone(scope: Construct) -> str | None:
-    """Return the region's first zone, looked up once and kept in cdk.context.json; None without an account.
-
-    ``stack.availability_zones`` would not do: ClusterStack overrides it, and it would take any kind of zone.
-    """
-    stack = cdk.Stack.of(scope)
-    region = stack.region
-    if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(region):
-        return None
-    found = cdk.ContextProvider.get_value(
-        scope,
-        # AVAILABILITY_ZONE_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
-        provider="availability-zones",
-        # The CDK discards the first pass, which runs before the look-up.
-        dummy_value=[f"{region}a"],
-    )
-    return first_zone(found.value, region)
-
-
-def zone_in_template(zone: str | None) -> str:
-    """Return the zone's name, or without one the expression that lets CloudFormation choose at the deploy."""
-    return zone or cdk.Fn.select(0, cdk.Fn.get_azs())
 
 
 class Network(Construct):
@@ -74,7 +49,7 @@ class Network(Construct):
         self._name_parts(cluster_name)
 
     def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:
-        """Return the subnet of the nodes of a type: the master alone is reached from outside."""
+        """Return the subnet of the nodes of a type: only the master can be reached from outside."""
         return self.public_subnet if node_type == contract.MASTER else self.private_subnet
 
     def _name_parts(self, cluster_name: str) -> None:

@@ -38,12 +38,13 @@ class NodeRoles(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, resources: NodeResources) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
-        self.master = self._role("Master", [*_every_node(resources), *self._own_group(contract.MASTER)])
-        for statement in (*_master(resources), *self._own_address(resources.address)):
+        self.master = self._role("Master", [*_common_statements(resources), *self._own_group(contract.MASTER)])
+        for statement in (*_master_statements(resources), *self._own_address(resources.address)):
             self.master.add_to_policy(statement)
         _acknowledge(self.master, "*", "AWS defines no resource for the Describe calls of UNSCOPED_ACTIONS")
         self.worker = self._role(
-            "Worker", [*_every_node(resources), *self._own_group(contract.WORKER), *_worker(resources)]
+            "Worker",
+            [*_common_statements(resources), *self._own_group(contract.WORKER), *_worker_statements(resources)],
         )
         self._acknowledge_groups()
         _acknowledge(
@@ -118,7 +119,7 @@ def _acknowledge(scope: Construct, resource: str, reason: str) -> None:
     cdk.Validations.of(scope).acknowledge(cdk.Acknowledgment(id=rule, reason=reason))
 
 
-def _every_node(resources: NodeResources) -> list[iam.PolicyStatement]:
+def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(actions=["s3:GetObject"], resources=[resources.bundle]),
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[resources.log_group]),
@@ -131,10 +132,10 @@ def _every_node(resources: NodeResources) -> list[iam.PolicyStatement]:
     ]
 
 
-def _worker(resources: NodeResources) -> list[iam.PolicyStatement]:
+def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         _records(["dynamodb:GetItem"], resources.table, keys=list(SHARED_RECORDS)),
-        # The agent of every node runs the programs stored there as root.
+        # Every node runs the programs stored there as root.
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
             actions=["s3:PutObject", "s3:DeleteObject"],
@@ -143,7 +144,7 @@ def _worker(resources: NodeResources) -> list[iam.PolicyStatement]:
     ]
 
 
-def _master(resources: NodeResources) -> list[iam.PolicyStatement]:
+def _master_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(actions=["dynamodb:GetItem", "dynamodb:BatchGetItem"], resources=[resources.table]),
         _records(["dynamodb:PutItem"], resources.table, keys=list(SHARED_RECORDS)),

@@ -1,4 +1,4 @@
-"""Define the settings that say who may log in to a cluster."""
+"""Define the settings for logging in to a cluster."""
 
 import re
 import shlex
@@ -13,12 +13,12 @@ _WIDEST_SSH_PREFIX: Final = 8
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings(Settings):
-    """The SSH key and the addresses that the master lets in."""
+    """The SSH key, and the addresses that may connect to the master."""
 
     key_name: str | None = None
     """EC2 key pair for logging in; left out, nobody can log in over SSH."""
     ssh_location: str | None = None
-    """IPv4 block that may reach the master's SSH port; left out, nothing may."""
+    """IPv4 block that may reach the master's SSH port; left out, none may."""
 
     def check(self) -> None:
         """Check the form of both; ``dlcluster preflight`` asks EC2 whether the key pair exists."""

@@ -1,4 +1,4 @@
-"""Define the setting for the frameworks that the nodes get besides PyTorch."""
+"""Define the setting for the engines that the nodes get in addition to PyTorch."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -8,7 +8,7 @@ from stacks.settings.capacity import CapacitySettings
 from stacks.settings.values import PARSER, SettingsError, require, shown
 
 ENGINES: Final = ("mxnet", "horovod")
-"""What ``engines`` may name; of the two, the later includes the earlier."""
+"""Values of ``engines``; ``horovod`` includes ``mxnet``."""
 
 
 def parse_engines(name: str, value: Any) -> tuple[str, ...]:
@@ -22,11 +22,11 @@ def parse_engines(name: str, value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings(CapacitySettings):
-    """The frameworks that the nodes build or download at their first boot."""
+    """The engines that the nodes build or download at their first boot."""
 
     engines: tuple[str, ...] = field(default=(), metadata={PARSER: parse_engines})
-    """What the nodes get besides PyTorch: ``mxnet``, or ``horovod``, which is MXNet, Horovod and Open MPI;
-    left out, nothing. Nodes launched from then on get it."""
+    """Engines to install in addition to PyTorch: ``mxnet``, or ``horovod``, which installs MXNet, Horovod and Open MPI;
+    left out, none. A change applies to nodes launched after the deploy."""
 
     def check(self) -> None:
         """Check the names and the processor: MXNet has wheels only for x86_64."""
@@ -38,10 +38,8 @@ class EngineSettings(CapacitySettings):
             raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")
 
     def warnings(self) -> dict[str, str]:
-        """Warn that MXNet leaves GPUs idle."""
+        """Warn that MXNet does not use GPUs."""
         found = super().warnings()
         if self.engines and self.gpus:
-            found["engines-on-cpu"] = (
-                "engines: MXNet is its CPU build, the only one that still installs; GPUs are for PyTorch alone"
-            )
+            found["engines-on-cpu"] = "engines: MXNet runs on the CPU only; GPUs are used only by PyTorch"
         return found

@@ -19,14 +19,14 @@ class StorageSettings(Settings):
     """The storage that outlives the nodes."""
 
     bucket: str | None = None
-    """Name of an S3 bucket to use, such as one that an earlier cluster left; it stays as it is. Left out, the
-    cluster makes one of its own. A running cluster keeps it."""
+    """Name of an existing S3 bucket to use, such as an earlier cluster's; left out, the stack creates one. Cannot
+    be changed after creation."""
 
     def check(self) -> None:
         """Check the form of the name; ``dlcluster preflight`` asks S3 for the bucket."""
         super().check()
         name = self.bucket
-        # Who may write into the CDK's buckets could change templates that CloudFormation runs as administrator.
+        # Nodes write to the bucket: in the CDK's they could change templates that CloudFormation runs as administrator.
         own = name is None or not _CDK_BUCKET.match(name)
         require(own, "bucket", name, "a bucket of your own, not one of the CDK's")
         usable = name is None or (_BUCKET.fullmatch(name) and not name.endswith(_OTHER_BUCKETS))

@@ -1,6 +1,6 @@
 """Parse and check one value of a setting.
 
-An error message is one short line: what is wrong, what is allowed, what was given.
+An error message is one short line: what is wrong, the values allowed, the value got.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class Settings:
         """Raise SettingsError for a value that AWS or the nodes would refuse, before anything is created."""
 
     def warnings(self) -> dict[str, str]:
-        """Return what the user should know before deploying: an id and a sentence each."""
+        """Return the warnings to show before a deploy: sentences by ID."""
         return {}
 
 
