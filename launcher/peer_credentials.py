@@ -1,4 +1,4 @@
-"""Ask the kernel who is at the other end of a Unix socket: SO_PEERCRED of unix(7)."""
+"""Identify the process at the other end of a Unix socket: SO_PEERCRED of unix(7)."""
 
 import _socket as socket  # importing socket is slow
 import os

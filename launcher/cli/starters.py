@@ -146,17 +146,19 @@ def refuse_starters(command: Sequence[str], *, options: Sequence[str], hosts: Se
     starter, processes = find_starter(command), sum(host.slots for host in hosts)
     if starter is None or processes == 1:
         return
-    what = f"{starter.name} starts ranks itself: each of the {processes} processes would train its own model"
+    problem = f"{starter.name} starts ranks itself: each of the {processes} processes would train its own model"
     words = _script(starter.words)
     import shlex
 
     if not starter.plain:
-        how = f"in its place write {shlex.join(words)} alone"
-        raise UsageError(f"{what}; launch starts the ranks, {how}, its options are launch's")
+        line = shlex.join(words)
+        raise UsageError(
+            f"{problem}; launch starts the ranks: write only {line} in its place, and its options to launch"
+        )
     extra = STARTERS.get(starter.name, "").split()
     option = [] if extra[:1] and extra[0] in options else extra
     line = shlex.join(("launch", *options, *option, *starter.before, *words))
-    raise UsageError(f"{what}; launch starts the ranks, as in: {line}")
+    raise UsageError(f"{problem}; launch starts the ranks, as in: {line}")
 
 
 def _script(words: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Start a job as a unit of the user's own systemd, which goes on after logout: ``launch --detach``.
+"""Start a job as a unit of the user's own systemd, which outlives the login: ``launch --detach``.
 
 See docs/decisions/017-detached-jobs-are-user-units.md.
 """
@@ -24,7 +24,7 @@ LINGER = Path("/var/lib/systemd/linger")
 PROPERTIES = (
     "Type=notify",  # systemd-run then waits until the job has started
     "TimeoutStartSec=infinity",
-    "KillMode=mixed",  # TERM goes to the launcher alone, which ends the ranks in order
+    "KillMode=mixed",  # TERM goes only to the launcher, which ends the ranks cleanly
     "OOMPolicy=continue",  # a killed rank is a failure with an exit code, not the end of the unit
 )
 

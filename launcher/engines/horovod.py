@@ -1,4 +1,4 @@
-"""Plan Horovod on Gloo, without MPI: the variables that ``horovodrun --gloo`` sets, one process a GPU.
+"""Plan Horovod on Gloo, without MPI: the variables that ``horovodrun --gloo`` sets, one process per GPU.
 
 See horovod/runner/gloo_run.py (create_slot_env_vars, create_run_envs) of Horovod 0.28.
 """
@@ -14,7 +14,7 @@ from launcher.spec import Job, ProcessSpec
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan as many ranks on each node as it has slots."""
     if topology.rendezvous is None:
-        raise ValueError("Horovod's ranks meet at a store")
+        raise ValueError("Horovod's ranks need a rendezvous store")
     address, port = topology.rendezvous
     slots = [host.slots for host in job.hosts]
     offsets = [0, *accumulate(slots)]

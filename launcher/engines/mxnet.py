@@ -1,10 +1,10 @@
 """Plan MXNet's parameter servers: ps-lite's DMLC_* variables.
 
-One scheduler runs on the first node, servers are spread over all nodes, and one worker a machine drives all of
+One scheduler runs on the first node, servers are spread over all nodes, and one worker per machine drives all of
 its GPUs. All of them run the same command: in a scheduler and in a server ``import mxnet`` serves, and ends the
-process when the workers are done. ps-lite binds to the address that it is given, so it never gets a host name.
+process when the workers are done. ps-lite binds to the address in its variables, so it never gets a host name.
 See https://ps-lite.readthedocs.io/en/latest/ (Environment Variables). ps-lite numbers the workers as they
-arrive; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker's place in the hosts file.
+arrive; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker's index in the order of the hosts file.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ LOOPBACK = "lo"
 
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan the workers and servers of each node, and on the first node the scheduler too."""
-    own_interface = job.environment.get(INTERFACE)
-    if own_interface == LOOPBACK and not topology.one_machine:
+    user_interface = job.environment.get(INTERFACE)
+    if user_interface == LOOPBACK and not topology.one_machine:
         # ps-lite waits for ever for nodes that cannot reach each other.
         raise UsageError(f"{INTERFACE} must be the interface that leads to the other nodes, got {LOOPBACK!r}")
-    everybody = {
+    shared = {
         "DMLC_NUM_WORKER": str(sum(host.slots for host in job.hosts)),
         "DMLC_NUM_SERVER": str(job.servers),
         "DMLC_PS_ROOT_URI": topology.addresses[0],
@@ -35,12 +35,12 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
 
     def process(role: str, name: str, node: int, **more: str) -> ProcessSpec:
         # If both are set, ps-lite takes the address and ignores the interface that the user chose.
-        place = {} if own_interface else {ADDRESS: topology.addresses[node]}
+        address = {} if user_interface else {ADDRESS: topology.addresses[node]}
         return ProcessSpec(
             name=name,
             label=name,
             command=job.command,
-            environment={**everybody, **place, "DMLC_ROLE": role, **more},
+            environment={**shared, **address, "DMLC_ROLE": role, **more},
             ends_job=role == "worker",
         )
 

@@ -1,4 +1,4 @@
-"""Plan PyTorch's ranks: the variables that torchrun sets, one process a GPU.
+"""Plan PyTorch's ranks: the variables that torchrun sets, one process per GPU.
 
 See "Environment Variables" of torchrun: https://docs.pytorch.org/docs/stable/elastic/run.html
 """

@@ -140,7 +140,7 @@ class Journal:
         return replace(query.answer(), digest=self._record.revision.digest)
 
     def _begin_upload(self) -> None:
-        # The job goes on: the nodes would miss its launcher's heartbeats if it waited.
+        # Do not wait: the job runs, and its nodes would miss the launcher's heartbeats.
         if self._revision_query is not None and self._revision_query.is_answered:
             self._change(revision=self._revision())
         with suppress(OSError):

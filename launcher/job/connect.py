@@ -60,7 +60,7 @@ def is_permanent(reason: str) -> bool:
 
 
 def with_advice(reason: str) -> str:
-    """Return `reason` with what to do about it, if the cause is an option of ours or a habit from launch.py.
+    """Return `reason` with what to do about it, if the cause is an option of launch or a habit from launch.py.
 
     See launcher.transport.ssh.CLUSTER_OPTIONS; users of launch.py write localhost.
     """

@@ -25,7 +25,7 @@ LINGER_S = 5.0
 READER_CHECK_S = 1.0
 """Seconds between checks whether the job's output still has a reader."""
 OUTPUT_LOST = 128 + signal.SIGPIPE
-"""Exit code of a job whose output nobody reads any more."""
+"""Exit code of a job whose output has lost its reader."""
 
 
 class Node:

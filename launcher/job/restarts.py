@@ -1,7 +1,7 @@
 """Find the nodes for a restart: the requested hosts, or as many of them as answer in time.
 
 The whole group is stopped and restarted, over new connections and a new port. Ranks follow the order of the hosts,
-so that a replacement takes the place of the node that was lost. The job's name and its logs stay.
+so that a replacement takes the place of the node that was lost. The job's id and its logs stay.
 """
 
 import asyncio

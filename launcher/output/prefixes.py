@@ -26,7 +26,7 @@ class Sink(Protocol):
         """Write `data` after everything else has ended."""
 
     def reader_has_gone(self) -> bool:
-        """Return whether nobody will read it."""
+        """Return whether it has lost its reader."""
 
 
 Streams = Mapping[int, Sink]

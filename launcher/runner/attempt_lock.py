@@ -1,6 +1,6 @@
 """Lock a job on this node, so that two attempts at it never share GPUs and memory.
 
-A node that was cut off or hung may be asked to start again while it still ends the attempt before.
+A node that was cut off or hung may be told to restart the job while it still ends the previous attempt.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Find out who uses this node's GPUs: processes that compute on them, and jobs that have claimed them.
+"""Report what uses this node's GPUs: processes that compute on them, and jobs that have claimed them.
 
 The launcher decides by it whether its job would land on them (launcher.job.gpu_check).
 

@@ -68,9 +68,9 @@ def has_gpus() -> bool:
 
 def ready_payload(port: int) -> bytes:
     """Return the payload of FrameType.READY, which the launcher needs before it sends the spec."""
-    own = own_address(os.environ)
-    address = "null" if own is None else json_string(own)
-    return f'{{"port": {port}, "address": {address}, "gpus": {gpus_in_use()}}}'.encode("ascii")
+    address = sshd_address(os.environ)
+    address_json = "null" if address is None else json_string(address)
+    return f'{{"port": {port}, "address": {address_json}, "gpus": {gpus_in_use()}}}'.encode("ascii")
 
 
 def gpus_in_use() -> str:
@@ -147,7 +147,7 @@ def interfaces() -> list[str]:
     return [name for _, name in socket.if_nameindex()]
 
 
-def own_address(environ: Mapping[str, str]) -> str | None:
+def sshd_address(environ: Mapping[str, str]) -> str | None:
     """Return the IPv4 address at which sshd was reached; None without sshd. See SSH_CONNECTION in ssh(1)."""
     words = environ.get("SSH_CONNECTION", "").split()
     address = words[2] if len(words) == 4 else ":"

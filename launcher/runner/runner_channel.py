@@ -25,7 +25,7 @@ class RunnerChannel:
         self.grace_s = 0.0
         """How long the launcher, which sends no more heartbeats then, waits for the processes to end."""
         self.reader_gone = False
-        """Whether nobody reads any more: the launcher ended or was silent for too long."""
+        """Whether the launcher reads no more: it ended or was silent for too long."""
         self._pending = bytearray()
         self._clock = clock
         self._received_at = self._sent_at = clock()

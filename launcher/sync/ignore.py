@@ -54,16 +54,16 @@ class Ignore:
 
 
 def read_ignore(source: Path, *, excludes: Sequence[str]) -> Ignore:
-    """Read the defaults, then the source's own patterns, then those of the command line."""
+    """Read the defaults, then the source's patterns, then those of the command line."""
     file = source / IGNORE_FILE
     try:
-        own = file.read_text(encoding="utf-8").splitlines()
+        patterns = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        own = []
+        patterns = []
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise UsageError(f"cannot read {file}: {reason}") from error
-    return Ignore([*DEFAULTS, *own, *excludes])
+    return Ignore([*DEFAULTS, *patterns, *excludes])
 
 
 def _rule(line: str) -> _Rule | None:

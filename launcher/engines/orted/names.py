@@ -1,4 +1,4 @@
-"""Name the three programs and the socket where two of them meet; the launcher imports only this."""
+"""Name the three programs and the socket that connects two of them; the launcher imports only this."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,8 +7,8 @@ PROGRAM = Path(__file__).with_name("__main__.py")
 """Every node runs the launcher's release, so the path is the same on all of them."""
 
 
-MEET_S = 120.0
-"""How long the programs wait for each other, besides the grace of an earlier attempt's processes."""
+RENDEZVOUS_S = 120.0
+"""Seconds that the programs wait for each other, besides the grace of an earlier attempt's processes."""
 
 
 def program(name: str) -> list[str]:
@@ -21,7 +21,7 @@ def agent_command(job: str, ssh: Sequence[str], *, seconds: float) -> str:
     return " ".join([*program("agent"), job, f"{seconds:g}", *ssh, "--"])
 
 
-def place_of(job: str, host: str) -> str:
+def socket_name(job: str, host: str) -> str:
     """Return the socket's name for a job and host. Open MPI may leave out the domain of a host name."""
     is_address = host.replace(".", "").isdigit()
     return f"launch-{job}-{host if is_address else host.partition('.')[0]}"

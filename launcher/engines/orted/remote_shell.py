@@ -1,13 +1,13 @@
 """Act as mpirun's remote shell (``plm_rsh_agent``): have the node's runner start the daemon.
 
-Started by ssh itself, the daemon would run below sshd, where nothing of ours could end it or its ranks.
+Started by ssh itself, the daemon would run below sshd, where the runner could not end it or its ranks.
 """
 
 import shlex
 import subprocess
 from collections.abc import Sequence
 
-from launcher.engines.orted.names import place_of, program
+from launcher.engines.orted.names import program, socket_name
 
 SSH_S = 60.0
 """Seconds added to the deadline for ssh, which gives up sooner."""
@@ -20,7 +20,7 @@ def hand_over(job: str, words: Sequence[str], *, seconds: float) -> int:
     """
     end = words.index("--")
     ssh, host, command = words[:end], words[end + 1], " ".join(words[end + 2 :])
-    there = shlex.join([*program("deliver"), place_of(job, host), f"{seconds:g}"])
+    there = shlex.join([*program("deliver"), socket_name(job, host), f"{seconds:g}"])
     try:
         done = subprocess.run(
             [*ssh, "--", host, there],
@@ -29,5 +29,5 @@ def hand_over(job: str, words: Sequence[str], *, seconds: float) -> int:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"{host} gave no answer within {seconds + SSH_S:g} s") from error
+        raise TimeoutError(f"{host} did not answer within {seconds + SSH_S:g} s") from error
     return done.returncode

@@ -1,7 +1,7 @@
 """Hand a command from the process that ssh started to the runner's process that waits for it.
 
-They meet at an abstract Unix socket (unix(7)), which disappears with its process. Both sides ask the kernel who
-the other is, as any user of the machine can take such a name.
+They use an abstract Unix socket (unix(7)), which disappears with its process. Both sides check the other's user, as
+anybody on the machine can take such a name.
 """
 
 import os
@@ -18,19 +18,19 @@ MPIRUN_S = 5.0
 TAKEN = b"+"
 
 
-def deliver(place: str, command: bytes, *, seconds: float) -> int:
-    """Give `command` to the process that waits at `place`; return 0 once it has it, else 1. Raises OSError."""
-    with _connect(place, until=time.monotonic() + seconds) as connection:
+def deliver(name: str, command: bytes, *, seconds: float) -> int:
+    """Send `command` to the process that waits at the socket `name`; return 0 if it took it, else 1. Raises OSError."""
+    with _connect(name, until=time.monotonic() + seconds) as connection:
         connection.sendall(command)
         connection.shutdown(socket.SHUT_WR)
         return 0 if connection.recv(1) == TAKEN else 1
 
 
-def await_command(place: str, *, seconds: float) -> str:
-    """Wait at `place` for a command from this user. Raises OSError, also if none comes in time."""
+def await_command(name: str, *, seconds: float) -> str:
+    """Wait at the socket `name` for a command from this user. Raises OSError, also if none comes in time."""
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(f"\0{place}")
+        listener.bind(f"\0{name}")
         listener.listen()
         try:
             while True:
@@ -45,7 +45,7 @@ def await_command(place: str, *, seconds: float) -> str:
             raise TimeoutError(f"mpirun has sent no command within {seconds:g} s") from error
 
 
-def run(command: str) -> int:
+def run_command(command: str) -> int:
     """Run the command in the user's shell, as sshd does, and return its exit code.
 
     It stays in this process's group, which the runner signals.
@@ -64,14 +64,14 @@ def _take(connection: socket.socket, *, until: float) -> str:
     return command.decode(errors="surrogateescape")
 
 
-def _connect(place: str, *, until: float) -> socket.socket:
+def _connect(name: str, *, until: float) -> socket.socket:
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(max(PAUSE_S, until - time.monotonic()))
         try:
-            connection.connect(f"\0{place}")
+            connection.connect(f"\0{name}")
         except (ConnectionRefusedError, BlockingIOError):
-            # Nobody listens yet, or the socket's queue is full.
+            # The socket does not listen yet, or its queue is full.
             connection.close()
             if time.monotonic() > until:
                 raise

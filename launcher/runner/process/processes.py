@@ -64,7 +64,7 @@ class RunningProcess:
 def start_process(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> RunningProcess:
     """Start a rank in a session, and so a process group, of its own.
 
-    Does what subprocess.Popen does, whose import alone takes longer than everything else here.
+    This replaces subprocess.Popen: importing it alone takes longer than starting the rank.
     """
     # Look it up before the fork: a new process must copy every page it touches, and os.execvpe touches many.
     path = find_program(command[0], environment=environment, cwd=cwd)

@@ -86,7 +86,7 @@ def test_a_command_that_starts_ranks_is_refused_with_the_line_that_works(
 )
 def test_fails_when_a_shell_line_starts_ranks(line: str, environ: dict[str, str]) -> None:
     for words in ([line], ["bash", "-c", line], ["env", "A=1", "bash", "-lc", line]):
-        with pytest.raises(UsageError, match=r"^torchrun starts ranks itself.* in its place write python t\.py alone"):
+        with pytest.raises(UsageError, match=r"^torchrun starts ranks itself.* write only python t\.py in its place"):
             parse_options(words, environ=environ)
 
 

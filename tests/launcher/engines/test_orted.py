@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher.engines.orted import rendezvous
-from launcher.engines.orted.names import place_of
+from launcher.engines.orted.names import socket_name
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -93,39 +93,39 @@ def test_no_daemon_is_left_on_any_node(
 
 
 def test_each_attempt_and_host_has_a_socket_of_its_own() -> None:
-    places = [place_of(job, host) for job in ("j-0", "j-1") for host in ("n1", "n2", "127.0.0.1", "127.0.0.2")]
-    assert len(set(places)) == len(places)
+    names = [socket_name(job, host) for job in ("j-0", "j-1") for host in ("n1", "n2", "127.0.0.1", "127.0.0.2")]
+    assert len(set(names)) == len(names)
     # mpirun may know a host by its first name alone.
-    assert place_of("j-0", "n1.example.com") == place_of("j-0", "n1")
+    assert socket_name("j-0", "n1.example.com") == socket_name("j-0", "n1")
 
 
 @pytest.fixture
-def place() -> str:
+def socket() -> str:
     return f"launch-test-{os.urandom(8).hex()}"
 
 
-def test_deliver_waits_for_the_receiver(place: str) -> None:
+def test_deliver_waits_for_the_receiver(socket: str) -> None:
     codes: list[int] = []
-    bringing = threading.Thread(target=lambda: codes.append(rendezvous.deliver(place, b"x" * 300_000, seconds=30)))
+    bringing = threading.Thread(target=lambda: codes.append(rendezvous.deliver(socket, b"x" * 300_000, seconds=30)))
     bringing.start()
-    assert rendezvous.await_command(place, seconds=30) == "x" * 300_000
+    assert rendezvous.await_command(socket, seconds=30) == "x" * 300_000
     bringing.join(30)
     assert codes == [0]
 
 
-def test_fails_when_no_command_arrives(place: str) -> None:
+def test_fails_when_no_command_arrives(socket: str) -> None:
     with pytest.raises(TimeoutError, match=r"mpirun has sent no command within 0\.1 s"):
-        rendezvous.await_command(place, seconds=0.1)
+        rendezvous.await_command(socket, seconds=0.1)
     with pytest.raises(ConnectionRefusedError):
-        rendezvous.deliver(place, b"true", seconds=0.1)
+        rendezvous.deliver(socket, b"true", seconds=0.1)
 
 
-def test_commands_are_exchanged_only_with_the_same_user(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_exchanged_only_with_the_same_user(socket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[BaseException] = []
 
     def bring() -> None:
         try:
-            rendezvous.deliver(place, b"true", seconds=30)
+            rendezvous.deliver(socket, b"true", seconds=30)
         except OSError as error:
             refused.append(error)
 
@@ -133,6 +133,6 @@ def test_commands_are_exchanged_only_with_the_same_user(place: str, monkeypatch:
     bringing = threading.Thread(target=bring)
     bringing.start()
     with pytest.raises(TimeoutError):
-        rendezvous.await_command(place, seconds=5)
+        rendezvous.await_command(socket, seconds=5)
     bringing.join(30)
     assert [str(error) for error in refused] == ["another user's process waits there"]

@@ -98,4 +98,4 @@ def test_fails_when_a_log_was_removed(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 1
-    assert ended.stderr == f"launch: {tmp_path}/{JOBS_DIR}/j/rank-0.log is not there (any more)\n".encode()
+    assert ended.stderr == f"launch: {tmp_path}/{JOBS_DIR}/j/rank-0.log does not exist, or no longer\n".encode()

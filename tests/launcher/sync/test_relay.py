@@ -142,7 +142,7 @@ def test_a_scan_can_be_stopped(tmp_path: Path) -> None:
         asked.append("?")
         return len(asked) == 2
 
-    with pytest.raises(LaunchError, match="was not looked through"):
+    with pytest.raises(LaunchError, match="was not scanned"):
         scan(tmp_path, ignore=NOTHING, is_stopped=is_stopped)
     assert len(asked) == 2
 
