@@ -20,9 +20,11 @@ COMPILE_LEVELS: Final = ("0", "1", "graphs")
 """How much torch.compile does: nothing, a network's operations, their launches too (CUDA graphs)."""
 COMPILE_CHOICES: Final = (*COMPILE_LEVELS, "auto")
 FAST_CHOICES: Final = ("off", "auto")
+REDUCTIONS: Final = ("auto", "ddp", "buckets", "ring")
 LAST_BATCHES: Final = ("drop", "keep")
 TORCH_ONLY_SETTINGS: Final = (
     *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
+    "reduction",
 )
 """Settings that only --engine torch supports."""
 OPTIONS: Final[Mapping[str, str]] = {

@@ -145,6 +145,12 @@ def _add_speed_options(parser: _Parser) -> None:
         help=f"batches to a step: as a batch N times as large (default {default.gradient_accumulation})",
     )
     add("--gc-type", help=f"gradients on the network, one of {', '.join(GC_TYPES)} (default {default.gc_type})")
+    add(
+        "--reduction",
+        help="what sums gradients over the ranks: ddp (PyTorch's DistributedDataParallel), buckets (our own), ring "
+        "(our own, for CPUs), or auto: ddp between GPUs, buckets with --deterministic or --gc-type, ring between CPUs "
+        "(default auto)",
+    )
     add("--compile", help="torch.compile: 0, 1, graphs (a GPU's launches recorded too), or auto: what pays (default 0)")
     add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
     add(

@@ -33,12 +33,17 @@ class ComputeMode:
         compiled = {"0": (), "1": ("compiled",), "graphs": ("compiled", "graphs")}[self.compiled]
         return " ".join((self.dtype, *("channels_last",) * self.channels_last, *compiled))
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether torch.compile has any part in it."""
+        return self.compiled != COMPILE_LEVELS[0]
+
     def compile(self, model: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
         """Return a function that runs the network in this mode.
 
         CUDA graphs are recorded again for each new batch size; a result is valid until the graph runs again.
         """
-        if self.compiled == COMPILE_LEVELS[0]:
+        if not self.is_compiled:
             return model
         return torch.compile(model, dynamic=False, mode="reduce-overhead" if self.compiled == "graphs" else None)
 

@@ -21,6 +21,7 @@ from trainer.timeouts import rendezvous_s
 from trainer.torch.autotune import make_autotuner
 from trainer.torch.compute_mode import given_mode
 from trainer.torch.device import prepare_device
+from trainer.torch.reduction import choose_reduction
 
 
 def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
@@ -48,13 +49,22 @@ def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: fl
     )
     autotune = make_autotuner(config, given, model, make=partial(make, shard=Shard()), world=world, device=device)
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
+    reduction = choose_reduction(config, device)
     ring = groups = None
     if shard.count > 1:
         timeout = timedelta(seconds=rendezvous_s(config))
         join_ranks(device, world=world, timeout=timeout)
-        ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if device.type == "cpu" else None
+        ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
         groups = create_process_groups(world, device=device, timeout=timeout) if config.gc_type in TYPES else None
     gc_type = config.gc_type if groups is not None else "none"
     return make(
-        model, shard=shard, ring=ring, groups=groups, mode=given, autotune=autotune, gc_type=gc_type, flops=flops
+        model,
+        shard=shard,
+        ring=ring,
+        groups=groups,
+        ddp=reduction == "ddp",
+        mode=given,
+        autotune=autotune,
+        gc_type=gc_type,
+        flops=flops,
     )

@@ -255,6 +255,7 @@ FREE: Mapping[str, object] = (
     {"gpus": (0,), "num_epochs": 13, "kv_store": "dist_sync", "compile": "1", "deterministic": True}
     | {"model_prefix": "net", "disp_batches": 1, "data_dir": "there", "resume": "never", "checkpoint_seconds": 1.0}
     | {"metrics": "file", "tensorboard": "events", "profile_steps": (1, 2), "profile_dir": "traces"}
+    | {"reduction": "buckets"}
 )
 """Those that may change on its way."""
 
