@@ -72,6 +72,7 @@ class TorchBackend:
         mode: ComputeMode = EXACT,
         autotune: Callable[[], ComputeMode] | None = None,
         accumulation: int = 1,
+        label_smoothing: float = 0.0,
         gc_type: str = "none",
         is_deferred: bool = False,
         flops: float | None = None,
@@ -86,6 +87,7 @@ class TorchBackend:
         self._all_ranks_pass = sync_bn and self._collective.is_distributed
         self._autotune = autotune
         self._accumulation = accumulation
+        self._label_smoothing = label_smoothing
         self._is_deferred = is_deferred
         self._results = DeferredResults(is_deferred=is_deferred)
         self._flops = flops
@@ -146,7 +148,7 @@ class TorchBackend:
         """Add this batch's gradients and loss to this rank's sums; return how many it classified correctly."""
         with self._precision.autocast():
             scores: torch.Tensor = self._run(batch.images).float()
-        loss = cross_entropy(scores, batch.targets, reduction="sum")
+        loss = cross_entropy(scores, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
         self.timer.end("forward")
         torch.autograd.backward(self._precision.scaled(loss))
         self._sums.loss.add_(loss.detach())
@@ -270,18 +272,16 @@ class TorchBackend:
         self._collective.close()
 
     def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: State | None, *, source: int) -> None:
-        """Use the mode in the checkpoint of the rank ``source``, or the one that it picks now."""
-        is_source = not self._collective.is_distributed or self._shard.index == source
-        own = (mode_of(state) or autotune()) if is_source else EXACT
-        numbers = torch.tensor(encode(own), device=self._device)
-        self._collective.broadcast([numbers], what="how to compute", source=source)
-        self._use(decode(numbers.tolist()))
+        """Use the mode in the checkpoint of the rank ``source``, or the one that all ranks pick now."""
+        own = mode_of(state)
+        found = self.broadcast_object(None if own is None else encode(own), source=source)
+        self._use(autotune() if found is None else decode(found))
 
     def _use(self, mode: ComputeMode) -> None:
         """Compute in this mode from now on: lay out the weights, and connect the gradients to the other ranks."""
         self._mode = mode
         self._flat.bind(channels_last=mode.channels_last)
-        parts = (self._model, self._flat, self._flat_sums)
+        parts = (mode.compile(self._model), self._flat, self._flat_sums)
         if self._ddp:
             reduction = use_ddp(*parts, collective=self._collective, weight_decay=self._weight_decay)
         else:
@@ -289,11 +289,11 @@ class TorchBackend:
                 *parts,
                 collective=self._collective,
                 weight_decay=self._weight_decay,
-                channels_last=mode.channels_last,
+                mode=mode,
                 gc_type=self._gc_type,
             )
         self._reduction = reduction.sum
         self._optimizer = self._make_optimizer(reduction.groups)
         self._precision = Precision(mode.dtype, device=self._device)
-        self._run = mode.compile(reduction.network)
+        self._run = reduction.network
         self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from trainer.config.choices import format_value
+from trainer.config.choices import LR_SCHEDULES, check_choice, format_value
 from trainer.errors import UsageError
 
 
@@ -20,11 +20,18 @@ class RateSettings:
     """Epochs over which the rate grows to its full value."""
     lr_factor: float = 0.1
     """What the rate is multiplied by at each of lr_step_epochs."""
+    lr_schedule: str = "step"
+    """How the rate falls, one of LR_SCHEDULES: at lr_step_epochs, or as half a cosine to 0 at the last epoch's end."""
     lr_step_epochs: tuple[int, ...] = ()
     """Epochs at which the rate is reduced."""
 
     def check_rate(self) -> None:
         """Raise UsageError unless learning rate and schedule are valid."""
+        check_choice("lr_schedule", self.lr_schedule, LR_SCHEDULES)
+        if self.lr_schedule == "cosine" and self.lr_step_epochs:
+            raise UsageError(
+                f"--lr-step-epochs is for --lr-schedule step, got {format_value(self.lr_step_epochs)} with cosine"
+            )
         if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
             raise UsageError(f"--lr must be a number above 0, got {self.lr}")
         if self.lr_batch_size is not None and (self.lr is None or self.lr_batch_size < 1):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from trainer.config.choices import (
+    AUGMENTATIONS,
     ENGINES,
     KV_STORES_OF,
     LAST_BATCHES,
@@ -28,7 +29,8 @@ IDENTITY: Final = (
     *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "wd_all", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
     *("data_type", "gradient_accumulation", "gc_type"),
-    *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs", "last_batch"),
+    *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_schedule", "lr_step_epochs", "last_batch"),
+    *("augmented", "label_smoothing"),
 )
 
 
@@ -75,6 +77,10 @@ class TrainConfig(RateSettings, SpeedSettings):
     """Number of classes. Left out: the data set's, or as many as the network was made for; see classes."""
     num_examples: int | None = None
     """Number of made-up images to train on. Left out: 2,000, or as many as 128 MiB hold."""
+    augment: str = "auto"
+    """How training images are changed, one of AUGMENTATIONS. Left out: standard for folders, none for others."""
+    label_smoothing: float = 0.0
+    """Share of a label that is spread over all classes (Szegedy et al. 2016, section 7)."""
     random_crop: bool = False
     """Whether training images are cropped at random places. Left out: in the middle."""
     random_mirror: bool = False
@@ -99,6 +105,7 @@ class TrainConfig(RateSettings, SpeedSettings):
         check_choice("engine", self.engine, ENGINES)
         check_kv_store(self.store, engine=self.engine)
         self._check_speed()
+        self._check_augmentation()
         check_choice("last_batch", self.last_batch, LAST_BATCHES)
         check_choice("resume", self.resume, RESUME)
         self._check_profile()
@@ -198,6 +205,25 @@ class TrainConfig(RateSettings, SpeedSettings):
                 f"got {self.num_examples} with {self.dataset}"
             )
 
+    @property
+    def augmented(self) -> tuple[str, ...]:
+        """Return what happens to training images: resized-crop, crop, mirror."""
+        given = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
+        is_folder = self.dataset == "folder"
+        if self.augment == "standard" or (self.augment == "auto" and is_folder and not given):
+            return ("resized-crop" if is_folder else "crop", "mirror")
+        return given
+
+    def _check_augmentation(self) -> None:
+        """Raise UsageError unless augmentation and label smoothing are valid."""
+        check_choice("augment", self.augment, AUGMENTATIONS)
+        if self.augment != "auto" and (self.random_crop or self.random_mirror):
+            raise UsageError(
+                f"--augment {self.augment} stands for --random-crop and --random-mirror too, give only one"
+            )
+        if not 0 <= self.label_smoothing < 1:
+            raise UsageError(f"--label-smoothing must be at least 0 and below 1, got {self.label_smoothing}")
+
     def _check_profile(self) -> None:
         """Raise UsageError unless these steps can be traced."""
         if self.profile_steps is None:
@@ -231,4 +257,5 @@ class TrainConfig(RateSettings, SpeedSettings):
             warmup_epochs=self.warmup_epochs,
             factor=self.lr_factor,
             step_epochs=self.lr_step_epochs,
+            cosine_epochs=self.num_epochs if self.lr_schedule == "cosine" else None,
         )

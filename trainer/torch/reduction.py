@@ -1,5 +1,6 @@
 """Choose what sums a step's gradients over all ranks: DistributedDataParallel, buckets of our own, or the ring."""
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,8 +12,11 @@ from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.reduce.ddp import DataParallel
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.errors import UsageError
+from trainer.torch.compute_mode import ComputeMode
 from trainer.torch.flat_params import FlatParams, bind_gradients
 from trainer.torch.optimizer import ParamGroup
+
+log = logging.getLogger(__name__)
 
 
 def choose_reduction(config: TrainConfig, device: torch.device) -> str:
@@ -52,11 +56,16 @@ def use_flat_gradients(
     *,
     collective: Collective,
     weight_decay: float,
-    channels_last: bool,
+    mode: ComputeMode,
     gc_type: str,
 ) -> Reduction:
     """Keep the gradients at the beginning of ``sums`` and sum it, in buckets or around the ring."""
     gradients = sums[: flat.weights.numel()]
-    bind_gradients(flat.parameters, gradients, channels_last=channels_last)
+    bind_gradients(flat.parameters, gradients, channels_last=mode.channels_last)
     buckets = GradientBuckets(sums, flat.parameters, collective=collective, gc_type=gc_type)
+    if mode.is_compiled and collective.overlaps:
+        log.warning(
+            "torch.compile delivers all gradients when the backward pass ends, so they do not travel during it; with "
+            "--reduction ddp they do"
+        )
     return Reduction(buckets, model, flat.flat_groups(gradients, weight_decay=weight_decay))

@@ -34,7 +34,11 @@ class DataParallel:
         *,
         collective: Collective,
     ) -> None:
-        """Place the network first: its weights keep their layout from now on."""
+        """Place the network first: its weights keep their layout from now on.
+
+        Compile it first too: torch.compile then cuts it at the borders of the buckets (its DDPOptimizer), so that they
+        travel while the rest of the backward pass runs.
+        """
         with warnings.catch_warnings():
             # Torch 2.13 has another name for broadcast_buffers, which 2.12 does not know.
             warnings.simplefilter("ignore", FutureWarning)

@@ -1,6 +1,7 @@
 """DistributedDataParallel on CPUs, over gloo, as between GPUs: it learns what our own reduction learns."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from trainer.config.settings import TrainConfig
 from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.reduce.ddp import DataParallel
 from trainer.errors import TrainerError, UsageError
+from trainer.torch.compute_mode import ComputeMode
 from trainer.torch.flat_params import FlatParams, bind_gradients
 from trainer.torch.optimizer import SGD
 from trainer.torch.reduction import choose_reduction
@@ -68,18 +70,38 @@ def make_ddp(model: nn.Module) -> DataParallel:
     return DataParallel(model, torch.zeros(3), [*model.parameters()], collective=Collective(count=1))
 
 
-def test_fails_when_a_layer_is_skipped(tmp_path: Path) -> None:
-    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        ddp = make_ddp(Skipping(classes=3, image_shape=(1, 4, 4)))
-        ddp.begin()
-        with ddp.backward_pass(is_last=True):
-            torch.autograd.backward(ddp.module(torch.ones(2, 1, 4, 4)).sum())
-        with pytest.raises(TrainerError, match="a weight has no gradient in this step"):
-            ddp.finish()
-    finally:
-        torch.distributed.destroy_process_group()
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A process group of this process alone."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("alone")
+def test_fails_when_a_layer_is_skipped() -> None:
+    ddp = make_ddp(Skipping(classes=3, image_shape=(1, 4, 4)))
+    ddp.begin()
+    with ddp.backward_pass(is_last=True):
+        torch.autograd.backward(ddp.module(torch.ones(2, 1, 4, 4)).sum())
+    with pytest.raises(TrainerError, match="a weight has no gradient in this step"):
+        ddp.finish()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_compiled_network_is_cut_at_the_borders_of_the_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    compile_network = torch.compile
+    monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend=backend))
+    # 1.4 MB each: the first bucket holds 1 MB.
+    model = nn.Sequential(nn.Linear(600, 600), nn.Linear(600, 600))
+    make_ddp(ComputeMode(compiled="1").compile(model)).module(torch.ones(2, 600))
+    assert len(graphs) == 2
 
 
 def test_fails_when_a_rank_is_killed(tmp_path: Path) -> None:
