@@ -224,9 +224,7 @@ class Trainer:
         batches = epoch_batches(
             self.data.train,
             self.load,
-            augmentation=Augmentation(
-                random_crop=config.random_crop, random_mirror=config.random_mirror, seed=config.seed
-            ),
+            augmentation=Augmentation.of(config),
             shard=self.shard,
             global_batch_size=self.global_batch_size,
             seed=config.seed,

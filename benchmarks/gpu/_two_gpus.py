@@ -23,6 +23,7 @@ main_and_exit()
 OPTIONS: Final = (
     *("--network", "resnet50", "--benchmark", "1", "--num-examples", "4096", "--num-epochs", "3"),
     *("--dtype", "bfloat16", "--lr", "0.01", "--kv-store", "dist_sync", "--resume", "never"),
+    *("--reduction", "buckets"),
 )
 BUCKET_BYTES: Final = 25 * 2**20
 ONE_BUCKET: Final = 2**40

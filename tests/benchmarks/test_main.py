@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import FIGURE, HEADING, modules, row, update
+from benchmarks.__main__ import FIGURE, HEADING, main, modules, row, update
 
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = {
-    *("api_calls", "checkpoint", "dlcluster_start", "fanout", "figure1", "first_step", "gpu", "last_batch"),
-    *("overhead", "rejoin", "scaling", "start", "sync", "synth"),
+    *("api_calls", "augmentation", "checkpoint", "dlcluster_start", "fanout", "figure1", "first_step", "gpu"),
+    *("input_jpeg", "last_batch", "overhead", "rejoin", "scaling", "start", "sync", "synth"),
 }
 
 
@@ -37,6 +37,22 @@ def test_a_figure_replaces_its_older_self_and_leaves_the_others() -> None:
     assert "9.99" not in after
     assert row("synth_default", "1.05", "ratio", load=0.3) in after
     assert row("rejoin_worker", "5", "s", load=9.2) in after
+
+
+def test_figures_of_a_busy_machine_are_not_recorded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "RESULTS.md"
+    monkeypatch.setattr("benchmarks.__main__.RESULTS", results)
+    monkeypatch.setattr("benchmarks.__main__.IDLE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("benchmarks.__main__.run", lambda name: {f"{name}_default": ("1.05", "ratio")})
+    monkeypatch.setattr("os.getloadavg", lambda: (1.4, 1.0, 1.0))
+    assert main(["synth"]) == 1
+    assert capsys.readouterr().err == "error: synth began at a load of 1.4, RESULTS.md takes at most 1\n"
+    assert not results.exists()
+    monkeypatch.setattr("os.getloadavg", lambda: (0.9, 1.0, 1.0))
+    assert main(["synth"]) == 0
+    assert row("synth_default", "1.05", "ratio", load=0.9) in results.read_text()
 
 
 def test_a_difference_below_zero_is_a_figure_too() -> None:

@@ -138,3 +138,16 @@ def as_in_timm(pretrained: bool = False, **kwargs: int) -> nn.Module:
     """Has the signature of timm.models.resnet18."""
     assert not pretrained
     return Classifier(**kwargs)
+
+
+class Skipping(nn.Module):
+    """Never uses one of its layers."""
+
+    def __init__(self, *, classes: int, image_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.scores = perceptron(classes=classes, image_shape=image_shape)
+        self.skipped = nn.Linear(1, 1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.scores(images)
+        return scores

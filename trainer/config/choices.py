@@ -20,14 +20,20 @@ COMPILE_LEVELS: Final = ("0", "1", "graphs")
 """How much torch.compile does: nothing, a network's operations, their launches too (CUDA graphs)."""
 COMPILE_CHOICES: Final = (*COMPILE_LEVELS, "auto")
 FAST_CHOICES: Final = ("off", "auto")
+REDUCTIONS: Final = ("auto", "ddp", "buckets", "ring")
+AUGMENTATIONS: Final = ("auto", "none", "standard")
+LR_SCHEDULES: Final = ("step", "cosine")
 LAST_BATCHES: Final = ("drop", "keep")
 TORCH_ONLY_SETTINGS: Final = (
     *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
+    "reduction",
+    "label_smoothing",
 )
 """Settings that only --engine torch supports."""
 OPTIONS: Final[Mapping[str, str]] = {
     "batch_size_per_machine": "--batch-size",
     "data_type": "--dtype",
+    "augmented": "--augment",
     "input_shape": "--image-shape",
 }
 """Options of settings that have another name."""

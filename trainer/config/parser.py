@@ -83,6 +83,12 @@ def _build_parser() -> _Parser:
         metavar="drop|keep",
         help=f"an epoch's last batch where it is smaller than the others (default {default.last_batch})",
     )
+    add(
+        "--label-smoothing",
+        type=_number(float, "a number of at least 0 and below 1"),
+        metavar="E",
+        help=f"share of a label that is spread over all classes (default {default.label_smoothing:g})",
+    )
     add("--engine", help=f"one of {', '.join(ENGINES)} (default {default.engine})")
     stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
     add(
@@ -145,6 +151,12 @@ def _add_speed_options(parser: _Parser) -> None:
         help=f"batches to a step: as a batch N times as large (default {default.gradient_accumulation})",
     )
     add("--gc-type", help=f"gradients on the network, one of {', '.join(GC_TYPES)} (default {default.gc_type})")
+    add(
+        "--reduction",
+        help="what sums gradients over the ranks: ddp (PyTorch's DistributedDataParallel), buckets (our own), ring "
+        "(our own, for CPUs), or auto: ddp between GPUs, buckets with --deterministic or --gc-type, ring between CPUs "
+        "(default auto)",
+    )
     add("--compile", help="torch.compile: 0, 1, graphs (a GPU's launches recorded too), or auto: what pays (default 0)")
     add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
     add(
@@ -175,6 +187,7 @@ def _add_rate_options(parser: _Parser) -> None:
         help=f"until the full rate (default {default.warmup_epochs:g})",
     )
     add("--lr-step-epochs", type=_parse_epochs, metavar="30,60", help="where the rate is reduced (default nowhere)")
+    add("--lr-schedule", metavar="step|cosine", help=f"how the rate falls (default {default.lr_schedule})")
     add(
         "--lr-factor",
         type=_number(float, "a number above 0 and at most 1"),
@@ -200,6 +213,12 @@ def _add_data_options(parser: _Parser) -> None:
         type=_number(int, COUNT),
         metavar="N",
         help="made-up images to train on (default 2000, or 128 MiB of them)",
+    )
+    add(
+        "--augment",
+        metavar="none|standard",
+        help="training images: standard takes a random part of a folder's, in the network's size, and of other data "
+        "sets a random crop, and mirrors every second one (default standard for folder, none for others)",
     )
     add(
         "--random-crop",

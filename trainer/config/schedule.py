@@ -1,12 +1,13 @@
-"""Compute the learning rate over a training: a warm-up, then steps down.
+"""Compute the learning rate over a training: a warm-up, then steps down, or half a cosine.
 
 The rate depends on the place in the training alone, so that resuming is exact.
 
 Linear scaling and gradual warm-up: Goyal et al. (2017), "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour",
 sections 2.1 and 2.2; the fifth article scales so from 0.1 on one GPU to 6.4 on 64. The steps are those of MXNet's
-example, --lr-factor and --lr-step-epochs.
+example, --lr-factor and --lr-step-epochs; the cosine is that of Loshchilov and Hutter (2017), "SGDR", without restarts.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,10 +46,15 @@ class Schedule:
     """What each step multiplies the rate by."""
     step_epochs: tuple[int, ...] = ()
     """Epochs, counted from 0, that begin with a step."""
+    cosine_epochs: int | None = None
+    """Epochs of the training whose rate falls as half a cosine; None: in steps."""
 
     def rate(self, *, epoch: int, trained: float) -> float:
         """Return the rate of the step at whose end this share of the epoch, from 0 to 1, is trained."""
         rate = self.peak
         if epoch + trained < self.warmup_epochs:
             rate = self.start + (self.peak - self.start) * (epoch + trained) / self.warmup_epochs
+        elif self.cosine_epochs is not None:
+            share = (epoch + trained - self.warmup_epochs) / max(self.cosine_epochs - self.warmup_epochs, 1e-9)
+            return rate * (1 + math.cos(math.pi * min(share, 1.0))) / 2
         return rate * self.factor ** sum(epoch >= step for step in self.step_epochs)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trainer.config.choices import format_value
 from trainer.data import Labels, Pixels
+from trainer.data.resized_crop import ResizedCrops
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
@@ -24,8 +25,11 @@ class Samples(Protocol):
     def labels(self) -> Labels:
         """Return the labels of all images."""
 
-    def read(self, indices: NDArray[np.int64]) -> Pixels:
-        """Return these images, all of one size, at least the data set's ``image_shape``."""
+    def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
+        """Return these images, all of one size, at least the data set's ``image_shape``.
+
+        With ``crops`` samples that are decoded when they are read return such a part of each, in that size.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +39,7 @@ class InMemory:
     pixels: Pixels = field(repr=False)
     labels: Labels = field(repr=False)
 
-    def read(self, indices: NDArray[np.int64]) -> Pixels:
+    def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
         """Return a copy of these images."""
         return self.pixels[indices]
 

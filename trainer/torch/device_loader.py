@@ -108,7 +108,7 @@ class DeviceLoader:
         select_device(self._device)
         labels = samples.labels[indices]
         with self._on_side_stream() as stream:
-            pixels = self._pixels(samples, indices)
+            pixels = self._pixels(samples, indices, draws)
             batch = DeviceBatch(images=self._prepare(pixels, indices, draws), targets=self._send(labels))
             if stream is not None:
                 # The training's own stream uses them, so their memory must not be reused before it is done.
@@ -124,10 +124,10 @@ class DeviceLoader:
             for samples, part in zip(both, pixels, strict=True):
                 self._resident[id(samples)] = torch.from_numpy(part).to(self._device)
 
-    def _pixels(self, samples: Samples, indices: Indices) -> torch.Tensor:
+    def _pixels(self, samples: Samples, indices: Indices, draws: Draws | None) -> torch.Tensor:
         if (resident := self._resident.get(id(samples))) is not None:
             return resident[self._send(indices)]
-        return self._send(samples.read(indices))
+        return self._send(samples.read(indices, draws.crops if draws else None))
 
     def _prepare(self, pixels: torch.Tensor, indices: Indices, draws: Draws | None) -> torch.Tensor:
         """Do on the device what trainer.data.batches.prepare does."""

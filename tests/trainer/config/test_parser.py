@@ -121,6 +121,13 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
             "--num-examples must be at least 1 and is for --dataset synthetic alone, got 9 with",
         ),
         ("--random-crop 2", "--random-crop must be 0 or 1, got '2'"),
+        ("--augment all", "unknown --augment 'all', must be one of: auto, none, standard\n"),
+        ("--augment none --random-crop 1", "--augment none stands for --random-crop and --random-mirror too, give"),
+        ("--label-smoothing 1", "--label-smoothing must be at least 0 and below 1, got 1.0\n"),
+        ("--lr-schedule linear", "unknown --lr-schedule 'linear', must be one of: step, cosine\n"),
+        ("--lr-schedule cosine --lr-step-epochs 3", "--lr-step-epochs is for --lr-schedule step, got 3 with cosine\n"),
+        ("--reduction all", "unknown --reduction 'all', must be one of: auto, ddp, buckets, ring\n"),
+        ("--reduction ddp --deterministic", "--reduction ddp does not go with --deterministic, it sorts its buckets"),
         ("--batch-size 0", "--batch-size must be at least 1, got 0"),
         ("--batch-size many", "--batch-size must be a whole number of at least 1, got 'many'\n"),
         ("--batch-size", "--batch-size expected one argument"),
@@ -234,6 +241,15 @@ def test_a_training_keeps_to_its_data_type_whether_given_or_picked() -> None:
     assert TrainConfig(fast="auto", dtype="bfloat16").data_type == "bfloat16"
 
 
+def test_folders_are_augmented_unless_the_command_says_otherwise() -> None:
+    folder = TrainConfig(dataset="folder", image_shape=(3, 32, 32))
+    assert folder.augmented == ("resized-crop", "mirror")
+    assert replace(folder, augment="none").augmented == ()
+    assert replace(folder, random_crop=True).augmented == ("crop",)
+    assert TrainConfig().augmented == ()
+    assert TrainConfig(augment="standard").augmented == ("crop", "mirror")
+
+
 KEPT_TO: Mapping[str, object] = (
     {"network": "resnet20", "engine": "horovod", "batch_size_per_machine": 32, "gradient_accumulation": 2}
     | {"lr": 0.1, "lr_batch_size": 32, "warmup_epochs": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,)}
@@ -249,12 +265,14 @@ KEPT_TO: Mapping[str, object] = (
     }
     | {"dataset": "mnist", "image_shape": (3, 32, 32), "num_classes": 11, "num_examples": 9}
     | {"random_crop": True, "random_mirror": True, "last_batch": "keep"}
+    | {"lr_schedule": "cosine", "augment": "standard", "label_smoothing": 0.1}
 )
 """Settings that make it another training when they change."""
 FREE: Mapping[str, object] = (
     {"gpus": (0,), "num_epochs": 13, "kv_store": "dist_sync", "compile": "1", "deterministic": True}
     | {"model_prefix": "net", "disp_batches": 1, "data_dir": "there", "resume": "never", "checkpoint_seconds": 1.0}
     | {"metrics": "file", "tensorboard": "events", "profile_steps": (1, 2), "profile_dir": "traces"}
+    | {"reduction": "buckets"}
 )
 """Those that may change on its way."""
 

@@ -4,7 +4,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from trainer.data.batches import Augmentation, Draws, prefetch, prepare
+from trainer.data.batches import AHEAD, Augmentation, Draws, prefetch, prepare
 from trainer.data.samples import DataSet, InMemory, in_memory
 from trainer.errors import TrainerError
 
@@ -90,19 +90,19 @@ def test_about_half_of_the_images_are_mirrored(data: DataSet) -> None:
     assert COUNT / 4 < sum(mirrored) < 3 * COUNT / 4
 
 
-def test_the_next_batch_is_prepared_while_one_is_used() -> None:
-    prepared: dict[int, threading.Event] = {item: threading.Event() for item in range(4)}
+def test_the_next_batches_are_prepared_while_one_is_used() -> None:
+    prepared: dict[int, threading.Event] = {item: threading.Event() for item in range(AHEAD + 2)}
 
     def note(item: int) -> int:
         assert threading.current_thread() is not threading.main_thread()
         prepared[item].set()
         return item
 
-    with closing(prefetch(range(4), note)) as items:
+    with closing(prefetch(range(AHEAD + 2), note)) as items:
         assert next(items) == 0
-        assert prepared[1].wait(timeout=10)
-        assert not prepared[2].is_set()
-        assert list(items) == [1, 2, 3]
+        assert prepared[AHEAD].wait(timeout=10)
+        assert not prepared[AHEAD + 1].is_set()
+        assert list(items) == [*range(1, AHEAD + 2)]
 
 
 def test_an_error_comes_out_where_its_batch_is_due() -> None:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.folder import load_folder
+from trainer.data.folder import decode_threads, load_folder
 from trainer.errors import TrainerError
 
 COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
@@ -109,3 +109,11 @@ def test_fails_without_pillow_in_one_line(directory: Path, monkeypatch: pytest.M
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
     with pytest.raises(TrainerError, match=r"image folders need Pillow, .* -m pip install pillow"):
         load_folder(directory, SHAPE)
+
+
+@pytest.mark.parametrize(("processes", "threads"), [("8", 12), ("96", 1), ("200", 1), (None, 96)])
+def test_a_machines_processes_share_its_cores(
+    processes: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(96)))
+    assert decode_threads({} if processes is None else {"LOCAL_WORLD_SIZE": processes}) == threads

@@ -1,5 +1,6 @@
 """Whatever a step is computed by, it is nearly the same step."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.trainer.networks import Viewing
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.batches import prepare
+from trainer.data.resized_crop import ResizedCrops
 from trainer.data.sampling import Shard
 from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError
@@ -127,7 +130,8 @@ def test_accumulated_batches_are_read_one_part_after_the_other() -> None:
         labels = DATA.train.labels
         reads: list[int] = []
 
-        def read(self, indices: NDArray[np.int64]) -> Pixels:
+        def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
+            assert crops is None
             self.reads.append(len(indices))
             return DATA.train.read(indices)
 
@@ -221,9 +225,17 @@ def test_a_loss_that_is_not_finite_changes_nothing_before_it_is_seen(mode: Compu
     assert np.isnan(result.loss_sum)
 
 
-def test_only_convolutions_that_we_know_have_their_channels_last_unasked() -> None:
+def test_on_cpus_only_convolutions_that_we_know_have_their_channels_last_unasked() -> None:
     config = TrainConfig(dtype="bfloat16", compile="1")
     convolutions, none = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), torch.nn.Sequential(torch.nn.Linear(1, 1))
-    assert given_mode(config, convolutions) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
-    assert not given_mode(config, none).channels_last
-    assert given_mode(TrainConfig(network="mine:build"), convolutions) == EXACT
+    assert given_mode(config, convolutions, CPU) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
+    assert not given_mode(config, none, CPU).channels_last
+    assert given_mode(TrainConfig(network="mine:build", image_shape=(1, 28, 28)), convolutions, CPU) == EXACT
+
+
+def test_gpus_have_channels_last_wherever_the_network_takes_it(caplog: pytest.LogCaptureFixture) -> None:
+    gpu, config = torch.device("cuda:0"), TrainConfig(network="mine:build", image_shape=(1, 28, 28))
+    assert given_mode(config, torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), gpu).channels_last
+    with caplog.at_level(logging.INFO):
+        assert given_mode(config, Viewing(classes=10), gpu) == EXACT
+    assert caplog.messages[0].startswith("the network does not take images with channels last: view size")

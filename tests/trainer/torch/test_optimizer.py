@@ -11,7 +11,7 @@ from tests.trainer.programs import no_compiler_trainer
 from tests.trainer.programs.processes import run
 from trainer.data.sampling import Shard
 from trainer.step import TorchBackend
-from trainer.torch.optimizer import SGD
+from trainer.torch.optimizer import SGD, ParamGroup
 
 STEPS = 6
 
@@ -22,7 +22,8 @@ def test_steps_have_the_bits_of_torchs_own(momentum: float, weight_decay: float,
     generator = torch.Generator().manual_seed(0)
     first = torch.randn(10_001, generator=generator)
     mine, other = torch.nn.Parameter(first.clone()), torch.nn.Parameter(first.clone())
-    ours = SGD(mine, learning_rate=0.1, momentum=momentum, weight_decay=weight_decay)
+    momenta = torch.zeros_like(first)
+    ours = SGD([ParamGroup([mine], [momenta], weight_decay)], learning_rate=0.1, momentum=momentum)
     # Where it is not fused, as plain additions and multiplications of whole vectors.
     torchs = torch.optim.SGD([other], lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=fused)
     for step in range(STEPS):
@@ -37,7 +38,7 @@ def test_steps_have_the_bits_of_torchs_own(momentum: float, weight_decay: float,
         else:
             assert torch.allclose(mine, other, rtol=1e-6, atol=1e-6), step
     if momentum and fused:
-        assert torch.equal(ours.momenta, torchs.state[other]["momentum_buffer"])
+        assert torch.equal(momenta, torchs.state[other]["momentum_buffer"])
 
 
 @pytest.mark.parametrize("decay_all", [False, True])

@@ -15,7 +15,7 @@ from trainer.distributed.reduce.compressed import TYPES, all_reduce_compressed
 from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, SPARE, STEP_TIMEOUT, report_lost_ranks
 from trainer.distributed.reduce.ring import Ring
-from trainer.side_stream import record_event, wait_for
+from trainer.side_stream import read, record_event, wait_for
 
 
 class Collective:
@@ -52,6 +52,15 @@ class Collective:
                 torch.distributed.all_reduce(sums)
             else:
                 self._ring.all_reduce(sums.view(-1).numpy(), timeout_s=self.timeout_s)
+
+    def largest(self, value: float, *, device: torch.device) -> float:
+        """Return the largest of all ranks' values, which may be infinite but not negative."""
+        if not self.is_distributed:
+            return value
+        values = torch.zeros(torch.distributed.get_world_size(), dtype=torch.float64, device=device)
+        values[torch.distributed.get_rank()] = value
+        self.all_reduce(values)
+        return float(read(values, timeout_s=self.timeout_s).max())
 
     def broadcast(self, tensors: Iterable[torch.Tensor], *, what: str, source: int) -> None:
         """Replace the tensors of all ranks by those of the rank ``source``."""
