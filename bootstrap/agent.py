@@ -1,7 +1,7 @@
 """Run the agent: make the instance a node, signal CloudFormation, and keep the node in the cluster.
 
-Level-triggered: each pass compares what is with what should be. A failure of AWS, the network or the disk only delays
-the next pass. `bootstrap.service` calls `Agent.step` in a loop.
+Level-triggered: each pass compares the present state with the desired one. A failure of AWS, the network or the disk
+only delays the next pass. `bootstrap.service` calls `Agent.step` in a loop.
 """
 
 import logging
@@ -166,7 +166,7 @@ class Agent:
         self._phases.done("files")
 
     def _signal_if_ready(self, cluster: ClusterClients) -> None:
-        """Signal success once the engines, the peers and the health checks are all right."""
+        """Signal success once the engines are ready, enough peers are present and the health checks pass."""
         self._associate_address(cluster)
         self._doing = Activity.ENGINES
         engines_ready = self._engines.check()
@@ -201,7 +201,7 @@ class Agent:
             self._attempt_and_log(duty)
 
     def _watch_health(self, cluster: ClusterClients) -> None:
-        """Ask for a replacement after several defects in a row."""
+        """Check the machine's health; request a replacement after several defects in a row."""
         now = self._host.monotonic()
         if now < self._next_health:
             return
@@ -272,7 +272,7 @@ class Agent:
             log.warning("%s", error)
 
     def _log_change(self, error: RetryableError | None) -> None:
-        """Log a problem when it comes and when it goes, not in every pass."""
+        """Log a problem when it starts and when it ends, not in every pass."""
         self._error = error
         problem = None if error is None else reason(error, doing=self._doing)
         self._failed_passes = 0 if error is None else self._failed_passes + 1
@@ -285,9 +285,9 @@ class Agent:
         self._problem = problem
 
     def _delay(self) -> float:
-        turn_in = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
-        if turn_in > 0 and not self._failed_passes:
-            return min(STEADY_PASS_S, max(EAGER_PASS_S, turn_in))
+        until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
+        if until_turn > 0 and not self._failed_passes:
+            return min(STEADY_PASS_S, max(EAGER_PASS_S, until_turn))
         if self._notice.ending:
             return EAGER_PASS_S
         if self._failed_passes:

@@ -27,7 +27,7 @@ class SignalTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeConfig:
-    """What the stack tells a node; the node finds out everything else.
+    """The values that a node gets from the stack; it finds out everything else.
 
     The stack fills it at synthesis, so text may be a CDK token; numbers and ``networks`` may not.
     """
@@ -86,7 +86,7 @@ class NodeConfig:
         except RecordError as error:
             raise ConfigError(str(error)) from error
         if (self.address is None) != (self.address_allocation is None):
-            raise ConfigError("address and address_allocation must be given together or not at all")
+            raise ConfigError("address and address_allocation must be set together or not at all")
 
     @property
     def signal_target(self) -> SignalTarget:

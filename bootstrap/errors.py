@@ -49,7 +49,7 @@ class CommandError(BootstrapError):
 class EnginesError(BootstrapError):
     """The engines environment cannot be provided; ``short`` fits into a failure signal.
 
-    ``lasting``: another try would fail in the same way.
+    ``lasting``: a retry would fail in the same way.
     """
 
     reason = "engines-failed"

@@ -61,7 +61,7 @@ def reason(error: RetryableError, *, doing: Activity) -> str:
 
 
 def replacement_would_help(error: RetryableError) -> bool:
-    """Return whether the error is this machine's own; a failure of AWS would meet its replacement too."""
+    """Return whether the error is this machine's own; its replacement would meet a failure of AWS too."""
     if isinstance(error, OSError):
         return error.errno in BROKEN_DISK
     return isinstance(error, (HostKeyError, CommandError))

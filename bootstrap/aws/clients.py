@@ -21,7 +21,7 @@ DEFAULT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, c
 SHORT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4)
 """Shorter timeouts for the table: it answers in milliseconds, and must not delay a draining node by half a minute."""
 ONE_ATTEMPT: Final = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=2, read_timeout=5)
-"""One attempt, for a service that the agent can do without."""
+"""One attempt, for a service that the agent does not depend on."""
 
 
 class Clients:

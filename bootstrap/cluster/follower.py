@@ -21,7 +21,7 @@ class Follower:
         self.seconds_until_turn = 0.0
         """Seconds until this node's turn to read a change that all nodes noticed at once."""
         self.flaw: str | None = None
-        """Return the fault in the table's present records, or None. The master rewrites bad ones."""
+        """Why the table's records cannot be used, or None. The master rewrites bad records."""
 
     def read(self, known: Membership) -> Membership:
         """Return the current membership, or ``known`` if there is no newer one to read."""

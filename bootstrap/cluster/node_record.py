@@ -20,7 +20,7 @@ class NodeRecordWriter:
         self._not_before = 0.0
 
     def is_due(self, record: NodeRecord, membership: Membership) -> bool:
-        """Return whether to write the record: it is new, or the membership says something else of this node.
+        """Return whether to write the record: it is new, or the membership differs from it.
 
         The table may have lost the record, or another process with this node's role may have replaced it.
         """

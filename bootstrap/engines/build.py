@@ -1,4 +1,4 @@
-"""Build an engines environment in its final place with pip and the machine's own pip configuration, say a mirror."""
+"""Build an engines environment with pip, which uses the machine's pip configuration (such as a mirror)."""
 
 import logging
 import shutil
@@ -41,7 +41,7 @@ class Builder:
         self._environ = environ
 
     def build(self, recipe: Recipe, directory: Path) -> None:
-        """Build the environment at ``directory``, its final place, and import its engines once."""
+        """Build the environment at ``directory``, its final path, and import its engines once."""
         shutil.rmtree(directory, ignore_errors=True)
         self._run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(directory)], failure="venv failed")
         pip = self._pip(directory)
@@ -116,6 +116,6 @@ class Builder:
 
 
 def install_patches(site_packages: Path) -> None:
-    """Install the mends, which each Python of the environment runs at its start."""
+    """Install the patches, which each Python of the environment imports at its start."""
     write_file(site_packages / f"{PATCHES_MODULE}.py", MXNET_PATCHES.read_text())
     write_file(site_packages / f"{PATCHES_MODULE}.pth", f"import {PATCHES_MODULE}\n")

@@ -1,10 +1,10 @@
-"""Mend MXNet 1.9.1 where a process imports it; a copy of this lies in the environment, and a .pth file runs it.
+"""Patch MXNet 1.9.1 when a process imports it. The environment has a copy of this file, which a .pth file runs.
 
-NumPy has dropped its names for Python's own types, which MXNet, and scripts of its time, still use.
+NumPy has removed its aliases of Python's own types, which MXNet, and scripts of its time, still use.
 
-At exit MXNet skips what its engine has not begun, the last gradients too, while it waits for the servers: another
-worker has sent its share of those gradients and waits for ever. The kvstore would wait for them when it is
-freed, but ``Module.fit`` with a ``batch_end_callback`` leaves a cycle of references that keeps it until after that.
+At exit MXNet skips operations that its engine has not started, the last gradients included, and waits for the servers:
+another worker that has sent its share of those gradients never gets an answer. The kvstore would wait for them when it
+is freed, but ``Module.fit`` with a ``batch_end_callback`` leaves a reference cycle that keeps it alive past the exit.
 """
 
 import atexit
@@ -21,10 +21,10 @@ TYPES = (bool, int, float, complex, object, str)
 
 
 class Finder:
-    """Waits on ``sys.meta_path`` for the first import of MXNet; costs a comparison an import."""
+    """Waits on ``sys.meta_path`` for the first import of MXNet; costs one comparison per import."""
 
     def find_spec(self, name: str, path: "Sequence[str] | None" = None, target: Any = None) -> "ModuleSpec | None":
-        """Let the others find MXNet, and have it mended when it runs; many look for it and import it later or never."""
+        """Delegate to the other finders and wrap the loader, so that the patch runs only on a real import."""
         if name != "mxnet":
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
@@ -36,7 +36,7 @@ class Finder:
         return spec
 
     def run_patched(self, run: "Callable[[ModuleType], None]", module: ModuleType) -> None:
-        """Run MXNet, the names before it and the wait after it."""
+        """Restore NumPy's old names, run MXNet's import, then register waitall at exit."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         restore_names()
@@ -46,7 +46,7 @@ class Finder:
 
 
 def restore_names() -> None:
-    """Give NumPy the names that it had."""
+    """Restore the names that NumPy has removed."""
     import numpy
 
     for kind in TYPES:

@@ -28,7 +28,7 @@ from bootstrap.files.paths import under_root
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 5.0
-"""Seconds between two looks into the bucket, and half of the first pause after a failure."""
+"""Seconds between two checks of the bucket, and half of the first pause after a failure."""
 LONGEST_PAUSE_S: Final = 80.0
 """Longest pause after a failure, in seconds; it doubles with each one."""
 RANDOM: Final = random.SystemRandom()
@@ -51,9 +51,9 @@ class EngineServices:
 
 
 def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineServices) -> None:
-    """Put the environment in place within ``wait_s``. Raises EnginesError."""
+    """Provide the environment within ``wait_s`` seconds. Raises EnginesError."""
     directory = under_root(services.root, recipe.directory)
-    # The master looks into the bucket each time: it may have been stopped before it had stored the archive.
+    # The master checks the bucket each time: it may have been stopped before it had stored the archive.
     if is_master or not is_complete(directory):
         _fetch_or_build(
             recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services
@@ -144,7 +144,7 @@ def _build_and_store(
 
 
 def _link_command(command: Path, target: Path) -> None:
-    """Put a command on every user's PATH, unless the image has its own there."""
+    """Link a command into every user's PATH, unless the image has its own there."""
     ours = command.is_symlink() and str(command.readlink()).startswith(f"{ENGINES_DIR}/")
     if ours or not (command.exists() or command.is_symlink()):
         point_link(command, target)

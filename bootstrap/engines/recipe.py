@@ -1,6 +1,6 @@
 """Define what an engines environment consists of, and derive its name from that.
 
-Reads only the requirements files and the mends beside it.
+Reads only the requirements files and the patches in this directory.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ PYTHONS: Final = ((3, 10), (3, 11), (3, 12))
 """Python versions: the agent needs 3.10, and MXNet's last NumPy has no wheels after 3.12."""
 SYSTEM_PYTHON: Final = "/usr/bin/python3"
 OUTWARD_LINKS: Final = {"bin/python3": SYSTEM_PYTHON}
-"""Links from an environment to a place outside of it. Archives have none: each node makes its own."""
+"""Links from an environment to files outside of it. Archives have none: each node creates its own."""
 MXNET_PATCHES: Final = Path(__file__).with_name("mxnet_patches.py")
 PATCHES_MODULE: Final = "deeplearning_patches"
-"""The name of the mends in an environment, where each Python imports them at its start."""
+"""Name of the patches in an environment, where each Python imports them at its start."""
 
 HOROVOD_SOURCE: Final = Path(__file__).with_name("horovod-source.txt")
 """PyPI has only Horovod's source, which is compiled against the environment's MXNet and Open MPI."""
@@ -42,7 +42,7 @@ HOROVOD_OPTIONS: Final = {
 }
 MPIRUN: Final = """\
 #!/bin/sh
-# Told where it lies, mpirun finds its own programs, and python, on the other nodes too.
+# With its own prefix, mpirun finds its programs, and python, on the other nodes too.
 bin=$(dirname "$(readlink -f "$0")")
 exec "$bin/mpiexec" --prefix "${bin%/bin}" "$@"
 """

@@ -70,8 +70,8 @@ class Health:
         if count == self.expected_gpus:
             return None
         # A driver that does not answer is no defect: after an update that needs a reboot, replacements fail likewise.
-        found = "?" if count is None else count
-        return Finding(what=f"gpus {found}/{self.expected_gpus}", needs_replacement=count is not None)
+        shown = "?" if count is None else count
+        return Finding(what=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
 
     def _check_scratch(self) -> Finding | None:
         for path in SCRATCH_DIRS:

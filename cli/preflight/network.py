@@ -33,9 +33,9 @@ def _room(target: PreflightTarget, subject: str, quota: quotas.Quota, *, needed:
     if is_deployed(target):
         yield ok(subject, f"the cluster has its {subject} already")
         return
-    allowed = quotas.value(target, quota)
+    allowed = quotas.quota_floor(target, quota)
     found = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
-        yield problem(subject, found, quotas.request(quota, wanted=used + needed, region=target.region))
+        yield problem(subject, found, quotas.increase_advice(quota, wanted=used + needed, region=target.region))
     else:
         yield ok(subject, found)

@@ -85,7 +85,7 @@ def test_new_file_and_directories_are_readable_by_all_whatever_the_umask(tmp_pat
     assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o755
 
 
-def test_wrong_mode_is_mended(tmp_path: Path) -> None:
+def test_wrong_mode_is_corrected(tmp_path: Path) -> None:
     file = tmp_path / "file"
     write_file(file, "text")
     file.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Check the mends at the import of MXNet and at exit; MXNet and NumPy are stand-ins."""
+"""Check the patches at the import of MXNet and at exit; MXNet and NumPy are stand-ins."""
 
 import subprocess
 import sys
@@ -34,22 +34,22 @@ def run(site: Path, script: str) -> list[str]:
     return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout.splitlines()
 
 
-def test_all_is_waited_for_before_mxnet_skips_the_rest(site: Path) -> None:
+def test_waitall_runs_before_mxnet_exits(site: Path) -> None:
     assert run(site, "import mxnet, mxnet") == ["waits for all", "skips the rest"]
 
 
-def test_it_is_mended_too_when_somebody_has_looked_for_it_before(site: Path) -> None:
-    look = "import importlib.util, sys; before = list(sys.meta_path); importlib.util.find_spec('mxnet')"
-    said = run(site, f"{look}; import mxnet; print(len(before) - len(sys.meta_path))")
-    assert said == ["1", "waits for all", "skips the rest"]
+def test_mxnet_is_patched_after_an_earlier_find_spec(site: Path) -> None:
+    find = "import importlib.util, sys; before = list(sys.meta_path); importlib.util.find_spec('mxnet')"
+    output = run(site, f"{find}; import mxnet; print(len(before) - len(sys.meta_path))")
+    assert output == ["1", "waits for all", "skips the rest"]
 
 
-def test_numpy_has_its_old_names_again_and_keeps_its_own(site: Path) -> None:
-    said = run(site, "import mxnet, numpy; print(mxnet.kind, numpy.object, numpy.float)")
-    assert said[0] == "<class 'bool'> <class 'object'> its own"
+def test_numpy_gets_its_old_names_and_keeps_its_present_ones(site: Path) -> None:
+    output = run(site, "import mxnet, numpy; print(mxnet.kind, numpy.object, numpy.float)")
+    assert output[0] == "<class 'bool'> <class 'object'> its own"
 
 
-def test_a_python_without_mxnet_is_as_it_was(site: Path) -> None:
+def test_patches_do_nothing_without_mxnet(site: Path) -> None:
     assert run(site, "import numpy, sys; print(hasattr(numpy, 'bool'), 'importlib.util' in sys.modules)") == [
         "False False"
     ]

@@ -23,7 +23,7 @@ def test_another_recipe_has_another_name() -> None:
     assert len({RECIPE.key, *(other.key for other in others)}) == 5
 
 
-def test_a_change_of_a_lock_file_or_of_the_mends_changes_the_name(
+def test_a_change_of_a_lock_file_or_of_the_patches_changes_the_key(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changed = tmp_path / "changed"

@@ -15,7 +15,7 @@ KEPT: Final = "DELETE_SKIPPED"
 """CloudFormation's status for a resource that it leaves behind."""
 
 
-def left_buckets(
+def orphaned_buckets(
     tagging: Any, cloudformation: "CloudFormationClient", *, cluster_name: str, events: Sequence[Event]
 ) -> list[str]:
     """Return the buckets of clusters of that name that no stack uses now.
@@ -44,7 +44,7 @@ def _values_in_stacks(cloudformation: "CloudFormationClient") -> Iterator[str]:
             yield from (parameter["ParameterValue"] for parameter in stack.get("Parameters", []))
 
 
-def removal(bucket: str, *, region: str) -> str:
+def delete_command(bucket: str, *, region: str) -> str:
     """Return a shell command that deletes a bucket with every version; ``aws s3 rb --force`` leaves the old ones."""
     code = (
         f'import boto3; b = boto3.resource("s3", region_name="{region}").Bucket("{bucket}"); '
