@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from launcher.atomic_file import write_atomically
+from launcher.shell_words import ASSIGNMENT
 from launcher.spec import GRACE_S
 
 RECORD_FILE = "job.json"
 RECORD_VERSION = 1
 """Version of each record. Keys may be added under the same version; readers skip those that they do not know."""
-ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 SHELL_ASSIGNMENT = re.compile(
     # Where a word may begin, within quotes too: the line may be another shell's.
     r"""(?P<name>(?:^|[\s;&|('"`])[A-Za-z_]\w*\+?=)"""
