@@ -43,7 +43,7 @@ class Master:
     def says(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
         self.answers[beginning] = Output(exit_code=code, stdout=stdout.encode(), stderr=stderr)
 
-    def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> Output:
+    def output(self, command: str, *, chunks: Iterable[bytes] = (), **_: object) -> Output:
         self.ran.append(command)
         return next(answer for beginning, answer in self.answers.items() if beginning in command)
 
@@ -264,7 +264,7 @@ def test_what_is_followed_ends_with_the_connection_and_keeps_its_exit_code(shell
 def test_an_error_cannot_steer_the_terminal(
     master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: str) -> Output:
+    def fail(_: str, **__: object) -> Output:
         raise ClusterError("cannot write out/\x1b[2J")
 
     monkeypatch.setattr(master, "output", fail)
