@@ -27,10 +27,12 @@ LINES = {
     "pull": "pull out",
     "ssh": "ssh -- true",
     "tunnel": "tunnel master 6006",
+    "tensorboard": "tensorboard",
+    "jupyter": "jupyter",
     "ssh-config": "ssh-config",
     "known-hosts": "known-hosts",
 }
-ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "ssh-config")
+ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "tensorboard", "jupyter", "ssh-config")
 OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
 """why also explains stacks that are no cluster, and list has nothing to choose."""
 
