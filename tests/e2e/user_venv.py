@@ -13,7 +13,7 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.conftest import Cluster
+from local.run.user import User
 
 IN_IMAGE: Final = {"numpy"}
 """Packages of the image's environment, which the user's sees too."""
@@ -24,7 +24,7 @@ MAKE: Final = (
 )
 
 
-def make_venv(cluster: Cluster, name: str, *packages: str, files: dict[str, str] | None = None) -> None:
+def make_venv(user: User, name: str, *packages: str, files: dict[str, str] | None = None) -> None:
     """Make an environment in the user's home on the master, with these packages and files."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -34,8 +34,8 @@ def make_venv(cluster: Cluster, name: str, *packages: str, files: dict[str, str]
             entry = tarfile.TarInfo(path)
             entry.size = len(text.encode())
             tar.addfile(entry, io.BytesIO(text.encode()))
-    command = cluster.user.ssh_command("deeplearning-master", MAKE.format(name))
-    subprocess.run(command, input=archive.getvalue(), env=dict(cluster.user.environment), check=True, timeout=120)
+    command = user.ssh_command("deeplearning-master", MAKE.format(name))
+    subprocess.run(command, input=archive.getvalue(), env=dict(user.environment), check=True, timeout=120)
 
 
 def _files(package: str) -> Iterator[str]:

@@ -37,7 +37,9 @@ HTTPServer((options["--ServerApp.ip"], int(options["--ServerApp.port"])), Lab).s
 @pytest.fixture(scope="module")
 def tools(cluster: Cluster) -> str:
     """Make an environment of the user's own on the master, with the real TensorBoard."""
-    make_venv(cluster, "tools", "tensorboard", files={"jupyterlab/__init__.py": "", "jupyterlab/__main__.py": STAND_IN})
+    make_venv(
+        cluster.user, "tools", "tensorboard", files={"jupyterlab/__init__.py": "", "jupyterlab/__main__.py": STAND_IN}
+    )
     return "tools"
 
 
