@@ -10,6 +10,7 @@
 # make soak       long runs: random faults (SEED) on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); races (RACES=50); 10,000 settings
 # make lint       run a part of make test; also: unit, e2e
 # make docs       build the documentation and check its links; it says where the pages are
+# make docs-pictures  draw the documentation's pictures again from a run (needs chromium); not in make test
 # make clean      remove everything that was set up; refused while a local AWS is running
 # make bench      run the side-by-side benchmarks (B=name for one of them)
 # The first run sets up what is missing: Debian packages, environments, node image (see local/setup.sh).
@@ -17,7 +18,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test gate lint docs checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines test-gpu soak bench clean local-aws enter end status
+.PHONY: root help setup demo test gate lint docs docs-pictures checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines test-gpu soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -83,6 +84,10 @@ lint:
 docs:
 	@mkdir -p "$(CACHE)"
 	@$(ENTER) NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir "$(CACHE)/docs" && echo "documentation: $(CACHE)/docs/index.html"
+
+docs-pictures: root
+	@mkdir -p docs/pictures; $(ENTER) pictures=$$(mktemp -d); trap 'rm -rf "$$pictures"' EXIT; \
+	python -m local run -- python -m docs.pictures "$$pictures"; cp "$$pictures"/* docs/pictures/
 
 unit:
 	@$(MAKE) --no-print-directory -j2 others alone

@@ -111,6 +111,9 @@ DRAIN_HOOK: Final = "drain"
 DRAIN_TIMEOUT_S: Final = 30
 """Seconds that the hook waits for a heartbeat, AWS's minimum: a rollback waits that long for a silent node."""
 
+STACK_DESCRIPTION: Final = "A training cluster of deeplearning-cdk"
+"""The template's description, by which dlcluster knows a stack that has no outputs yet or failed before them."""
+
 # ---- stack outputs; the first three keep deeplearning-cfn's names ----
 MASTER_GROUP_OUTPUT: Final = "MasterAutoScalingGroup"
 WORKER_GROUP_OUTPUT: Final = "WorkerAutoScalingGroup"

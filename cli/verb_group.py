@@ -25,6 +25,8 @@ VERBS: Final = {
     "pull": "Copy a file or folder from a node.",
     "ssh": "Log in to a node, or run a command there.",
     "tunnel": "Forward a node's port to this machine.",
+    "tensorboard": "Run TensorBoard on the master and show it here.",
+    "jupyter": "Run JupyterLab on the master and show it here.",
     "ssh-config": "Print a block for ~/.ssh/config.",
     "known-hosts": "Print verified host keys.",
     "completion": "Print the script that completes words in your shell.",
@@ -36,6 +38,7 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
     **dict.fromkeys(("cancel", "kill"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
     **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),
+    **dict.fromkeys(("notebook", "lab"), "dlcluster jupyter runs JupyterLab on the master"),
     **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
 }
 """Words that people try as verbs, and the command that does it."""

@@ -16,6 +16,7 @@ class ClusterStack(cdk.Stack):
     """A stack named after the cluster; dlcluster and scripts find the cluster by its outputs."""
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
+        options = {"description": contract.STACK_DESCRIPTION, **options}
         super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
         self._zone = zone_in_template(cluster_zone(self, props))
         self.cluster = DeepLearningCluster(self, "Cluster", props=props)

@@ -3,6 +3,7 @@
 ``make lint`` compares all reference pages with the code and checks links and anchors.
 """
 
+import html
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap import contract
-from docs import generate
+from docs import generate, pictures
 from stacks.settings.props import SETTINGS
+from tests.e2e.console_blocks import OMITTED, general, steps
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
@@ -85,3 +87,18 @@ def test_the_variables_page_has_every_variable_of_the_contract() -> None:
     shown = re.findall(r"^\| `(DEEPLEARNING_\w+)` ", generate.variables_page(), re.MULTILINE)
     names = {value for name, value in vars(contract).items() if name.endswith("_VARIABLE")}
     assert sorted(names - {*shown}) == []
+
+
+@pytest.mark.parametrize("name", pictures.PAGES)
+def test_a_picture_shows_what_its_page_shows(name: str) -> None:
+    """``make docs-pictures`` draws it again after a change of the page or of what is printed."""
+    svg = (pictures.PICTURES / f"{name}.svg").read_text()
+    drawn = {general(html.unescape(text).replace("\xa0", " ")) for text in re.findall(r"<text[^>]*>(.*?)</text>", svg)}
+    shown = [line for step in steps(pictures.DOCS / pictures.PAGES[name]) for line in step.shown if line != OMITTED]
+    assert shown
+    assert [line for line in shown if general(line) not in drawn] == []
+
+
+def test_pictures_fetch_nothing() -> None:
+    for path in pictures.PICTURES.glob("*.svg"):
+        assert re.findall(r"(?:src|href|url)\W+(?:https?:)?//", path.read_text()) == []

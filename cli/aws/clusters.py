@@ -3,10 +3,17 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks, shown
-from bootstrap.contract import CLUSTER_NAME_OUTPUT, LOGIN_USER_OUTPUT, NETWORKS_OUTPUT, TABLE_OUTPUT
+from bootstrap.contract import (
+    CLUSTER_NAME_OUTPUT,
+    LOGIN_USER_OUTPUT,
+    NETWORKS_OUTPUT,
+    STACK_DESCRIPTION,
+    TABLE_OUTPUT,
+)
 from cli.aws.stack_history import describe_stack
 from cli.errors import ClusterError, NoClusterError, UsageError
 
@@ -50,13 +57,35 @@ class Cluster:
             raise ClusterError(f"output {NETWORKS_OUTPUT} of stack {self.stack_name}: {error}") from error
 
 
-def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
-    """Yield every cluster of the account and region."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnfinishedStack:
+    """A cluster's stack without outputs: it is being created, or that failed."""
+
+    name: str
+    status: str
+    created: str
+
+
+def find_stacks(cloudformation: "CloudFormationClient") -> "Iterator[Cluster | UnfinishedStack]":
+    """Yield every cluster of the account and region, those that are not complete too."""
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
             cluster = _cluster(stack)
             if cluster is not None:
                 yield cluster
+            elif stack.get("Description") == STACK_DESCRIPTION:
+                yield UnfinishedStack(
+                    name=stack["StackName"], status=stack["StackStatus"], created=_iso(stack["CreationTime"])
+                )
+
+
+def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
+    """Yield every complete cluster of the account and region."""
+    return (found for found in find_stacks(cloudformation) if isinstance(found, Cluster))
+
+
+def _iso(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _cluster(stack: "StackTypeDef") -> Cluster | None:
@@ -70,7 +99,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         login_user=outputs[LOGIN_USER_OUTPUT],
         networks_text=outputs.get(NETWORKS_OUTPUT),
         stack_status=stack["StackStatus"],
-        created=f"{stack['CreationTime']:%Y-%m-%dT%H:%M:%SZ}",
+        created=_iso(stack["CreationTime"]),
     )
 
 

@@ -65,11 +65,22 @@ class Connection:
             _pass_on(channel, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
             return self._exit_code(channel)
 
-    def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> Output:
-        """Run a command with `chunks` as its standard input; return all that it printed."""
-        with self._channel(command) as channel:
+    def output(
+        self,
+        command: str,
+        *,
+        chunks: Iterable[bytes] = (),
+        holds_input: bool = False,
+        deadline_s: float | None = None,
+    ) -> Output:
+        """Run a command with `chunks` as its standard input; return all that it printed.
+
+        With `holds_input` its input ends with the connection (ending_with_connection). At the deadline the connection
+        counts as lost: a frozen master acknowledges packets and answers nothing.
+        """
+        with self._channel(command) as channel, _closing_after(deadline_s, channel):
             stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MOST_ERROR_BYTES)
-            all_sent = _send(channel, chunks)
+            all_sent = holds_input or _send(channel, chunks)
             done = Output(
                 stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
             )
@@ -122,6 +133,21 @@ class Connection:
 
     def _lost(self) -> ClusterError:
         return ClusterError(f"the connection to {self._address} was lost")
+
+
+@contextmanager
+def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator[None]:
+    """Close the channel if the block takes longer."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, channel.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class _Drain(threading.Thread):

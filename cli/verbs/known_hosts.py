@@ -9,7 +9,6 @@ from bootstrap.cluster.record_fields import Networks, RecordError, parse_network
 from cli.aws.clients import connect
 from cli.aws.clusters import TABLE, TABLE_RULE
 from cli.aws.nodes import read_membership
-from cli.cluster_context import find_selected_cluster
 from cli.errors import UsageError
 from cli.shared_options import Selection
 from cli.ssh.config import known_hosts_text
@@ -25,6 +24,8 @@ def command(selection: Selection, *, table: str | None, networks: str | None, ho
     checked_table = None if table is None else _table(table)
     checked_networks = None if networks is None else _networks(networks)
     if checked_table is None or checked_networks is None:  # a block of an older version names the table alone
+        from cli.cluster_context import find_selected_cluster
+
         membership = find_selected_cluster(selection).membership
     else:
         membership = read_membership(

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
@@ -21,12 +23,18 @@ UNIT = "deeplearning-job-{job_id}.service"
 UNIT_PROGRAM = Path(__file__).parent
 LINGER = Path("/var/lib/systemd/linger")
 """Holds a file for each user whose systemd runs without a session; see loginctl(1), enable-linger."""
+SYSTEMD_MARGIN_S = 10.0
+"""Seconds that systemd may take to stop a unit, besides the launcher's own."""
 PROPERTIES = (
     "Type=notify",  # systemd-run then waits until the job has started
     "TimeoutStartSec=infinity",
     "KillMode=mixed",  # TERM goes only to the launcher, which ends the ranks cleanly
     "OOMPolicy=continue",  # a killed rank is a failure with an exit code, not the end of the unit
 )
+
+
+class _TerminatedError(Exception):
+    """SIGTERM came while the job started."""
 
 
 def detach(arguments: Sequence[str], *, grace_s: float, cwd: str) -> int:
@@ -40,15 +48,43 @@ def detach(arguments: Sequence[str], *, grace_s: float, cwd: str) -> int:
     job_id = new_job_id()
     job_file = runtime / f"deeplearning-job-{job_id}.json"
     DetachedJob.of_this_process(arguments, job_id=job_id, cwd=cwd).write(job_file)
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+    stop_s = stop_timeout_s(grace_s)
     try:
-        environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
-        error = _start_unit(job_id, job_file, stop_s=stop_timeout_s(grace_s), environment=environment)
+        with _sigterm_raises():
+            error = _start_unit(job_id, job_file, stop_s=stop_s, environment=environment)
     except KeyboardInterrupt:
         print(f"launch: job {job_id} starts anyway; to end it: launch stop {job_id}", file=sys.stderr)
         return 128 + signal.SIGINT
+    except _TerminatedError:
+        _stop_unit(job_id, deadline_s=stop_s + SYSTEMD_MARGIN_S, environment=environment)
+        return 128 + signal.SIGTERM
     finally:
         job_file.unlink(missing_ok=True)
     return _report(job_id, error)
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Raise _TerminatedError at SIGTERM: ``dlcluster run`` was interrupted, and its user knows no job id."""
+
+    def terminate(number: int, frame: object) -> NoReturn:
+        raise _TerminatedError
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop_unit(job_id: str, *, deadline_s: float, environment: Mapping[str, str]) -> None:
+    """Stop the unit, whether it still starts or runs. Raises LaunchError."""
+    command = ["systemctl", "--user", "stop", UNIT.format(job_id=job_id)]
+    try:
+        subprocess.run(command, env=dict(environment), stdin=subprocess.DEVNULL, timeout=deadline_s, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LaunchError(f"job {job_id} may run: cannot stop its unit: {error}") from error
 
 
 def check_writable(directory: Path) -> None:

@@ -1,6 +1,7 @@
 """Test detached jobs with a stand-in for systemd; tests/e2e has the real one."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -161,6 +162,25 @@ def test_a_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.Capture
     assert b"ended with exit code 3" in shell.run_subcommand("logs", "-f", job_id)
     job = shell.record()
     assert (job.id, job.state, job.exit_code) == (job_id, State.FAILED, 3)
+
+
+def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
+    """dlcluster run sends it when its user has typed Ctrl-C, and the job's id is not known there."""
+    stop = f'echo "$*" > {shell.runtime}/stopped'
+    shell.cluster.program("systemctl", stop)
+    shell.cluster.program("systemd-run", "kill -TERM $PPID\nexec sleep 100")
+    before = signal.getsignal(signal.SIGTERM)
+    assert shell.launch("sleep 1000") == 143
+    assert re.fullmatch(r"--user stop deeplearning-job-\S+\.service\n", (shell.runtime / "stopped").read_text())
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not [*shell.runtime.glob("*.json")]
+
+
+def test_fails_when_the_unit_cannot_be_stopped(shell: Shell) -> None:
+    shell.cluster.program("systemctl", "exit 1")
+    shell.cluster.program("systemd-run", "kill -TERM $PPID\nexec sleep 100")
+    with pytest.raises(LaunchError, match=r"job \S+ may run: cannot stop its unit: "):
+        shell.launch("sleep 1000")
 
 
 def test_a_job_that_ends_with_its_machine_is_not_cancelled(shell: Shell) -> None:
