@@ -34,12 +34,14 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def make_backend(*, seed: int = 0) -> TorchBackend:
-    return create(TrainConfig(seed=seed), world=World(), shard=Shard(), learning_rate=0.1)
+def make_backend(*, seed: int = 0, label_smoothing: float = 0.0) -> TorchBackend:
+    config = TrainConfig(seed=seed, label_smoothing=label_smoothing)
+    return create(config, world=World(), shard=Shard(), learning_rate=0.1)
 
 
-def test_a_step_is_that_of_plain_torch() -> None:
-    backend = make_backend()
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_a_step_is_that_of_plain_torch(label_smoothing: float) -> None:
+    backend = make_backend(label_smoothing=label_smoothing)
     torch.manual_seed(0)
     model = build("lenet", classes=10, image_shape=(1, 28, 28))
     weights, biases = ([each for each in model.parameters() if (each.dim() > 1) is many] for many in (True, False))
@@ -51,7 +53,9 @@ def test_a_step_is_that_of_plain_torch() -> None:
         backend.update(samples=8)
         optimizer.zero_grad()
         torch.autograd.backward(
-            torch.nn.functional.cross_entropy(model(torch.from_numpy(images)), torch.from_numpy(labels))
+            torch.nn.functional.cross_entropy(
+                model(torch.from_numpy(images)), torch.from_numpy(labels), label_smoothing=label_smoothing
+            )
         )
         optimizer.step()
     for name, value in model.state_dict().items():
