@@ -30,14 +30,14 @@ from trainer.train import train
 
 SIZE = 64
 SHAPES = ("cross", "disc", "square", "triangle")
-TRAIN, VALIDATION = 40, 25
+TRAIN, VALIDATION = 40, 50
 SEEDS = (0, 1)
 CONFIG = TrainConfig(
     network="lenet",
     dataset="folder",
     image_shape=(3, 32, 32),
     batch_size_per_machine=16,
-    num_epochs=12,
+    num_epochs=40,
     lr=0.02,
     lr_schedule="cosine",
     num_classes=len(SHAPES),
