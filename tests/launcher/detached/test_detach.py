@@ -168,7 +168,7 @@ def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
     """dlcluster run sends it when its user has typed Ctrl-C, and the job's id is not known there."""
     stop = f'echo "$*" > {shell.runtime}/stopped'
     shell.cluster.program("systemctl", stop)
-    shell.cluster.program("systemd-run", "kill -TERM $PPID\nexec sleep 100")
+    shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
     before = signal.getsignal(signal.SIGTERM)
     assert shell.launch("sleep 1000") == 143
     assert re.fullmatch(r"--user stop deeplearning-job-\S+\.service\n", (shell.runtime / "stopped").read_text())
@@ -178,7 +178,7 @@ def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
 
 def test_fails_when_the_unit_cannot_be_stopped(shell: Shell) -> None:
     shell.cluster.program("systemctl", "exit 1")
-    shell.cluster.program("systemd-run", "kill -TERM $PPID\nexec sleep 100")
+    shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
     with pytest.raises(LaunchError, match=r"job \S+ may run: cannot stop its unit: "):
         shell.launch("sleep 1000")
 
