@@ -125,6 +125,8 @@ BUCKET_OUTPUT: Final = "ClusterBucket"
 LOGIN_USER_OUTPUT: Final = "LoginUser"
 NETWORKS_OUTPUT: Final = "ClusterNetworks"
 """CIDR blocks, separated by commas; readers reject a node address outside of them."""
+PRIVATE_OUTPUT: Final = "ClusterPrivate"
+"""``true`` if logins go through Session Manager; a cluster with an open SSH port has no such output."""
 
 # ---- the cluster's table (DynamoDB): one item per record, partition key TABLE_KEY ----
 TABLE_KEY: Final = "id"

@@ -29,6 +29,8 @@ VERBS: Final = {
     "jupyter": "Run JupyterLab on the master and show it here.",
     "ssh-config": "Print a block for ~/.ssh/config.",
     "known-hosts": "Print verified host keys.",
+    "ssm-proxy": "Connect ssh with a node of a private cluster.",
+    "policy": "Print the IAM policy that the cluster's users need.",
     "completion": "Print the script that completes words in your shell.",
 }
 """The first line of each verb's help; the verb itself is ``command`` in cli.verbs.NAME."""

@@ -49,9 +49,7 @@ class DeepLearningCluster(Construct):
         self.table = ClusterTable(self, "Storage").table
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket)
         self.log_group = ClusterLogs(self, "Logs").log_group
-        self.address = MasterAddress(
-            self, "MasterAddress", cluster_name=props.cluster_name, subnet=self.network.subnet_for(contract.MASTER)
-        )
+        self.address = self._master_address()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.roles = NodeRoles(
             self,
@@ -62,12 +60,16 @@ class DeepLearningCluster(Construct):
                 log_group=self.log_group.log_group_arn,
                 bucket=self.bucket.bucket_arn,
                 bundle=self.bundle.arn,
-                address=self.address.arn,
+                address=self.address.arn if self.address else None,
             ),
+            private=props.private,
         )
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
+            if props.private:
+                # An SSM agent that is denied at its first try waits for minutes before the next.
+                group.group.node.add_dependency(self.roles)
         self._refuse_changes()
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
@@ -91,7 +93,14 @@ class DeepLearningCluster(Construct):
             cluster_name=self.props.cluster_name,
             cidr=self.props.vpc_cidr,
             availability_zone=zone_in_template(self.zone),
+            private=self.props.private,
         )
+
+    def _master_address(self) -> MasterAddress | None:
+        if self.props.private:
+            return None
+        subnet = self.network.subnet_for(contract.MASTER)
+        return MasterAddress(self, "MasterAddress", cluster_name=self.props.cluster_name, subnet=subnet)
 
     def _refuse_changes(self) -> None:
         """Refuse a deploy that would harm the running nodes."""
@@ -108,6 +117,8 @@ class DeepLearningCluster(Construct):
             if subnet is not None:
                 reason = "running nodes reject addresses outside the original subnet"
                 ImmutableSetting(self, construct_id, name=name, value=subnet, why=reason)
+        private, why = str(self.props.private).lower(), "running nodes keep their subnets and addresses"
+        ImmutableSetting(self, "Private", name="private", value=private, why=why)
         ImmutableSetting(self, "AvailabilityZone", name="availability_zone", value=zone, why=replaces)
         ImmutableSetting(
             self, "Bucket", name="bucket", value=bucket, why="running nodes would lose their rights to the old one"
@@ -151,6 +162,7 @@ class DeepLearningCluster(Construct):
     def _node_config(self, group: NodeGroup) -> NodeConfig:
         stack, props = cdk.Stack.of(self), self.props
         is_master = group.node_type == contract.MASTER
+        address = self.address if is_master else None
         return NodeConfig(
             cluster_name=props.cluster_name,
             region=stack.region,
@@ -162,8 +174,8 @@ class DeepLearningCluster(Construct):
             min_nodes=None if props.min_workers is None else 1 + props.min_workers,
             gpu_count=props.gpus,
             # The reference makes CloudFormation delete the master before its address.
-            address=self.address.address if is_master else None,
-            address_allocation=self.address.allocation_id if is_master else None,
+            address=address.address if address else None,
+            address_allocation=address.allocation_id if address else None,
             table=self.table.table_name,
             networks=self.network.networks,
             log_group=self.log_group.log_group_name,

@@ -32,7 +32,9 @@ class ClusterStack(cdk.Stack):
 
     def _outputs(self) -> dict[str, str]:
         cluster = self.cluster
+        private = {contract.PRIVATE_OUTPUT: "true"} if cluster.props.private else {}
         return {
+            **private,
             contract.MASTER_GROUP_OUTPUT: cluster.master.group.auto_scaling_group_name,
             contract.WORKER_GROUP_OUTPUT: cluster.workers.group.auto_scaling_group_name,
             contract.ADMIN_SECURITY_GROUP_OUTPUT: cluster.security.admin_ssh.security_group_id,

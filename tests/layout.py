@@ -20,7 +20,7 @@ MOST_LINES: Final = 300
 LEAST_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
     "cli/preflight": (15, "one check a file"),
-    "cli/verbs": (17, "one verb a file"),
+    "cli/verbs": (19, "one verb a file"),
     "trainer/data": (13, "one data set a file"),
 }
 """Packages that may have more modules: how many, and the reason."""
@@ -36,6 +36,8 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "local/faults/clients.py": "one cache for all faults",
     "cli/verbs/jobs.py": "one verb a file",
     "cli/verbs/logs.py": "one verb a file",
+    "cli/verbs/policy.py": "one verb a file",
+    "cli/verbs/known_hosts.py": "one verb a file",
     "cli/verbs/ssh_config.py": "one verb a file",
     "stacks/storage/log_group.py": "one construct a file",
 }

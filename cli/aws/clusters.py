@@ -11,6 +11,7 @@ from bootstrap.contract import (
     CLUSTER_NAME_OUTPUT,
     LOGIN_USER_OUTPUT,
     NETWORKS_OUTPUT,
+    PRIVATE_OUTPUT,
     STACK_DESCRIPTION,
     TABLE_OUTPUT,
 )
@@ -42,6 +43,8 @@ class Cluster:
     login_user: str
     networks_text: str | None
     """None if the stack is older than this output."""
+    is_private: bool = False
+    """Whether logins go through Session Manager."""
     stack_status: str = ""
     created: str = ""
     """Time when the stack was created; ISO 8601, UTC."""
@@ -98,6 +101,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         table=outputs[TABLE_OUTPUT],
         login_user=outputs[LOGIN_USER_OUTPUT],
         networks_text=outputs.get(NETWORKS_OUTPUT),
+        is_private=outputs.get(PRIVATE_OUTPUT) == "true",
         stack_status=stack["StackStatus"],
         created=_iso(stack["CreationTime"]),
     )

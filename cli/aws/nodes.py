@@ -161,26 +161,31 @@ def _machine(instance: "InstanceTypeDef") -> Machine:
 
 
 def master_address(ec2: "EC2Client", membership: Membership, *, cluster_name: str) -> str:
-    """Return the master's public address after checking with EC2 that the instance belongs to the cluster.
+    """Return the master's public address after checking with EC2 that the instance belongs to the cluster."""
+    return _public_address(check_instance(ec2, membership.master, cluster_name=cluster_name))
+
+
+def check_instance(ec2: "EC2Client", member: Member, *, cluster_name: str) -> "InstanceTypeDef":
+    """Return EC2's description of a member after checking that the instance runs and belongs to the cluster.
 
     Any process on the master can write the record, and with another instance's id lead a login there.
     """
-    master = membership.master
-    instance = next(_described(ec2, [master.instance_id]), None)
+    instance = next(_described(ec2, [member.instance_id]), None)
+    named = f"the {MASTER} {member.instance_id}" if member.node_type == MASTER else member.instance_id
     if instance is None or instance["State"]["Name"] != RUNNING:
         state = GONE.state if instance is None else instance["State"]["Name"]
-        raise ClusterError(f"the master {master.instance_id} must be {RUNNING}, its state is {state}")
+        raise ClusterError(f"{named} must be {RUNNING}, its state is {state}")
     tags = {tag.get("Key"): tag.get("Value") for tag in instance.get("Tags", [])}
     for what, said, known in (
         (f"tag {CLUSTER_TAG}", cluster_name, tags.get(CLUSTER_TAG)),
-        ("private address", master.address, instance.get("PrivateIpAddress")),
+        ("private address", member.address, instance.get("PrivateIpAddress")),
     ):
         if known != said:
             raise ClusterError(
-                f"the membership record names {master.instance_id} as the master, which is not the cluster's: "
-                f"its {what} must be {said}, EC2 says {shown(known)}"
+                f"the membership record names {member.instance_id} as the {member.short_name}, which is not the "
+                f"cluster's: its {what} must be {said}, EC2 says {shown(known)}"
             )
-    return _public_address(instance)
+    return instance
 
 
 def _public_address(instance: "InstanceTypeDef") -> str:

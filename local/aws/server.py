@@ -31,6 +31,8 @@ from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
+from local.aws.sessions import channels, start_session
+from local.aws.sessions.gateway import GATEWAY
 from local.dataplane.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"
@@ -56,6 +58,7 @@ _PARTS = (
     launch_checks,
     reboots,
     availability_zones,
+    start_session,
 )
 """Additions to moto, innermost first."""
 
@@ -84,6 +87,7 @@ def serve(
     except OSError as error:
         raise LocalAwsError(f"cannot write {error.filename}: {error.strerror}") from error
     try:
+        GATEWAY.listen(host)
         # Bind here: werkzeug would exit the process if the port is taken.
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -122,6 +126,8 @@ class Application:
             if self._log:
                 self._log.write(call, authorization)
             answer = self._injected_error(call) or authorization.answer
+            if answer is None and call.service == channels.SERVICE:
+                answer = channels.answer(call)
             response: Iterable[bytes] = (answer or self._moto)(environ, start_response)
             return response
 

@@ -12,7 +12,7 @@ from typing import Final
 FILE: Final = "changes"
 AT_LEAST_EVERY_S: Final = 10.0
 """Longest time between two looks without a signal, because a change may go unnoticed."""
-_UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "sts"})
+_UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "ssmmessages", "sts"})
 """Services that never change an instance, route or security group."""
 _READS: Final = re.compile(rb"(?:^|&)Action=(?:Describe|Get|List)")
 

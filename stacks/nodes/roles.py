@@ -13,6 +13,16 @@ UNSCOPED_ACTIONS: Final = ("autoscaling:DescribeAutoScalingGroups", "ec2:Describ
 """The only actions allowed on ``*``: AWS defines no resource type for them (Service Authorization Reference, Auto
 Scaling and EC2)."""
 
+CHANNEL_ACTIONS: Final = (
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+)
+"""What the image's SSM agent needs for sessions, besides ssm:UpdateInstanceInformation; on ``*``, as AWS defines no
+resource for an instance's channels. The managed policy AmazonSSMManagedInstanceCore would also let each node read every
+parameter of the account."""
+
 SHARED_RECORDS: Final = (contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID)
 """Records that every node reads; only the master's role may write them."""
 OWN_RECORD: Final = "${aws:userid}"
@@ -35,7 +45,9 @@ class NodeResources:
 class NodeRoles(Construct):
     """The role of the master and the role of the workers."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, resources: NodeResources) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, cluster_name: str, resources: NodeResources, private: bool
+    ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
         self.master = self._role("Master", [*_common_statements(resources), *self._own_group(contract.MASTER)])
@@ -46,12 +58,24 @@ class NodeRoles(Construct):
             "Worker",
             [*_common_statements(resources), *self._own_group(contract.WORKER), *_worker_statements(resources)],
         )
+        if private:
+            self._serve_sessions()
         self._acknowledge_groups()
         _acknowledge(
             self,
             f"{self._nag_arn(resources.bucket)}/*",
             "checkpoints have names that only the user's jobs know",
         )
+
+    def _serve_sessions(self) -> None:
+        """Allow the SSM agent of each node to serve the sessions that reach a private cluster."""
+        instances = self._arn("ec2", "instance/*")
+        for role in (self.master, self.worker):
+            role.add_to_policy(iam.PolicyStatement(actions=["ssm:UpdateInstanceInformation"], resources=[instances]))
+            role.add_to_policy(iam.PolicyStatement(actions=list(CHANNEL_ACTIONS), resources=["*"]))
+        nag_arn = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:instance/*"
+        _acknowledge(self.worker, nag_arn, "IAM cannot name the instance that a role's session belongs to")
+        _acknowledge(self.worker, "*", "AWS defines no resource for the actions of CHANNEL_ACTIONS")
 
     def _nag_arn(self, arn: str) -> str:
         """Render an ARN as cdk-nag writes it. A given bucket's ARN is text, except for the partition."""

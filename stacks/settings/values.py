@@ -66,8 +66,17 @@ def parse(field: "dataclasses.Field[Any]", value: Any) -> Any:
         return parser(field.name, value)
     if field.type in (int, int | None):
         return _parse_integer(field.name, value)
+    if field.type is bool:
+        return _parse_boolean(field.name, value)
     require(isinstance(value, str), field.name, value, "text")
     return value
+
+
+def _parse_boolean(name: str, value: Any) -> bool:
+    # The command line gives text, cdk.json also true and false.
+    word = str(value).strip().lower() if isinstance(value, str | bool) else ""
+    require(word in ("true", "false"), name, value, "true or false")
+    return word == "true"
 
 
 def _parse_integer(name: str, value: Any) -> int:

@@ -34,6 +34,7 @@ LINES = {
     "jupyter": "jupyter",
     "ssh-config": "ssh-config",
     "known-hosts": "known-hosts",
+    "policy": "policy",
 }
 ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "tensorboard", "jupyter", "ssh-config")
 OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
@@ -48,7 +49,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, s
 
 
 def test_all_verbs_are_here() -> None:
-    assert {*LINES, "preflight", "completion"} == VERBS.keys()
+    assert {*LINES, "preflight", "completion", "ssm-proxy"} == VERBS.keys()
 
 
 def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:

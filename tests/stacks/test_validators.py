@@ -22,6 +22,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"bucket": "kept.by-an-earlier.cluster"},
     {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "ssh_location": "203.0.113.0/24"},
+    {"private": True, "key_name": "mine"},
+    {"vpc_id": existing_vpc.VPC, "subnet_id": existing_vpc.WORKERS, "ami": "ami-0123456789abcdef0", "private": True},
 ]
 IGNORED = {
     "W3005": "the CDK adds a dependency on the role to each launch template, needed or not",

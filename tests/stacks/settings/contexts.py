@@ -76,6 +76,7 @@ def valid(draw: st.DrawFn) -> Context:
         "tags": st.dictionaries(TAG_TEXT.filter(_usable_as_name), TAG_TEXT.filter(bool), max_size=5).filter(_differ),
     }
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
+    chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))
 
 
