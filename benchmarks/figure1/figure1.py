@@ -37,7 +37,7 @@ from local.run.user import User
 WORKERS = (1, 2, 4)
 BATCH = 32
 STEPS = 8
-"""Steps of a training that uses the links."""
+"""Steps of a run that uses the links."""
 STEPS_WITHOUT_LINKS = 16
 """Steps of workers that train independently. They are much shorter, and the workers should overlap in time although
 they do not start together."""

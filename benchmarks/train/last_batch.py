@@ -23,7 +23,7 @@ from trainer.data.samples import DataSet, InMemory
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.torch.connect import create
-from trainer.train import train
+from trainer.train import Trainer
 
 SHAPE = (1, 8, 8)
 BATCH, WHOLE = 128, 4
@@ -50,14 +50,14 @@ def learn(data: DataSet, *, last_batch: str, rate: float, seed: int) -> tuple[fl
         seed=seed,
         last_batch=last_batch,
     )
-    [*_, last] = train(
-        create(config, world=World(), shard=Shard(), learning_rate=rate),
-        data,
+    [*_, last] = Trainer(
+        backend=create(config, world=World(), shard=Shard(), learning_rate=rate),
+        data=data,
         config=config,
         shard=Shard(),
         global_batch_size=BATCH,
-        policy=CheckpointManager(config, shard=Shard(), store=None),
-    )
+        checkpoints=CheckpointManager(config, shard=Shard(), store=None),
+    ).train()
     return last.loss, last.validation_accuracy
 
 

@@ -72,7 +72,7 @@ def test_a_spot_notice_reaches_every_rank_and_the_training_goes_on_without_the_n
     assert "launch: deeplearning-worker3: leaves the cluster; waiting at most 0 s for 3 nodes" in text
     # The first minutes count.
     assert "launch: restart 1 of 1 on 2 of 3 nodes: deeplearning-worker1, deeplearning-worker2" in text
-    [epoch] = re.findall(r"rank 0/2 going on at epoch (\d+) ", text)
+    [epoch] = re.findall(r"rank 0/2 resuming at epoch (\d+) ", text)
     assert int(epoch) > 2
 
 
