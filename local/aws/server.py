@@ -57,7 +57,7 @@ _PARTS = (
     reboots,
     availability_zones,
 )
-"""Additions to moto, innermost first."""
+"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
 
 
 class LocalAwsError(Exception):

@@ -1,4 +1,7 @@
-"""A cluster in a VPC that exists: its nodes train in the user's subnets, and its end leaves them as they were."""
+"""Test a cluster in an existing VPC: its nodes train in the user's subnets, and destroying it changes none of them.
+
+It needs a cluster of its own; it is in jobs/ because this part of the gate is the shortest.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -35,7 +38,7 @@ class ExistingVpc:
         return [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
 
     def description(self) -> Any:
-        """Return what EC2 says of its subnets, routes and security groups."""
+        """Return EC2's description of its subnets, routes and security groups."""
         ec2 = client("ec2")
         mine: Any = [{"Name": "vpc-id", "Values": [self.vpc_id]}]
         subnets = ec2.describe_subnets(Filters=mine)["Subnets"]
@@ -115,7 +118,7 @@ def test_a_cluster_in_an_existing_vpc_deploys_runs_and_leaves_it(user: User, vpc
 
 
 def preflight(user: User, checkout: Path, deploy: list[str]) -> str:
-    """Return what preflight finds; the local AWS answers not all of its questions."""
+    """Return what preflight finds; the local AWS does not answer all of its questions."""
     context = deploy[deploy.index("-c") :]
     return subprocess.run(
         ["dlcluster", "preflight", *context],
