@@ -130,8 +130,8 @@ test-gpu:
 	@exec "$(PYTHON)" -B -m tests.gpu
 
 soak: root
-	@$(ENTER) python -m local run -- python -m local.chaos.cluster --faults $(FAULTS) --seed $(SEED)
-	@$(ENTER) python -m local run -- python -m local.chaos.job_chaos --rounds $(ROUNDS) --seed $(SEED)
+	@$(ENTER) python -m local run -- python -m local.chaos.cluster_chaos --faults $(FAULTS) --seed $(SEED)
+	@$(ENTER) python -m local run -- python -m local.chaos.job_chaos --cases $(ROUNDS) --seed $(SEED)
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py
 	@$(ENTER) RACES=$(RACES) python -m pytest tests/bootstrap/cluster/test_race.py
 	@$(ENTER) KILLS=$(KILLS) python -m pytest tests/trainer/checkpoint/test_kills.py

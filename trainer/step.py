@@ -1,9 +1,9 @@
-"""Compute one training step in PyTorch: forward, backward, reduce, update.
+"""Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet/gluon_backend.py.
 
 All weights lie in one flat tensor. Between GPUs DistributedDataParallel sums the gradients during the backward pass
 (distributed/reduce/ddp.py). Between CPUs, and where it cannot, all gradients lie in one flat tensor too, and
 distributed/reduce/gradient_buckets.py sums it. BatchNorm's running statistics, the loss and the ranks' flags lie behind
-the gradients, or by themselves. One process a device; gloo and a ring of ours between CPUs, NCCL between GPUs.
+the gradients, or by themselves. One process per device; gloo and a ring of ours between CPUs, NCCL between GPUs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from trainer.metrics.flops import find_peak_speed
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
 from trainer.side_stream import read
 from trainer.torch.autotune import MODE_KEY, decode, encode, mode_of
-from trainer.torch.compute_mode import DTYPES, EXACT, ComputeMode
+from trainer.torch.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
 from trainer.torch.deferred_results import DeferredResults
 from trainer.torch.device import seed_device
 from trainer.torch.device_loader import DeviceBatch, Parts, device_loader, load_parts, split, to_device
@@ -69,7 +69,7 @@ class TorchBackend:
         weight_decay: float,
         decay_all: bool = False,
         sync_bn: bool = False,
-        mode: ComputeMode = EXACT,
+        mode: ComputeMode = DEFAULT_MODE,
         autotune: Callable[[], ComputeMode] | None = None,
         accumulation: int = 1,
         label_smoothing: float = 0.0,
@@ -77,7 +77,7 @@ class TorchBackend:
         is_deferred: bool = False,
         flops: float | None = None,
     ) -> None:
-        """Place the network. ``is_deferred``: never wait for the device; ``flops``: of one sample, if known."""
+        """Move the model to the device. ``is_deferred``: results arrive one step late; ``flops``: of one sample."""
         self.timer = StepTimer()
         self._model = model.to(device)
         self._device = device
@@ -104,7 +104,7 @@ class TorchBackend:
         self._snapshots = Snapshots(device)
         self._mode = mode
         if autotune is None:
-            self._use(mode)
+            self._apply_mode(mode)
 
     def compute_gradients(
         self, images: Images | DeviceBatch | Parts, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
@@ -135,7 +135,7 @@ class TorchBackend:
         figures = torch.cat([self._sums.loss, self._sums.flags, correct])
         result = self._results.push(figures, timeout_s=self._collective.timeout_s)
         self.timer.end(COMMUNICATION)
-        return self._received(result) or NO_RESULT_YET
+        return self._shorten_timeout(result) or NO_RESULT_YET
 
     def _parts(self, images: Images | DeviceBatch | Parts, labels: Labels) -> Iterator[DeviceBatch]:
         """Yield a step's samples in parts on the device."""
@@ -147,7 +147,7 @@ class TorchBackend:
     def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
         """Add this batch's gradients and loss to this rank's sums; return how many it classified correctly."""
         with self._precision.autocast():
-            scores: torch.Tensor = self._run(batch.images).float()
+            scores: torch.Tensor = self._forward(batch.images).float()
         loss = cross_entropy(scores, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
         self.timer.end("forward")
         torch.autograd.backward(self._precision.scaled(loss))
@@ -166,12 +166,12 @@ class TorchBackend:
 
     def take_deferred(self) -> BatchResult | None:
         """Return the result that compute_gradients has not returned yet, if there is one."""
-        return self._received(self._results.take(timeout_s=self._collective.timeout_s))
+        return self._shorten_timeout(self._results.take(timeout_s=self._collective.timeout_s))
 
-    def _received(self, result: BatchResult | None) -> BatchResult | None:
+    def _shorten_timeout(self, result: BatchResult | None) -> BatchResult | None:
         if result is not None:
             # All ranks have made a step. torch.compile may take minutes again, for a batch of another size.
-            self._collective.expect_steps(compiled=self._mode.is_compiled)
+            self._collective.use_step_timeout(compiled=self._mode.is_compiled)
         return result
 
     def seed(self, number: int) -> None:
@@ -275,9 +275,9 @@ class TorchBackend:
         """Use the mode in the checkpoint of the rank ``source``, or the one that all ranks pick now."""
         own = mode_of(state)
         found = self.broadcast_object(None if own is None else encode(own), source=source)
-        self._use(autotune() if found is None else decode(found))
+        self._apply_mode(autotune() if found is None else decode(found))
 
-    def _use(self, mode: ComputeMode) -> None:
+    def _apply_mode(self, mode: ComputeMode) -> None:
         """Compute in this mode from now on: lay out the weights, and connect the gradients to the other ranks."""
         self._mode = mode
         self._flat.bind(channels_last=mode.channels_last)
@@ -295,5 +295,5 @@ class TorchBackend:
         self._reduction = reduction.sum
         self._optimizer = self._make_optimizer(reduction.groups)
         self._precision = Precision(mode.dtype, device=self._device)
-        self._run = reduction.network
+        self._forward = reduction.network
         self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)

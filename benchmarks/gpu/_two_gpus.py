@@ -60,5 +60,5 @@ def _speed(bucket_bytes: int, *, batch: int) -> float:
             claim.close()
     found = re.search(r"images/s=([\d.]+)", said[0])
     if found is None:
-        raise SystemExit("error: a training with two GPUs failed")
+        raise SystemExit("error: a run with two GPUs failed")
     return float(found[1])

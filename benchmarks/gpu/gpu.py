@@ -94,7 +94,7 @@ def main() -> int:
 
 
 def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: int) -> Any:
-    """Return the settings of a training, with torch.compile and bfloat16, which --fast auto picks where they pay."""
+    """Return the settings of a run, with torch.compile and bfloat16, which --fast auto picks where they pay."""
     from trainer.config.settings import TrainConfig
 
     return TrainConfig(
@@ -197,7 +197,7 @@ def loop_speed(config: Any, *, share: float) -> float:
     from trainer.checkpoint.manager import CheckpointManager
     from trainer.data.samples import DataSet, InMemory
     from trainer.data.sampling import Shard
-    from trainer.train import train
+    from trainer.train import Trainer
 
     generator = np.random.default_rng(0)
     count = STEPS * config.batch_size_per_machine
@@ -213,14 +213,14 @@ def loop_speed(config: Any, *, share: float) -> float:
     )
     config = replace(config, random_crop=True, random_mirror=True)
     with patch("trainer.torch.device_loader.RESIDENT_SHARE", share):
-        results = train(
-            new_backend(config),
-            data,
+        results = Trainer(
+            backend=new_backend(config),
+            data=data,
             config=config,
             shard=Shard(),
             global_batch_size=config.batch_size_per_machine,
-            policy=CheckpointManager(config, shard=Shard(), store=None),
-        )
+            checkpoints=CheckpointManager(config, shard=Shard(), store=None),
+        ).train()
     return float(results[-1].speed)
 
 

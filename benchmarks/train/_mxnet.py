@@ -29,12 +29,14 @@ def mxnet(network: str) -> Contestant:
     def worker(node: Node) -> Mapping[str, str]:
         return {**everybody, "DMLC_ROLE": "worker"}
 
-    def beside(node: Node) -> list[Mapping[str, str]]:
+    def servers(node: Node) -> list[Mapping[str, str]]:
         roles = ["server"] if node.rank else ["scheduler", "server"]
         return [{**everybody, "DMLC_ROLE": role} for role in roles]
 
     command = [str(environment() / "bin/python"), "-m", "benchmarks.train._bare_mxnet", network]
-    return Contestant(name=f"{network} MXNet", command=command, work=WORK[network], environment=worker, beside=beside)
+    return Contestant(
+        name=f"{network} MXNet", command=command, work=WORK[network], environment=worker, extra_processes=servers
+    )
 
 
 def environment() -> Path:

@@ -26,7 +26,7 @@ from trainer.data.opening import open_data
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.torch.connect import create
-from trainer.train import train
+from trainer.train import Trainer
 
 SIZE = 64
 SHAPES = ("cross", "disc", "square", "triangle")
@@ -83,14 +83,14 @@ def make_folder(directory: Path) -> None:
 
 def learn(config: TrainConfig) -> float:
     """Return the validation accuracy after the last epoch."""
-    [*_, last] = train(
-        create(config, world=World(), shard=Shard(), learning_rate=0.02),
-        open_data(config),
+    [*_, last] = Trainer(
+        backend=create(config, world=World(), shard=Shard(), learning_rate=0.02),
+        data=open_data(config),
         config=config,
         shard=Shard(),
         global_batch_size=config.batch_size_per_machine,
-        policy=CheckpointManager(config, shard=Shard(), store=None),
-    )
+        checkpoints=CheckpointManager(config, shard=Shard(), store=None),
+    ).train()
     return last.validation_accuracy
 
 

@@ -60,7 +60,7 @@ _PARTS = (
     availability_zones,
     start_session,
 )
-"""Additions to moto, innermost first."""
+"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
 
 
 class LocalAwsError(Exception):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 
 from local.dataplane import changes, launch_failures
-from local.dataplane.errors import DataplaneErrors
+from local.dataplane.errors import RECONCILIATION, DataplaneErrors
 from local.dataplane.launch_failures import BOOT_TIMEOUT_S, START_TIMEOUT_S
 from local.dataplane.vpcs import Vpcs
 from local.errors import LocalError
@@ -105,7 +105,7 @@ class DataPlane:
 
         ``look`` says whether to read the inventory again; if not, the last one still holds.
         """
-        with self._errors.recorded("everything"):
+        with self._errors.recorded(RECONCILIATION):
             self._reconcile(self._look() if look or self._inventory is None else self._inventory)
         self._errors.end_pass()
 
@@ -127,7 +127,9 @@ class DataPlane:
                 elif self._has_room():
                     self._launch_attempts.check(instance_id)
                     self._start(instance)
-        self._launch_attempts.keep(wanted.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()})
+        self._launch_attempts.forget_except(
+            wanted.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()}
+        )
         for instance_id, node in list(self._nodes.items()):
             with self._errors.recorded(instance_id):
                 self._handle_end(node)
@@ -240,7 +242,7 @@ class DataPlane:
     def _check_status(self, node: Node) -> None:
         """Let a group replace an instance that hangs; leave one without a group as it is."""
         instance_id = node.instance.instance_id
-        if self._status_checks.failed(instance_id, hangs=is_frozen(node.cgroup)):
+        if self._status_checks.newly_failed(instance_id, hangs=is_frozen(node.cgroup)):
             log.warning("%s fails its instance status check", instance_id)
             self._autoscaling.set_instance_health(InstanceId=instance_id, HealthStatus="Unhealthy")
 

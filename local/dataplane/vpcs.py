@@ -22,39 +22,41 @@ class Vpcs:
 
     def __init__(self, find: FindMetadata) -> None:
         self._find = find
-        self._end_metadata: dict[str, Callable[[], None]] = {}
+        self._routers: dict[str, Callable[[], None]] = {}
+        """By VPC: the function that stops the router's metadata service."""
         self._rules: dict[str, str] = {}
         self._routes: dict[str, str] = {}
 
     def reconcile(self, inventory: Inventory, *, kept: Collection[str]) -> None:
         """Make missing routers, load what has changed, remove the others except those of the ``kept`` VPCs."""
         wanted = {instance.vpc_id for instance in inventory.instances}
-        for vpc_id in sorted(wanted - self._end_metadata.keys()):
+        for vpc_id in sorted(wanted - self._routers.keys()):
             self._create(vpc_id)
         for vpc_id in sorted(wanted):
             self._load_rules(vpc_id, firewall.render_rules(inventory, vpc_id))
         self._load_routes(public_addresses(inventory))
-        for vpc_id in sorted(self._end_metadata.keys() - wanted - set(kept)):
+        for vpc_id in sorted(self._routers.keys() - wanted - set(kept)):
             self._delete(vpc_id)
 
     def _create(self, vpc_id: str) -> None:
         try:
             vpc_network.create_router(vpc_id)
-            self._end_metadata[vpc_id] = metadata.start_server(vpc_id, functools.partial(self._find, vpc_id))
+            self._routers[vpc_id] = metadata.start_server(vpc_id, functools.partial(self._find, vpc_id))
         except BaseException:
             vpc_network.delete_router(vpc_id)
             raise
         log.info("%s has a router", vpc_id)
 
     def _delete(self, vpc_id: str) -> None:
-        self._end_metadata.pop(vpc_id)()
+        stop_metadata = self._routers.pop(vpc_id)
+        stop_metadata()
         self._rules.pop(vpc_id, None)
         vpc_network.delete_router(vpc_id)
         log.info("%s has no instance any more", vpc_id)
 
     def _load_rules(self, vpc_id: str, rules: str) -> None:
         if self._rules.get(vpc_id) != rules:
-            vpc_network.load_rules(vpc_id, rules)
+            vpc_network.run_nft(vpc_id, rules)
             self._rules[vpc_id] = rules
 
     def _load_routes(self, routes: dict[str, str]) -> None:

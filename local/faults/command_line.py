@@ -5,45 +5,18 @@ import math
 
 from local.aws.api_faults import SERVICES
 from local.errors import UsageError
-from local.faults.faults import SPOT_NOTICE_S, Faults
+from local.faults.faults import FAULT_TYPES, SPOT_NOTICE_S, Faults
 
-LONGEST_NOTICE_S = 86400
+MAX_NOTICE_S = 86400
 NODE = "instance id, host name, or the end of that: worker2, master"
-ON_ONE_NODE = {
-    "kill": "end all of a node's processes at once, as when its host crashes",
-    "terminate": "terminate a node through EC2",
-    "reboot": "reboot a node through EC2",
-    "freeze": "hang a node: nothing runs, nothing answers",
-    "thaw": "resume a frozen node",
-    "kill-agent": "send SIGKILL to a node's agent",
-    "rebalance-recommendation": "announce in a node's metadata that a spot interruption is likely",
-    "fill-disk": "fill a node's disk",
-    "free-disk": "release the space that fill-disk took",
-    "metadata-outage": "stop a node's metadata service from answering",
-    "metadata-back": "let a node's metadata service answer again",
-}
-
-DONE = {
-    "kill": "killed",
-    "terminate": "terminated",
-    "reboot": "rebooted",
-    "freeze": "froze",
-    "thaw": "thawed",
-    "kill-agent": "killed the agent of",
-    "rebalance-recommendation": "recommended a rebalance to",
-    "fill-disk": "filled the disk of",
-    "free-disk": "freed the disk of",
-    "metadata-outage": "cut off the metadata of",
-    "metadata-back": "gave metadata back to",
-}
-"""Report of each fault, without the node's name that follows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each fault."""
     verbs = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
-    for verb, text in ON_ONE_NODE.items():
-        verbs.add_parser(verb, help=text).add_argument("node", metavar="NODE", help=NODE)
+    for name, fault in FAULT_TYPES.items():
+        if fault.done:
+            verbs.add_parser(name, help=fault.help).add_argument("node", metavar="NODE", help=NODE)
     notice = verbs.add_parser("spot-notice", help="announce a node's interruption in its metadata, then terminate it")
     notice.add_argument("node", metavar="NODE", help=NODE)
     notice.add_argument(
@@ -88,8 +61,8 @@ def _share(text: str) -> float:
 
 def _seconds(text: str) -> float:
     seconds = _number(text)
-    if not 0 <= seconds <= LONGEST_NOTICE_S:
-        raise argparse.ArgumentTypeError(f"must be seconds from 0 to {LONGEST_NOTICE_S}, got {text!r}")
+    if not 0 <= seconds <= MAX_NOTICE_S:
+        raise argparse.ArgumentTypeError(f"must be seconds from 0 to {MAX_NOTICE_S}, got {text!r}")
     return seconds
 
 
@@ -122,8 +95,9 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
     if options.fault == "spot-notice":
         faults.spot_notice(node.instance_id, seconds=options.seconds)
         return f"gave notice to {node}: it ends in {options.seconds:g} s"
-    getattr(faults, options.fault.replace("-", "_"))(node.instance_id)
-    return f"{DONE[options.fault]} {node}"
+    fault = FAULT_TYPES[options.fault]
+    fault.begin(faults, node.instance_id)
+    return f"{fault.done} {node}"
 
 
 def _cut_nodes(faults: Faults, options: argparse.Namespace) -> str:

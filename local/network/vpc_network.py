@@ -197,6 +197,6 @@ def router_of(instance_id: str) -> str:
     raise LocalError(f"no router has a link to {instance_id}")
 
 
-def load_rules(vpc_id: str, rules: str) -> None:
-    """Replace a router's firewall, in one transaction."""
-    _run(["ip", "netns", "exec", vpc_id, "nft", "-f", "-"], rules)
+def run_nft(router: str, script: str) -> None:
+    """Run an nftables script on a router, a VPC's or the internet's, in one transaction."""
+    _run(["ip", "netns", "exec", router, "nft", "-f", "-"], script)

@@ -85,8 +85,8 @@ def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Pat
         )  # fmt: skip
 
 
-def install_gpus(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
-    """Install the command with which software counts GPUs, and the list that it prints."""
+def install_fake_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
+    """Install a simulated nvidia-smi, with which software counts GPUs, and the list that it prints."""
     uuids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{instance_id}/{index}") for index in range(len(models)))
     lines = [f"NVIDIA {model}\tGPU-{own}\n" for model, own in zip(models, uuids, strict=True)]
     listing, command = disk / nvidia_smi.GPUS, disk / "usr/bin/nvidia-smi"
@@ -106,7 +106,7 @@ def start_node(
     try:
         disk = create_disk(directory)
         if gpu_models:
-            install_gpus(disk, instance_id=instance.instance_id, models=gpu_models)
+            install_fake_nvidia_smi(disk, instance_id=instance.instance_id, models=gpu_models)
         vpc_network.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
         node_cgroup = cgroup / instance.instance_id
         process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import FIGURE, HEADING, main, modules, row, update
+from benchmarks.__main__ import FIGURE, HEADING, describe_target, main, modules, row, update
 
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = {
@@ -31,7 +31,7 @@ def test_each_benchmark_can_be_imported(module: str) -> None:
     subprocess.run([sys.executable, "-c", f"import {module}"], cwd=REPOSITORY, check=True)
 
 
-def test_a_figure_replaces_its_older_self_and_leaves_the_others() -> None:
+def test_figure_replaces_its_older_row_and_leaves_the_others() -> None:
     before = HEADING + row("synth_default", "9.99", "ratio", load=0.1) + row("rejoin_worker", "5", "s", load=9.2)
     after = update(before, {"synth_default": ("1.05", "ratio")}, load=0.3)
     assert "9.99" not in after
@@ -55,14 +55,21 @@ def test_figures_of_a_busy_machine_are_not_recorded(
     assert row("synth_default", "1.05", "ratio", load=0.9) in results.read_text()
 
 
-def test_a_difference_below_zero_is_a_figure_too() -> None:
+def test_missed_target_is_bold() -> None:
+    assert describe_target("fanout_warm_32", "0.11") == "**missed: at most 0.1**"
+    assert describe_target("fanout_warm_32", "0.10") == "at most 0.1"
+    assert describe_target("scaling_lenet", "0.79") == "**missed: at least 0.8**"
+    assert describe_target("synth_default", "9") == ""
+
+
+def test_difference_below_zero_is_a_figure() -> None:
     found = FIGURE.fullmatch("gpu_checkpoint_stall -0.003 ratio")
     assert found is not None
     assert found[2] == "-0.003"
 
 
 @pytest.mark.parametrize("program", ["benchmarks.gpu.gpu", "tests.gpu"])
-def test_what_needs_a_gpu_says_so_in_one_line_where_there_is_none(program: str) -> None:
+def test_gpu_program_without_gpu_is_one_line(program: str) -> None:
     none = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": ""}
     refused = subprocess.run(
         [sys.executable, "-m", program], cwd=REPOSITORY, env=none, capture_output=True, text=True, check=False

@@ -93,7 +93,7 @@ class TwoGpus(unittest.TestCase):
         with running(*OPTIONS, directory=self.directory, count=2, program=program, variables=VARIABLES) as ranks:
             assert ranks[0].wait() == 1
             last_line = ranks[0].log.read_text().splitlines()[-1]
-            assert "the GPU has not ended its work for 5 s, another rank may be lost" in last_line
+            assert "the GPU has not finished its work within 5 s, another rank may be lost" in last_line
             assert "Traceback" not in ranks[0].log.read_text()
 
     def test_a_killed_rank_ends_the_other_with_one_line(self) -> None:

@@ -112,7 +112,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
     }
     for name, replacement in replacements.items():
         monkeypatch.setattr(dataplane, name, replacement)
-    for name in ("create_router", "delete_router", "load_rules", "load_routes"):
+    for name in ("create_router", "delete_router", "run_nft", "load_routes"):
         monkeypatch.setattr(vpc_network, name, lambda *_arguments, **_named: None)
     monkeypatch.setattr(metadata, "start_server", lambda _vpc_id, _find: lambda: None)
     return cloud

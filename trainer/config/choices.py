@@ -45,7 +45,7 @@ def option_name(name: str) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return a setting's value as a user writes it; ``none`` when it is not given."""
+    """Return a setting's value as a user writes it; ``none`` for None."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -65,6 +65,6 @@ def check_kv_store(name: str, *, engine: str) -> None:
     if name not in KV_STORES_OF[engine]:
         others = " or ".join(f"--engine {other}" for other in ENGINES if name in KV_STORES_OF[other])
         raise UsageError(
-            f"--kv-store {name} is not of --engine {engine}, which has {', '.join(KV_STORES_OF[engine])}; "
-            f"it takes {others}"
+            f"--kv-store {name} is not supported by --engine {engine}, "
+            f"which supports {', '.join(KV_STORES_OF[engine])}; use it with {others}"
         )

@@ -32,6 +32,7 @@ IDENTITY: Final = (
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_schedule", "lr_step_epochs", "last_batch"),
     *("augmented", "label_smoothing"),
 )
+"""Settings and properties that must stay the same when a run resumes, because they change its result."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +44,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     engine: str = "torch"
     """Which backend computes and communicates."""
     gpus: tuple[int, ...] = ()
-    """GPUs of each machine, one process a GPU. Left out: a GPU for each process, or else the CPU."""
+    """GPUs of each machine, one process per GPU. Left out: a GPU for each process, or else the CPU."""
     batch_size_per_machine: int = 64
     """Split over the processes of a machine."""
     num_epochs: int = 12
@@ -86,7 +87,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     random_mirror: bool = False
     """Whether every second training image, at random, is mirrored."""
     resume: str = "auto"
-    """Whether to resume an interrupted training. Left out: whenever there is one."""
+    """Whether to resume an interrupted run. Left out: whenever there is one."""
     metrics: str | None = None
     """File for metrics as lines of JSON, which rank 0 writes."""
     tensorboard: str | None = None
@@ -103,7 +104,7 @@ class TrainConfig(RateSettings, SpeedSettings):
         check_choice("dataset", self.dataset, tuple(DATA_SETS))
         self._check_images()
         check_choice("engine", self.engine, ENGINES)
-        check_kv_store(self.store, engine=self.engine)
+        check_kv_store(self.effective_kv_store, engine=self.engine)
         self._check_speed()
         self._check_augmentation()
         check_choice("last_batch", self.last_batch, LAST_BATCHES)
@@ -132,14 +133,14 @@ class TrainConfig(RateSettings, SpeedSettings):
             raise UsageError(f"--gpus must differ from each other, got {format_value(self.gpus)}")
 
     @property
-    def store(self) -> str:
-        """Return the given kv-store, or the engine's default."""
+    def effective_kv_store(self) -> str:
+        """Return the kv-store of the settings, or the engine's default."""
         return self.kv_store or KV_STORES_OF[self.engine][0]
 
     @property
     def distributed(self) -> bool:
         """Return whether all processes train one model together."""
-        return self.store not in NOT_DISTRIBUTED
+        return self.effective_kv_store not in NOT_DISTRIBUTED
 
     @property
     def samples_per_step(self) -> int:
@@ -148,7 +149,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def identity(self) -> dict[str, object]:
-        """Return the settings that a training must keep when it resumes; others may change."""
+        """Return the settings that a run must keep when it resumes; others may change."""
         values = {name: getattr(self, name) for name in IDENTITY}
         # As JSON returns them: lists for tuples.
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
@@ -242,13 +243,13 @@ class TrainConfig(RateSettings, SpeedSettings):
         self.check_speed(sync_bn=self.sync_bn)
 
     def schedule(self, *, global_batch_size: int) -> Schedule:
-        """Return the learning rate over the training."""
+        """Return the learning rate over the run."""
         start, peak = first_rates(
             self.lr,
             self.lr_batch_size,
             global_batch_size=global_batch_size,
             # Divide by the machine count: asynchronous updates are that stale.
-            stale_for=self.batch_size_per_machine if self.store == "dist_async" else None,
+            stale_for=self.batch_size_per_machine if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )
         return Schedule(

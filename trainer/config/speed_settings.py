@@ -19,9 +19,9 @@ class SpeedSettings:
     gc_type: str = "none"
     """Type that gradients travel in, one of GC_TYPES."""
     compile: str | None = None
-    """How much torch.compile does, one of COMPILE. Left out: 0, or what ``fast`` picks."""
+    """How much torch.compile does, one of COMPILE_CHOICES. Left out: 0, or what ``fast`` picks."""
     fast: str = "off"
-    """Whether to measure and pick the fastest way to compute, one of FAST. Left out: off, float32."""
+    """Whether to measure and pick the fastest way to compute, one of FAST_CHOICES. Left out: off, float32."""
     deterministic: bool = False
     """Whether a GPU must compute the same bits every time, as CPUs do. Left out: whatever is fastest."""
     reduction: str = "auto"
@@ -34,8 +34,8 @@ class SpeedSettings:
         return self.dtype or ("auto" if self.fast == "auto" else "float32")
 
     @property
-    def measures(self) -> bool:
-        """Return whether anything will be measured."""
+    def needs_autotune(self) -> bool:
+        """Return whether the ranks have to measure steps to pick a compute mode."""
         return self.fast == "auto" or self.compile == "auto"
 
     def check_speed(self, *, sync_bn: bool) -> None:

@@ -29,10 +29,10 @@ Ready = TypeVar("Ready")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """What may happen to a training image; drawn from seed, epoch and sample, so that the ranks do not matter."""
+    """Random changes to training images, drawn from seed, epoch and sample, so that they don't depend on the ranks."""
 
     resized_crop: bool = False
-    """Of samples that are decoded when they are read, in place of ``random_crop``."""
+    """Whether to take a random part of samples that are decoded when they are read, instead of ``random_crop``."""
     random_crop: bool = False
     random_mirror: bool = False
     seed: int = 0
@@ -62,7 +62,7 @@ class Augmentation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draws:
-    """What happens to each sample in one epoch."""
+    """The random numbers of each sample in one epoch."""
 
     crops: ResizedCrops | None = None
     crop_corners: NDArray[np.float64] | None
@@ -139,7 +139,7 @@ def _pad(pixels: Pixels, mean: tuple[float, ...]) -> Pixels:
 
 
 def _crop(pixels: Pixels, height: int, width: int, crop_corners: NDArray[np.float64] | None) -> Pixels:
-    """Crop images to this size, each at its own place or in the middle."""
+    """Crop images to this size, each at its own corner or in the middle."""
     margin = np.array(pixels.shape[2:]) - (height, width)
     if crop_corners is None:
         top, left = margin // 2

@@ -53,13 +53,12 @@ class DataSet:
     image_shape: ImageShape
     classes: int
     names: tuple[str, ...] = ()
-    """Names of the classes, if the files tell them."""
+    """Names of the classes, if the data set has them."""
     mean: tuple[float, ...] = (0.0,)
     """Mean of each channel, or of all, in pixel values."""
     std: tuple[float, ...] = (1.0,)
 
-    @property
-    def counts(self) -> str:
+    def describe_counts(self) -> str:
         """Return the numbers of samples and classes, as text."""
         train, validation = len(self.train.labels), len(self.validation.labels)
         return f"{train} training and {validation} validation samples of {self.classes} classes"

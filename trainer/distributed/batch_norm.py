@@ -26,14 +26,12 @@ AllReduce = Callable[[torch.Tensor], None]
 def adapt_batch_norms(model: nn.Module, *, all_reduce: AllReduce | None) -> None:
     """Make every BatchNorm accept a shard of one sample; with ``all_reduce`` also share its statistics.
 
-    Raises UsageError when it cannot share those of a user's own subclass.
+    Raises UsageError when it cannot share the statistics of a user's subclass.
     """
     for module in batch_norms(model):
         if type(module) not in TORCH_CLASSES:
             if all_reduce is not None:
-                raise UsageError(
-                    f"--sync-bn takes torch's own BatchNorm classes alone, the network has {type(module).__qualname__}"
-                )
+                raise UsageError(f"--sync-bn supports only torch's BatchNorm classes, got {type(module).__qualname__}")
             continue  # Leave a user's own subclass alone.
         # In place, as torch's lazy modules change their class: weights, buffers and hooks stay.
         module.__class__ = LocalBatchNorm if all_reduce is None else AllRanksBatchNorm

@@ -1,4 +1,4 @@
-"""Write a training's metrics for other programs: lines of JSON, and TensorBoard's event files. Rank 0 writes them."""
+"""Write a run's metrics for other programs: lines of JSON, and TensorBoard's event files. Rank 0 writes them."""
 
 import json
 import logging

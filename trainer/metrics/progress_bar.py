@@ -96,7 +96,7 @@ def make_progress_bar(stream: TextIO, *, rank: int, environment: Mapping[str, st
 
 
 def describe(progress: Progress, *, total: int, speed: float | None) -> str:
-    """Return the bar's line; ``speed``, in samples a second of all ranks, is None at first."""
+    """Return the bar's line; ``speed``, in samples per second of all ranks, is None at first."""
     done = progress.samples / total
     bar = ("=" * int(done * WIDTH) + ">")[:WIDTH].ljust(WIDTH)
     line = f"Epoch[{progress.epoch}] {done:4.0%} |{bar}| {progress.samples}/{total}"

@@ -1,4 +1,7 @@
-"""List the networks of ``--network``, and build them or a user's own: ``--network module:function``."""
+"""List the networks of ``--network``, and build them or a user's own: ``--network module:function``.
+
+These are PyTorch's; mxnet/models/__init__.py lists those for MXNet.
+"""
 
 import contextlib
 import copy

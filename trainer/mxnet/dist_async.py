@@ -168,7 +168,7 @@ class AsyncBackend(GluonBackend):
             self._servers.synchronize(self._trained_weights())
             if self._statistics:
                 self._servers.broadcast([each.data() for each in self._statistics], source=0)
-            self._collective.expect_steps()
+            self._collective.use_step_timeout()
         return sums
 
     def state(self) -> State:

@@ -1,8 +1,8 @@
 """Find the fastest way to compute a step by computing a few: --fast auto.
 
 The choices are tried one after the other, and each is kept if it saves time: data type, channels_last, torch.compile,
-CUDA graphs. They run on copies of the network and on made-up images, so that the training starts as it would have. The
-choice is stored in the checkpoint, and a resumed training keeps it. All ranks measure together, with the sum of their
+CUDA graphs. They run on copies of the network and on made-up images, so that they do not change the run's start. The
+choice is stored in the checkpoint, and a resumed run keeps it. All ranks measure together, with the sum of their
 gradients in every step; the slowest counts, so that all pick the same.
 """
 
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 MODE_KEY: Final = "method"
 """Key of the mode in a checkpoint; its text is older than the word mode, and old checkpoints have it."""
-WORTHWHILE: Final = 0.97
-"""Share of the previous time: a choice that saves less is not worth another rounding."""
+MAX_TIME_RATIO: Final = 0.97
+"""Keep a choice only if it cuts the step time by at least 3 %, because each choice rounds differently."""
 WARM_UP: Final = 3
 STEPS: Final = 5
 ROUNDS: Final = 3
@@ -67,11 +67,11 @@ def make_autotuner(
     world: World,
     device: torch.device,
 ) -> Callable[[], ComputeMode] | None:
-    """Return a function that picks the mode, on all ranks at once; None when nothing is to be measured.
+    """Return a function that picks the mode, on all ranks at once; None if the settings leave nothing open.
 
     ``alone`` makes a backend that does not communicate, ``together`` one that sums its gradients over all ranks.
     """
-    if not config.measures:
+    if not config.needs_autotune:
         return None
     # A backend moves and changes its network.
     untouched = copy.deepcopy(model)
@@ -129,8 +129,8 @@ def pick_mode(
     best = ComputeMode(
         dtype=candidates.dtypes[0], channels_last=candidates.channels_last[0], compiled=candidates.compiled[0]
     )
-    seconds = measure(best)
-    measured = [describe(best, seconds)]
+    best_s = measure(best)
+    measured = [describe(best, best_s)]
     changes = (
         *({"dtype": dtype} for dtype in candidates.dtypes[1:]),
         *({"channels_last": value} for value in candidates.channels_last[1:]),
@@ -141,10 +141,10 @@ def pick_mode(
             log.log(level, "measured for %.0f s, %d choices are left untried", BUDGET_S, len(changes) - number)
             break
         mode = replace(best, **change)  # type: ignore[arg-type]  # fields by name, of several types
-        needed = measure(mode)
-        measured.append(describe(mode, needed))
-        if needed < WORTHWHILE * seconds:
-            best, seconds = mode, needed
+        step_s = measure(mode)
+        measured.append(describe(mode, step_s))
+        if step_s < MAX_TIME_RATIO * best_s:
+            best, best_s = mode, step_s
     log.log(level, "picked %s, a step took: %s", best, "; ".join(measured))
     return best
 
@@ -226,7 +226,7 @@ def decode(numbers: Sequence[float]) -> ComputeMode:
 
 
 def mode_of(state: State | None) -> ComputeMode | None:
-    """Return the mode in a checkpoint, if that training picked one."""
+    """Return the mode in a checkpoint, if that run picked one."""
     if state is None or MODE_KEY not in state.optimizer:
         return None
     return decode(state.optimizer[MODE_KEY].tolist())

@@ -28,7 +28,7 @@ class ComputeMode:
     """One way to compute a step."""
 
     dtype: str = "float32"
-    """Of convolutions and matrix products, by autocast; weights, sums and statistics stay float32."""
+    """Data type of convolutions and matrix products, by autocast; weights, sums and statistics stay float32."""
     channels_last: bool = False
     """Whether the channels of a pixel are adjacent in memory, as tensor cores prefer."""
     compiled: str = COMPILE_LEVELS[0]
@@ -54,11 +54,11 @@ class ComputeMode:
         return torch.compile(model, dynamic=False, mode=mode)  # type: ignore[return-value]  # of a module it is one
 
 
-EXACT: Final = ComputeMode()
+DEFAULT_MODE: Final = ComputeMode()
 
 
 def given_mode(config: TrainConfig, model: nn.Module, device: torch.device) -> ComputeMode:
-    """Return the mode that the settings name; what they leave open becomes what is always safe.
+    """Return the mode that the settings give, with safe values for what they leave open.
 
     On GPUs a network with convolutions gets channels_last, which their tensor cores prefer, and our own networks get it
     everywhere: a step of LeNet takes 0.7 of the time on one core, a step of ResNet-110 0.9. A user's network may call
@@ -69,7 +69,7 @@ def given_mode(config: TrainConfig, model: nn.Module, device: torch.device) -> C
         config.network in NETWORKS or (device.type == "cuda" and takes_channels_last(model, config.input_shape))
     )
     return ComputeMode(
-        dtype=config.dtype or EXACT.dtype,
+        dtype=config.dtype or DEFAULT_MODE.dtype,
         channels_last=channels_last,
         compiled=config.compile if config.compile in COMPILE_LEVELS else COMPILE_LEVELS[0],
     )

@@ -25,8 +25,8 @@ from trainer.torch.device import prepare_device
 from trainer.torch.reduction import choose_reduction
 
 
-def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Read the rank from torchrun's variables; create() connects to the other ranks."""
+def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+    """Read the rank from torchrun's variables; only create() connects to the other ranks."""
     return BackendFactory(world=World.from_environment(environment), create=create)
 
 

@@ -1,4 +1,4 @@
-"""Load images to a GPU as bytes, beside the training, and crop, mirror and normalise them there.
+"""Load images to a GPU as bytes, while it trains, and crop, mirror and normalise them there.
 
 The result has the same bits as trainer.data.batches computes on the CPU. A data set that fits stays on the GPU; then
 only the indices of the samples travel. The loader runs in the thread that prepares the next batch.
@@ -111,7 +111,7 @@ class DeviceLoader:
             pixels = self._pixels(samples, indices, draws)
             batch = DeviceBatch(images=self._prepare(pixels, indices, draws), targets=self._send(labels))
             if stream is not None:
-                # The training's own stream uses them, so their memory must not be reused before it is done.
+                # The training stream uses them, so their memory must not be reused before it is done.
                 for tensor in (batch.images, batch.targets):
                     tensor.record_stream(torch.cuda.default_stream(self._device))
                 stream.synchronize()
@@ -163,7 +163,7 @@ class DeviceLoader:
 
     @contextmanager
     def _on_side_stream(self) -> Iterator["torch.cuda.Stream | None"]:
-        """Queue this block's work beside the training's own stream."""
+        """Queue this block's work beside the training stream."""
         if self._stream is None:
             yield None
         else:

@@ -24,7 +24,7 @@ def choose_reduction(config: TrainConfig, device: torch.device) -> str:
     if config.reduction == "auto":
         if device.type == "cpu":
             return "ring"
-        # DistributedDataParallel sorts its buckets anew in a resumed training, and compresses nothing.
+        # DistributedDataParallel sorts its buckets anew in a resumed run, and compresses nothing.
         return "buckets" if config.deterministic or config.gc_type != "none" else "ddp"
     if config.reduction == "ring" and device.type != "cpu":
         raise UsageError(f"--reduction ring is for CPUs, this rank computes on {device}: auto, ddp or buckets")

@@ -1,4 +1,4 @@
-"""Copy a training's state for a checkpoint while the next step computes its gradients.
+"""Copy a training run's state for a checkpoint while the next step computes its gradients.
 
 On a GPU the copies run on a side stream, after the last update and beside the next step, and go to pinned memory. So
 neither the processor nor the step waits for them; the next update does, on the GPU.

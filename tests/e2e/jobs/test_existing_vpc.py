@@ -1,4 +1,6 @@
-"""A private cluster in a VPC that exists: sessions alone lead to its nodes, and its end leaves the VPC as it was.
+"""Test a private cluster in an existing VPC: only sessions lead to its nodes, and destroying it changes no subnet.
+
+It needs a cluster of its own; it is in jobs/ because this part of the gate is the shortest.
 
 No node has a public address, and no port is open: logins, copies and forwarded ports go through Session Manager, with
 permissions enforced.

@@ -30,7 +30,7 @@ def actions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(vpc_network, "create_router", lambda vpc_id: actions.append(f"create {vpc_id}"))
     monkeypatch.setattr(vpc_network, "delete_router", lambda vpc_id: actions.append(f"delete {vpc_id}"))
-    monkeypatch.setattr(vpc_network, "load_rules", lambda vpc_id, _rules: actions.append(f"rules {vpc_id}"))
+    monkeypatch.setattr(vpc_network, "run_nft", lambda vpc_id, _rules: actions.append(f"rules {vpc_id}"))
     monkeypatch.setattr(vpc_network, "load_routes", load_routes)
     monkeypatch.setattr(metadata, "start_server", serve)
     return actions

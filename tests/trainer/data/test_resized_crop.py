@@ -1,4 +1,4 @@
-"""Random parts of images, and a training that needs them."""
+"""Random parts of images, and a training run that needs them."""
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ STEPS = 6
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(("momentum", "weight_decay"), [(0.9, 0.0001), (0.9, 0.0), (0.0, 0.01), (0.0, 0.0)])
-def test_steps_have_the_bits_of_torchs_own(momentum: float, weight_decay: float, fused: bool) -> None:
+def test_steps_match_torch_sgd_bit_for_bit(momentum: float, weight_decay: float, fused: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     first = torch.randn(10_001, generator=generator)
     mine, other = torch.nn.Parameter(first.clone()), torch.nn.Parameter(first.clone())
@@ -42,7 +42,7 @@ def test_steps_have_the_bits_of_torchs_own(momentum: float, weight_decay: float,
 
 
 @pytest.mark.parametrize("decay_all", [False, True])
-def test_biases_and_batch_norms_factors_decay_on_request_alone(decay_all: bool) -> None:
+def test_biases_and_batch_norm_factors_decay_only_with_wd_all(decay_all: bool) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 2, kernel_size=3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
     ours = TorchBackend(
@@ -70,6 +70,6 @@ def test_biases_and_batch_norms_factors_decay_on_request_alone(decay_all: bool) 
         assert np.allclose(part.numpy(), 0.5 * before[name].ravel() * decays), name
 
 
-def test_no_rank_loads_the_compiler(tmp_path: Path) -> None:
+def test_ranks_do_not_load_the_compiler(tmp_path: Path) -> None:
     options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1", "--kv-store", "dist_sync")
     run(*options, directory=tmp_path, count=2, program=(str(Path(no_compiler_trainer.__file__)),))

@@ -19,7 +19,7 @@ from trainer.side_stream import read, record_event, wait_for
 
 
 class Collective:
-    """The connected ranks of a training; with a single rank every operation does nothing.
+    """The connected ranks of a run; with a single rank every operation does nothing.
 
     Every operation raises TrainerError when a rank is lost.
     """
@@ -86,8 +86,8 @@ class Collective:
         self.broadcast([content], what="a message", source=source)
         return json.loads(bytes(content.tolist()))
 
-    def expect_steps(self, *, compiled: bool) -> None:
-        """Shorten the timeout: all ranks have made a step, and none has a reason to be slow unless it compiles."""
+    def use_step_timeout(self, *, compiled: bool) -> None:
+        """Use the step timeout, once all ranks have made a step; a rank that compiles may again take long."""
         self.set_timeout(RENDEZVOUS_TIMEOUT if compiled else STEP_TIMEOUT)
 
     def set_timeout(self, timeout: timedelta) -> None:

@@ -1,4 +1,4 @@
-"""Define the ways of distributed training that Figure 1 compares: how each is started, and how much it sends."""
+"""Define the methods of distributed training that Figure 1 compares: how each is started, and how much it sends."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ IN_GLUON: Final = f"{TRAINER} --network _wide:in_gluon"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
-    """Describe one way to train."""
+class TrainingMethod:
+    """A method of distributed training."""
 
     label: str
-    ideal: str
-    """Name of the entry of ALONE that computes the same and sends nothing."""
+    baseline: str
+    """Name of the entry of BASELINES that computes the same and sends nothing."""
     command: Callable[[int], str]
     """Returns the command for this number of workers, up to the trainer's options."""
     models_sent: Callable[[int], float]
@@ -38,53 +38,54 @@ def _ring_share(workers: int) -> float:
     return 2 * (workers - 1) / workers
 
 
-WAYS: Final = {
-    "one_server": Way(
+METHODS: Final = {
+    "one_server": TrainingMethod(
         label="MXNet, one server",
-        ideal="mxnet_alone",
+        baseline="mxnet_alone",
         command=_servers(lambda _: 1),
         # The server is on a worker's node, so that worker's model crosses no link.
         models_sent=lambda workers: workers - 1,
     ),
-    "n_servers": Way(
+    "n_servers": TrainingMethod(
         label="MXNet, a server per worker",
-        ideal="mxnet_alone",
+        baseline="mxnet_alone",
         command=_servers(lambda workers: workers),
         models_sent=_ring_share,
     ),
-    "two_n_servers": Way(
+    "two_n_servers": TrainingMethod(
         label="MXNet, two servers per worker",
-        ideal="mxnet_alone",
+        baseline="mxnet_alone",
         command=_servers(lambda workers: 2 * workers),
         models_sent=_ring_share,
     ),
-    "horovod": Way(
+    "horovod": TrainingMethod(
         label="MXNet with Horovod",
-        ideal="mxnet_alone",
+        baseline="mxnet_alone",
         command=lambda workers: f"launch -n {workers} --engine horovod python {IN_GLUON} --engine horovod",
         models_sent=_ring_share,
     ),
-    "ours": Way(
+    "ours": TrainingMethod(
         label="PyTorch (the trainer's default)",
-        ideal="torch_alone",
+        baseline="torch_alone",
         command=lambda workers: f"launch -n {workers} python {IN_TORCH} --kv-store dist_sync",
         models_sent=_ring_share,
     ),
 }
-ITSELF: Final = "itself"
-ALONE: Final = {
-    "torch_alone": Way(
+NO_BASELINE: Final = ""
+"""Baseline of the baselines themselves."""
+BASELINES: Final = {
+    "torch_alone": TrainingMethod(
         label="PyTorch, nothing sent",
-        ideal=ITSELF,
+        baseline=NO_BASELINE,
         command=lambda workers: f"launch -n {workers} python {IN_TORCH} --kv-store local",
         models_sent=lambda _: 0,
     ),
-    "mxnet_alone": Way(
+    "mxnet_alone": TrainingMethod(
         label="MXNet, nothing sent",
-        ideal=ITSELF,
+        baseline=NO_BASELINE,
         # Several workers without servers are an error, so each is started as if it were the only one.
         command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {ENGINES_PYTHON} {IN_GLUON} --engine mxnet",
         models_sent=lambda _: 0,
     ),
 }
-"""Workers that train at the same time on the same nodes, each independently."""
+"""Methods whose workers train at the same time on the same nodes, each independently, and send nothing."""

@@ -1,6 +1,6 @@
 """Break a cluster with random faults, then wait until an outside observer finds it whole.
 
-    python -m local run -- python -m local.chaos.cluster --faults 70 --seed 7     (make soak)
+    python -m local run -- python -m local.chaos.cluster_chaos --faults 70 --seed 7     (make soak)
 
 deploys a master and four workers first. The same seed gives the same faults at the same times.
 """
@@ -46,7 +46,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m local.chaos.cluster", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="python -m local.chaos.cluster_chaos", allow_abbrev=False)
     parser.add_argument("--faults", type=int, default=5 * len(KINDS), help="how many")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
