@@ -122,12 +122,12 @@ class DeepLearningCluster(Construct):
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
         )
+        sizes = self.props.sizes
         master = NodeGroup(
             self,
             "Master",
             node_type=contract.MASTER,
-            desired_nodes=1,
-            min_nodes=1,
+            size=sizes[contract.MASTER],
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
@@ -138,8 +138,7 @@ class DeepLearningCluster(Construct):
             self,
             "Workers",
             node_type=contract.WORKER,
-            desired_nodes=self.props.worker_count,
-            min_nodes=self.props.needed_workers,
+            size=sizes[contract.WORKER],
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.WORKER),

@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 
 from local.aws import buckets
 from local.aws.api_faults import ApiFaults
-from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks
+from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks, size_limits
 from local.aws.calls import Call
 from local.aws.cloudformation import change_sets, resource_types, signals, stack_events, stacks, template_rules
 from local.aws.ec2 import (
@@ -50,6 +50,7 @@ _PARTS = (
     lifecycle,
     lifecycle_hooks,
     health,
+    size_limits,
     subnets,
     elastic_ips,
     instance_types,

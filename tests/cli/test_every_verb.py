@@ -34,6 +34,8 @@ LINES = {
     "jupyter": "jupyter",
     "ssh-config": "ssh-config",
     "known-hosts": "known-hosts",
+    "pause": "pause --yes",
+    "resume": "resume",
 }
 ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "tensorboard", "jupyter", "ssh-config")
 OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
@@ -48,7 +50,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, s
 
 
 def test_all_verbs_are_here() -> None:
-    assert {*LINES, "preflight", "completion"} == VERBS.keys()
+    assert {*LINES, "preflight", "completion", "resize"} == VERBS.keys()
 
 
 def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
