@@ -125,6 +125,8 @@ BUCKET_OUTPUT: Final = "ClusterBucket"
 LOGIN_USER_OUTPUT: Final = "LoginUser"
 NETWORKS_OUTPUT: Final = "ClusterNetworks"
 """CIDR blocks, separated by commas; readers reject a node address outside of them."""
+PRICE_OUTPUT: Final = "PricePerHour"
+"""What the deployed sizes cost an hour by list prices, for people."""
 
 # ---- the cluster's table (DynamoDB): one item per record, partition key TABLE_KEY ----
 TABLE_KEY: Final = "id"

@@ -15,6 +15,7 @@ PROGRAM: Final = "dlcluster"
 VERBS: Final = {
     "list": "List the clusters of a region.",
     "status": "List the nodes of a cluster.",
+    "cost": "Say what a cluster costs, and has cost.",
     "why": "Explain why a deploy failed or a node is missing.",
     "pause": "End all nodes, and keep the cluster.",
     "resume": "Bring the nodes of a paused cluster back.",
@@ -38,6 +39,7 @@ VERBS: Final = {
 ELSEWHERE: Final = {
     **dict.fromkeys(("up", "deploy", "create"), "cdk deploy creates or updates a cluster"),
     **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
+    **dict.fromkeys(("price", "bill", "cost-report"), "dlcluster cost says what a cluster costs, and has cost"),
     **dict.fromkeys(("sleep", "hibernate", "suspend"), "dlcluster pause ends all nodes and keeps the cluster"),
     **dict.fromkeys(("scale", "grow", "shrink"), "dlcluster resize 3 makes a cluster of the master and three workers"),
     **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),

@@ -17,6 +17,8 @@ from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
+from stacks.prices.price_list import price_list
+from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
 from stacks.settings.props import ClusterProps
 from stacks.storage.bucket import cluster_bucket
@@ -69,8 +71,24 @@ class DeepLearningCluster(Construct):
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
         self._refuse_changes()
+        self.price = self._price()
+        cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
+
+    def _price(self) -> str:
+        """Return what an hour costs, by the list prices of the region if it is known."""
+        region = cdk.Stack.of(self).region
+        prices = price_list(None if cdk.Token.is_unresolved(region) else region)
+        nat_gateways = 0 if self.props.vpc_id else 1
+        parts = BilledParts(
+            nodes=sum(size.desired for size in self.props.sizes.values()),
+            instance_type=self.props.instance_type,
+            volume_gib=self.props.root_volume_gib,
+            nat_gateways=nat_gateways,
+            addresses=1 + nat_gateways,
+        )
+        return describe_rate(hourly_rate(parts, prices), prices)
 
     def _zone_warning(self) -> dict[str, str]:
         """Warn if CloudFormation chooses the zone: nothing records its name."""

@@ -42,4 +42,5 @@ class ClusterStack(cdk.Stack):
             contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
             contract.LOGIN_USER_OUTPUT: LOGIN_USER,
             contract.NETWORKS_OUTPUT: cluster.network.networks,
+            contract.PRICE_OUTPUT: cluster.price,
         }

@@ -40,9 +40,3 @@ def paused_line(rate: Rate, prices: PriceList) -> str:
         f"still costs {rate.paused:.3f} USD an hour, {month:.0f} a month ({parts}), {bucket}; "
         f"{prices.describe()}; cdk destroy ends that"
     )
-
-
-def rate_line(rate: Rate, prices: PriceList) -> str:
-    """Return what a cluster costs an hour, for people."""
-    total = "an unknown price" if rate.total is None else f"{rate.total:.2f} USD"
-    return f"{total} an hour ({prices.describe()})"

@@ -11,7 +11,7 @@ from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import DeployedTemplate, read_template
 from cli.cdk_context import read_context, read_props
-from cli.costs.parts import billed_parts, rate_line
+from cli.costs.parts import billed_parts
 from cli.errors import UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
@@ -22,7 +22,7 @@ from cli.sizes.question import require_yes, warn_of_running_jobs
 from cli.sizes.waiting import await_ready
 from cli.verb import verb
 from stacks.prices.price_list import price_list
-from stacks.prices.rate import hourly_rate
+from stacks.prices.rate import describe_rate, hourly_rate
 
 SETTING = "worker_count"
 
@@ -73,7 +73,7 @@ def _tell(change: Change, template: DeployedTemplate, *, region: str) -> None:
     prices = price_list(region)
 
     def cost(sizes: ClusterSizes) -> str:
-        return rate_line(hourly_rate(billed_parts(template, sizes), prices), prices)
+        return describe_rate(hourly_rate(billed_parts(template, sizes), prices), prices)
 
     for line in (*describe(change), f"now {cost(change.now)}, then {cost(change.after)}"):
         print(f"dlcluster: {line}", file=sys.stderr)

@@ -8,14 +8,14 @@ from bootstrap.contract import NODE_TYPES
 from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import read_template
-from cli.costs.parts import billed_parts, rate_line
+from cli.costs.parts import billed_parts
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.sizes.groups import read_groups, require_settled, resume_groups, sizes_of
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.verb import verb
 from stacks.prices.price_list import price_list
-from stacks.prices.rate import hourly_rate
+from stacks.prices.rate import describe_rate, hourly_rate
 
 
 @verb("resume", examples=("dlcluster resume", "dlcluster resume --timeout 3600 --json"))
@@ -38,7 +38,7 @@ def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
     rate = hourly_rate(billed_parts(template, declared), prices)
     if sizes_of(read_groups(clients.autoscaling, cluster.name)) != declared:
         nodes = sum(declared[node_type].desired for node_type in NODE_TYPES)
-        print(f"dlcluster: {nodes} nodes will cost {rate_line(rate, prices)}", file=sys.stderr)
+        print(f"dlcluster: {nodes} nodes will cost {describe_rate(rate, prices)}", file=sys.stderr)
         resume_groups(clients, cluster.name, declared)
     members = await_ready(clients, cluster, declared, timeout_s=timeout)
     if as_json:

@@ -46,6 +46,12 @@ class Rate:
         return self.nat + self.addresses
 
 
+def describe_rate(rate: Rate, prices: PriceList) -> str:
+    """Return what a cluster costs an hour, for people."""
+    total = "an unknown price" if rate.total is None else f"{rate.total:.2f} USD"
+    return f"{total} an hour ({prices.describe()})"
+
+
 def hourly_rate(parts: BilledParts, prices: PriceList) -> Rate:
     """Return what the parts cost an hour."""
     node = prices.instances.get(parts.instance_type)

@@ -34,6 +34,7 @@ LINES = {
     "jupyter": "jupyter",
     "ssh-config": "ssh-config",
     "known-hosts": "known-hosts",
+    "cost": "cost",
     "pause": "pause --yes",
     "resume": "resume",
 }

@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize, declared_sizes
-from bootstrap.contract import MASTER, NODE_TYPES, WORKER, group_name
+from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
 from cli.aws.clients import Clients
 from tests.cli.conftest import KEY, put_members
 from tests.local.aws.harness import REGION, Aws, Stacks, start_server
@@ -52,6 +52,7 @@ def template(sizes: ClusterSizes, *, user_data: str = "first", fails: bool = Fal
 def _group(size: GroupSize, name: str) -> dict[str, Any]:
     made = group(size.desired) | _POLICY
     made["Properties"] |= {"AutoScalingGroupName": name, "MinSize": str(size.least), "MaxSize": str(size.most)}
+    made["Properties"]["Tags"] = [{"Key": CLUSTER_TAG, "Value": NAME, "PropagateAtLaunch": True}]
     return made
 
 
@@ -162,8 +163,9 @@ def deployed(local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pyte
     made = Deployed(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
-    for verb in ("pause", "resume", "resize"):
+    for verb in ("pause", "resume", "resize", "cost"):
         monkeypatch.setattr(f"cli.verbs.{verb}.connect", lambda _: clients)
+    monkeypatch.setattr("cli.cluster_context.connect", lambda _: clients)
     made.create()
     made.agents()
     yield made

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,29 @@ def test_fails_when_the_deploy_fails(
 def test_fails_when_the_words_do_not_fit(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == EXIT_USAGE
     assert complaint(capsys).startswith(said)
+
+
+def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 0
+    summary, *_, last = capsys.readouterr().out.splitlines()
+    assert summary == "demo: 3 of 3 nodes, generation 7"
+    assert re.fullmatch(
+        r"costs 0\.35 USD an hour; 0\.0\d USD since [0-9-]+ [0-9:]+ UTC \(nodes 0\.\d\d, volumes 0\.00, nat 0\.\d\d, "
+        r"addresses 0\.00\); list prices of us-east-1, 2026-07-20",
+        last,
+    )
+    assert main(["pause", "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["cost", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["usd_per_hour"] == pytest.approx(0.055)
+    assert found["usd_per_hour_by_kind"] == {"nodes": 0.0, "volumes": 0.0, "nat": 0.045, "addresses": 0.01}
+    # The nodes have ended, and have cost some seconds.
+    assert 0 < found["node_hours"] < 1
+    assert found["forecast"]["64"] == pytest.approx(64 * 0.055)
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "demo: paused; dlcluster resume brings its nodes back"
+    assert main(["cost", "--forecast"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["KIND", "USD/HOUR", "SPENT"]
+    assert lines[-1] == "a month (730 h) as it is now: 40.15"
