@@ -125,6 +125,8 @@ BUCKET_OUTPUT: Final = "ClusterBucket"
 LOGIN_USER_OUTPUT: Final = "LoginUser"
 NETWORKS_OUTPUT: Final = "ClusterNetworks"
 """CIDR blocks, separated by commas; readers reject a node address outside of them."""
+EXPIRES_OUTPUT: Final = "ClusterExpires"
+"""Time from which on the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
 PRICE_OUTPUT: Final = "PricePerHour"
 """What the deployed sizes cost an hour by list prices, for people."""
 

@@ -15,6 +15,7 @@ PROGRAM: Final = "dlcluster"
 VERBS: Final = {
     "list": "List the clusters of a region.",
     "status": "List the nodes of a cluster.",
+    "extend": "Move the time from which on a cluster is paused, and deploy.",
     "cost": "Say what a cluster costs, and has cost.",
     "why": "Explain why a deploy failed or a node is missing.",
     "pause": "End all nodes, and keep the cluster.",

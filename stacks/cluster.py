@@ -7,6 +7,7 @@ from constructs import Construct
 
 from bootstrap import contract
 from bootstrap.config import NodeConfig
+from stacks.expiry import Expiry
 from stacks.immutable_setting import ImmutableSetting
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
@@ -70,6 +71,8 @@ class DeepLearningCluster(Construct):
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
+        if props.expires_at is not None:
+            Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at)
         self._refuse_changes()
         self.price = self._price()
         cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")

@@ -1,7 +1,7 @@
 """Own the sizes of a cluster's two Auto Scaling groups: every writer takes its numbers from here.
 
-Writers are CloudFormation (a deploy, and a rollback) and ``dlcluster`` (pause, resume, resize). docs/how/sizes.md
-tells what each of them does to a group in each state.
+Writers are CloudFormation (a deploy, and a rollback), the schedule of ``expires``, and ``dlcluster`` (pause, resume,
+resize). docs/how/sizes.md tells what each of them does to a group in each state.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """``dlcluster resume``: bring the nodes of a paused cluster back."""
 
 import sys
+from datetime import datetime, timezone
 
 import click
 
@@ -9,6 +10,7 @@ from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import read_template
 from cli.costs.parts import billed_parts
+from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.sizes.groups import read_groups, require_settled, resume_groups, sizes_of
@@ -16,6 +18,7 @@ from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.verb import verb
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
+from stacks.settings.lifetime import iso
 
 
 @verb("resume", examples=("dlcluster resume", "dlcluster resume --timeout 3600 --json"))
@@ -32,6 +35,10 @@ def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     require_settled(cluster)
+    if cluster.expires is not None and cluster.expires <= datetime.now(timezone.utc):
+        raise ClusterError(
+            f"{cluster.name} expired at {iso(cluster.expires)} and would be paused again: dlcluster extend 8h"
+        )
     template = read_template(clients.cloudformation, cluster.stack_name)
     declared = template.sizes(cluster.name)
     prices = price_list(clients.region)

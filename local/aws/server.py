@@ -31,6 +31,7 @@ from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
+from local.aws.scheduler import schedules
 from local.dataplane.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"
@@ -91,6 +92,7 @@ def serve(
             listener.bind((host, port))
             listener.listen(128)
             fd = listener.fileno()
+            schedules.serve_at(f"http://{'localhost' if host in ('', '0.0.0.0') else host}:{listener.getsockname()[1]}")  # noqa: S104  (compares)
             application = Application(log, ApiFaults(api_faults) if api_faults else None)
             return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:

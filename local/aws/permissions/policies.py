@@ -18,7 +18,8 @@ LEADING_KEYS: Final = "dynamodb:LeadingKeys"
 RESOURCE_TAGS: Final = ("aws:ResourceTag/", "autoscaling:ResourceTag/", "ec2:ResourceTag/")
 CONDITION_KEYS: Final = frozenset({
     USER_ID, PRINCIPAL, LEADING_KEYS, "aws:username", "aws:PrincipalAccount", "aws:RequestedRegion",
-    "aws:SecureTransport", "aws:SourceIp", "s3:delimiter", "s3:max-keys", "s3:prefix",
+    "aws:SecureTransport", "aws:SourceIp", "autoscaling:MaxSize", "autoscaling:MinSize",
+    "s3:delimiter", "s3:max-keys", "s3:prefix",
 })  # fmt: skip
 """Keys that a condition may name, besides those of tags. A misspelt key is never in a request, so ForAllValues and
 negated operators would be true.

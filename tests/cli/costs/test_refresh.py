@@ -9,6 +9,7 @@ import pytest
 from botocore.stub import Stubber
 
 from cli.costs import refresh
+from cli.costs.price_file import render
 from stacks.prices.price_list import PRICES_FILE
 
 
@@ -29,12 +30,18 @@ BUCKET, VOLUME, NAT, ADDRESS = (
 
 
 @pytest.fixture
-def pricing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stubber:
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A copy of the file that the script may write."""
+    copy = tmp_path / "price_list.json"
+    copy.write_text(PRICES_FILE.read_text())
+    monkeypatch.setattr(refresh, "PRICES_FILE", copy)
+    return copy
+
+
+@pytest.fixture
+def pricing(monkeypatch: pytest.MonkeyPatch) -> Stubber:
     client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
     monkeypatch.setattr("boto3.Session.client", lambda *_words, **_named: client)
-    file = tmp_path / "price_list.json"
-    file.write_text(PRICES_FILE.read_text())
-    monkeypatch.setattr(refresh, "PRICES_FILE", file)
     return Stubber(client)
 
 
@@ -43,12 +50,12 @@ def answer(stub: Stubber, *lists: list[str]) -> None:
         stub.add_response("get_products", {"FormatVersion": "aws_v1", "PriceList": found})
 
 
-def test_a_region_is_added_and_the_others_stay(pricing: Stubber) -> None:
+def test_a_region_is_added_and_the_others_stay(pricing: Stubber, file: Path) -> None:
     answer(pricing, NODES, BUCKET, VOLUME, [*NAT, product("0.05", "GB")], ADDRESS)
     with pricing:
         assert refresh.main(["eu-west-1"]) == 0
     before: dict[str, Any] = json.loads(PRICES_FILE.read_text())
-    found = json.loads(refresh.PRICES_FILE.read_text())
+    found = json.loads(file.read_text())
     added = found.pop("eu-west-1")
     assert found == before
     assert added.pop("date")
@@ -61,7 +68,7 @@ def test_a_region_is_added_and_the_others_stay(pricing: Stubber) -> None:
 
 def test_the_file_is_as_the_script_renders_it() -> None:
     regions = {name: refresh._flat(prices) for name, prices in json.loads(PRICES_FILE.read_text()).items()}
-    assert refresh.render(regions) == PRICES_FILE.read_text()
+    assert render(regions) == PRICES_FILE.read_text()
 
 
 @pytest.mark.parametrize(
@@ -76,10 +83,10 @@ def test_the_file_is_as_the_script_renders_it() -> None:
     ],
 )
 def test_fails_when_a_price_is_missing_or_ambiguous(
-    pricing: Stubber, lists: list[list[str]], said: str, capsys: pytest.CaptureFixture[str]
+    pricing: Stubber, file: Path, lists: list[list[str]], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(pricing, *lists)
     with pricing:
         assert refresh.main(["mars-1"]) == 1
     assert capsys.readouterr().err == f"refresh: {said}\n"
-    assert refresh.PRICES_FILE.read_text() == PRICES_FILE.read_text()
+    assert file.read_text() == PRICES_FILE.read_text()

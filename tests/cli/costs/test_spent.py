@@ -23,8 +23,8 @@ def activity(hour: float, description: str, *, end: float | None = None, status:
     )  # fmt: skip
 
 
-def launched(hour: float, name: str, **more: str) -> Activity:
-    return activity(hour, f"Launching a new EC2 instance: {name}", **more)
+def launched(hour: float, name: str, status: str = "Successful") -> Activity:
+    return activity(hour, f"Launching a new EC2 instance: {name}", status=status)
 
 
 def ended(hour: float, name: str) -> Activity:

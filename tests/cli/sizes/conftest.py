@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,18 @@ class Deployed:
         self.lines.append(line)
         settings = json.loads(Path("cdk.json").read_text())["context"]["cluster"]
         workers = settings["worker_count"]
+        if "expires" in settings:
+            return Ended()
         self.update(declared_sizes(worker_count=workers, needed_workers=workers))
         return Ended()
+
+    def expire_at(self, time: datetime) -> None:
+        """Deploy an end, of which dlcluster reads the output."""
+        changed = copy.deepcopy(self.deployed)
+        changed["Outputs"]["ClusterExpires"] = {"Value": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
+        changed["Resources"]["Template"]["Properties"]["LaunchTemplateData"]["UserData"] = {"Fn::Base64": "expires"}
+        self.stacks.update(changed, name=NAME)
+        self.deployed = changed
 
     def set_by_hand(self, sizes: Mapping[Any, GroupSize]) -> None:
         for node_type, size in sizes.items():
@@ -163,7 +174,7 @@ def deployed(local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pyte
     made = Deployed(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
-    for verb in ("pause", "resume", "resize", "cost"):
+    for verb in ("pause", "resume", "resize", "cost", "extend"):
         monkeypatch.setattr(f"cli.verbs.{verb}.connect", lambda _: clients)
     monkeypatch.setattr("cli.cluster_context.connect", lambda _: clients)
     made.create()

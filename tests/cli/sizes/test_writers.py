@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.aws.group_sizes import declared_sizes
-from bootstrap.contract import MASTER, WORKER
+from bootstrap.aws.group_sizes import PAUSED, declared_sizes
+from bootstrap.contract import MASTER, NODE_TYPES, WORKER, group_name
 from cli.main import main
 from tests.cli.sizes.conftest import DECLARED, NAME, STATES, Deployed, in_state
 
@@ -31,6 +31,12 @@ def fail_to_deploy(deployed: Deployed) -> None:
     assert deployed.stacks.status(NAME) == "UPDATE_ROLLBACK_COMPLETE"
 
 
+def expire(deployed: Deployed) -> None:
+    """Make the schedule's two calls; tests/local/aws/scheduler has the schedule itself."""
+    for node_type in NODE_TYPES:
+        deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))
+
+
 def run(*words: str) -> Callable[[Deployed], None]:
     def run_verb(_deployed: Deployed) -> None:
         assert main([*words]) == 0
@@ -46,6 +52,7 @@ WRITERS: dict[str, Callable[[Deployed], None]] = {
     "`dlcluster pause`": run("pause", "--yes"),
     "`dlcluster resume`": run("resume"),
     "`dlcluster resize 3`": run("resize", "3", "--yes"),
+    "the schedule of `expires`": expire,
 }
 CELL = re.compile(r"(?P<master>\d) \+ (?P<workers>\d)(?:, .*)?")
 
