@@ -127,6 +127,10 @@ NETWORKS_OUTPUT: Final = "ClusterNetworks"
 """CIDR blocks, separated by commas; readers reject a node address outside of them."""
 PRIVATE_OUTPUT: Final = "ClusterPrivate"
 """``true`` if logins go through Session Manager; a cluster with an open SSH port has no such output."""
+EXPIRES_OUTPUT: Final = "ClusterExpires"
+"""Time from which on the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
+PRICE_OUTPUT: Final = "PricePerHour"
+"""What the deployed sizes cost an hour by list prices, for people."""
 
 # ---- the cluster's table (DynamoDB): one item per record, partition key TABLE_KEY ----
 TABLE_KEY: Final = "id"

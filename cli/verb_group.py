@@ -15,7 +15,12 @@ PROGRAM: Final = "dlcluster"
 VERBS: Final = {
     "list": "List the clusters of a region.",
     "status": "List the nodes of a cluster.",
+    "extend": "Move the time from which on a cluster is paused, and deploy.",
+    "cost": "Say what a cluster costs, and has cost.",
     "why": "Explain why a deploy failed or a node is missing.",
+    "pause": "End all nodes, and keep the cluster.",
+    "resume": "Bring the nodes of a paused cluster back.",
+    "resize": "Change the number of workers, and deploy.",
     "preflight": "Check before a deploy that the account can hold the cluster.",
     "run": "Run a command on all nodes, with the current directory.",
     "jobs": "List the jobs that were started on the master.",
@@ -37,6 +42,10 @@ VERBS: Final = {
 ELSEWHERE: Final = {
     **dict.fromkeys(("up", "deploy", "create"), "cdk deploy creates or updates a cluster"),
     **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
+    **dict.fromkeys(("price", "bill", "cost-report"), "dlcluster cost says what a cluster costs, and has cost"),
+    **dict.fromkeys(("sleep", "hibernate", "suspend"), "dlcluster pause ends all nodes and keeps the cluster"),
+    **dict.fromkeys(("scale", "grow", "shrink"), "dlcluster resize 3 makes a cluster of the master and three workers"),
+    **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),
     **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
     **dict.fromkeys(("cancel", "kill"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
     **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),

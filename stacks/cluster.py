@@ -7,6 +7,7 @@ from constructs import Construct
 
 from bootstrap import contract
 from bootstrap.config import NodeConfig
+from stacks.expiry import Expiry
 from stacks.immutable_setting import ImmutableSetting
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
@@ -17,6 +18,8 @@ from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
+from stacks.prices.price_list import price_list
+from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
 from stacks.settings.props import ClusterProps
 from stacks.storage.bucket import cluster_bucket
@@ -70,9 +73,27 @@ class DeepLearningCluster(Construct):
             if props.private:
                 # An SSM agent that is denied at its first try waits for minutes before the next.
                 group.group.node.add_dependency(self.roles)
+        if props.expires_at is not None:
+            Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at)
         self._refuse_changes()
+        self.price = self._price()
+        cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
+
+    def _price(self) -> str:
+        """Return what an hour costs, by the list prices of the region if it is known."""
+        region = cdk.Stack.of(self).region
+        prices = price_list(None if cdk.Token.is_unresolved(region) else region)
+        nat_gateways = 0 if self.props.vpc_id else 1
+        parts = BilledParts(
+            nodes=sum(size.desired for size in self.props.sizes.values()),
+            instance_type=self.props.instance_type,
+            volume_gib=self.props.root_volume_gib,
+            nat_gateways=nat_gateways,
+            addresses=1 + nat_gateways,
+        )
+        return describe_rate(hourly_rate(parts, prices), prices)
 
     def _zone_warning(self) -> dict[str, str]:
         """Warn if CloudFormation chooses the zone: nothing records its name."""
@@ -133,12 +154,12 @@ class DeepLearningCluster(Construct):
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
         )
+        sizes = self.props.sizes
         master = NodeGroup(
             self,
             "Master",
             node_type=contract.MASTER,
-            desired_nodes=1,
-            min_nodes=1,
+            size=sizes[contract.MASTER],
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
@@ -149,8 +170,7 @@ class DeepLearningCluster(Construct):
             self,
             "Workers",
             node_type=contract.WORKER,
-            desired_nodes=self.props.worker_count,
-            min_nodes=self.props.needed_workers,
+            size=sizes[contract.WORKER],
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.WORKER),

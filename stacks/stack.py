@@ -9,6 +9,7 @@ from bootstrap import contract
 from stacks.cluster import DeepLearningCluster
 from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.machine_image import LOGIN_USER
+from stacks.settings.lifetime import iso
 from stacks.settings.props import ClusterProps
 
 
@@ -44,4 +45,6 @@ class ClusterStack(cdk.Stack):
             contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
             contract.LOGIN_USER_OUTPUT: LOGIN_USER,
             contract.NETWORKS_OUTPUT: cluster.network.networks,
+            contract.PRICE_OUTPUT: cluster.price,
+            **({contract.EXPIRES_OUTPUT: iso(expires)} if (expires := cluster.props.expires_at) else {}),
         }

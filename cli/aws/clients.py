@@ -61,7 +61,7 @@ def _client(service: str) -> Any:
 
 
 class Clients:
-    """The clients of one region; dlcluster only reads."""
+    """The clients of one region."""
 
     def __init__(self, session: Session, region: str) -> None:
         # botocore's session, not boto3's, whose import costs each login a tenth of its time for S3 transfers.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks, shown
 from bootstrap.contract import (
     CLUSTER_NAME_OUTPUT,
+    EXPIRES_OUTPUT,
     LOGIN_USER_OUTPUT,
     NETWORKS_OUTPUT,
     PRIVATE_OUTPUT,
@@ -48,6 +49,8 @@ class Cluster:
     stack_status: str = ""
     created: str = ""
     """Time when the stack was created; ISO 8601, UTC."""
+    expires: datetime | None = None
+    """Time from which on AWS pauses the cluster; None if it never does."""
 
     @property
     def networks(self) -> Networks:
@@ -103,8 +106,16 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         networks_text=outputs.get(NETWORKS_OUTPUT),
         is_private=outputs.get(PRIVATE_OUTPUT) == "true",
         stack_status=stack["StackStatus"],
+        expires=_expires(outputs.get(EXPIRES_OUTPUT)),
         created=_iso(stack["CreationTime"]),
     )
+
+
+def _expires(text: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+    except ValueError:
+        return None
 
 
 def check_outputs(cluster: Cluster) -> Cluster:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
@@ -71,6 +72,7 @@ class Machine:
     public_address: str
     """Empty if it has none."""
     state: str
+    launched: datetime | None = None
 
 
 MOST_FILTER_VALUES: Final = 200
@@ -157,6 +159,7 @@ def _machine(instance: "InstanceTypeDef") -> Machine:
         zone=instance["Placement"]["AvailabilityZone"],
         public_address=instance.get("PublicIpAddress", ""),
         state=instance["State"]["Name"],
+        launched=instance.get("LaunchTime"),
     )
 
 

@@ -34,6 +34,9 @@ class Status:
     @property
     def summary(self) -> str:
         """One line about all nodes."""
+        if self.desired_nodes == 0:
+            left = f", {self.running} nodes still end" if self.running else ""
+            return f"{self.cluster_name}: paused{left}; dlcluster resume brings its nodes back"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 

@@ -22,6 +22,7 @@ from cli.preflight import (
     offering,
     permissions,
     service_role,
+    sizes,
     stack,
     volumes,
 )
@@ -45,6 +46,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("bucket", bucket.bucket),
     ("cdk bootstrap", account.bootstrap),
     ("stack", stack.stack),
+    ("sizes", sizes.sizes),
     ("permissions", permissions.deploy),
     ("permissions", permissions.create_roles),
     ("service role", service_role.auto_scaling),

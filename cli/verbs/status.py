@@ -1,12 +1,15 @@
 """``dlcluster status``: list the nodes, and say how many are missing and why; look again and again with ``--watch``."""
 
+import sys
 from typing import Final
 
 import click
 
-from cli.cluster_context import find_selected_cluster
-from cli.errors import UsageError
-from cli.output import json_option, print_json, print_table
+from cli.aws.clients import aws_errors
+from cli.cluster_context import ClusterContext, find_selected_cluster
+from cli.costs.read import Cost, read_cost
+from cli.errors import ClusterError, UsageError
+from cli.output import json_option, print_json, print_table, printable
 from cli.reports.status import COLUMNS
 from cli.reports.status_reader import read_status
 from cli.shared_options import Selection
@@ -28,7 +31,7 @@ EXAMPLES: Final = (
     "--interval", metavar="SECONDS", type=click.IntRange(1, 3600), help=f"Pause between two looks ({INTERVAL_S})."
 )
 def command(selection: Selection, *, as_json: bool, watches: bool, interval: int | None) -> int:
-    """List the nodes of a cluster, and say how many are missing and why.
+    """List the nodes of a cluster, say how many are missing and why, and what it costs.
 
     --watch also asks the nodes, through the master: whether agent and sshd are alive, how busy the GPUs are, which jobs
     run. A terminal shows one table that changes; elsewhere each look is a block of lines, with --json one line.
@@ -41,11 +44,28 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         raise UsageError("--interval needs --watch")
     context = find_selected_cluster(selection)
     status, told = read_status(context)
+    cost = _cost(context)
     if as_json:
-        print_json(**status.document(told))
+        print_json(
+            **status.document(told),
+            usd_per_hour=cost.rate.total if cost else None,
+            usd_spent=cost.spent.total if cost else None,
+        )
         return 0
     print(status.summary)
     print_table(COLUMNS, status.rows())
     if status.missing:
         print("\n".join(status.missing_lines(told)))
+    if cost:
+        print(cost.summary())
     return 0
+
+
+def _cost(context: ClusterContext) -> Cost | None:
+    """Return the cost; say on standard error why there is none."""
+    try:
+        with aws_errors(context.clients.region):
+            return read_cost(context.clients, context.cluster)
+    except ClusterError as error:
+        print(f"dlcluster: cannot tell the cost: {printable(str(error))}", file=sys.stderr)
+        return None

@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 
 from local.aws import buckets
 from local.aws.api_faults import ApiFaults
-from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks
+from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks, size_limits
 from local.aws.calls import Call
 from local.aws.cloudformation import change_sets, resource_types, signals, stack_events, stacks, template_rules
 from local.aws.ec2 import (
@@ -31,6 +31,7 @@ from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
+from local.aws.scheduler import schedules
 from local.aws.sessions import channels, start_session
 from local.aws.sessions.gateway import GATEWAY
 from local.dataplane.changes import ChangeWriter, may_change
@@ -52,6 +53,7 @@ _PARTS = (
     lifecycle,
     lifecycle_hooks,
     health,
+    size_limits,
     subnets,
     elastic_ips,
     instance_types,
@@ -94,6 +96,7 @@ def serve(
             listener.bind((host, port))
             listener.listen(128)
             fd = listener.fileno()
+            schedules.serve_at(f"http://{'localhost' if host in ('', '0.0.0.0') else host}:{listener.getsockname()[1]}")  # noqa: S104  (compares)
             application = Application(log, ApiFaults(api_faults) if api_faults else None)
             return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bootstrap import contract
+from bootstrap.aws.group_sizes import ClusterSizes, declared_sizes
 from stacks.settings import instance_types
 from stacks.settings.values import Settings, require
 
@@ -70,6 +71,11 @@ class CapacitySettings(Settings):
     def needed_workers(self) -> int:
         """Return the number of workers without which the deploy fails."""
         return self.worker_count if self.min_workers is None else self.min_workers
+
+    @property
+    def sizes(self) -> ClusterSizes:
+        """Return the sizes of both Auto Scaling groups."""
+        return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)
 
     def _check_gpu_count(self) -> None:
         count, known = self.gpu_count, self.instance

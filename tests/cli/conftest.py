@@ -156,10 +156,15 @@ def put_membership(
 
 
 def put_members(
-    table: str, members: Sequence[dict[str, Any]], *, version: int = 2, desired_nodes: int | None = None
+    table: str,
+    members: Sequence[dict[str, Any]],
+    *,
+    version: int = 2,
+    desired_nodes: int | None = None,
+    region: str = REGION,
 ) -> None:
     """Write a membership with these rows, whatever they are."""
-    boto3.client("dynamodb", region_name=REGION).put_item(
+    boto3.client("dynamodb", region_name=region).put_item(
         TableName=table,
         Item={
             "id": {"S": "membership"},

@@ -35,6 +35,9 @@ LINES = {
     "ssh-config": "ssh-config",
     "known-hosts": "known-hosts",
     "policy": "policy",
+    "cost": "cost",
+    "pause": "pause --yes",
+    "resume": "resume",
 }
 ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "tensorboard", "jupyter", "ssh-config")
 OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
@@ -49,7 +52,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, s
 
 
 def test_all_verbs_are_here() -> None:
-    assert {*LINES, "preflight", "completion", "ssm-proxy"} == VERBS.keys()
+    assert {*LINES, "preflight", "completion", "ssm-proxy", "resize", "extend"} == VERBS.keys()
 
 
 def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
