@@ -9,8 +9,9 @@ from botocore.exceptions import ClientError
 
 from bootstrap.aws.group_sizes import PAUSED
 from local.aws.scheduler.schedules import Schedule, ScheduleError
-from tests.local.aws.harness import REGION, Aws, Group, Role, Stacks, policy, wait_until
+from tests.local.aws.harness import REGION, Aws, Group, Role, Stacks, policy
 from tests.local.aws.templates import cluster, group, resource
+from tests.waiting import await_true
 
 GROUP = "ends"
 ZERO = {
@@ -46,7 +47,7 @@ def test_the_group_is_empty_once_the_time_has_come(aws: Aws, stacks: Stacks, rol
     stacks.create(template(role, after_s=2))
 
     found = Group(aws=aws, name=GROUP)
-    wait_until(lambda: not found.members(), "the schedule")
+    await_true(lambda: not found.members(), "the schedule", timeout_s=20)
     size = found.described()
     assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)
     assert sum(description.startswith("Launching") for _, description in found.activities()) == 2

@@ -15,7 +15,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.sessions.gateway import Gateway, Session
-from tests.local.aws.harness import REGION, Aws, Role, policy, wait_until
+from tests.local.aws.harness import REGION, Aws, Role, policy
+from tests.waiting import await_true
 
 ACCOUNT = "123456789012"
 PLUGIN = Path(__file__).parents[4] / "local/bin/session-manager-plugin"
@@ -120,7 +121,7 @@ def start_when_connected(aws: Aws, keys: dict[str, str], instance_id: str) -> di
             found.append(start(aws, keys, instance_id))
         return bool(found)
 
-    wait_until(starts, "the agent to be connected")
+    await_true(starts, "the agent to be connected", timeout_s=20)
     return found[0]
 
 
@@ -210,8 +211,8 @@ def test_an_agent_that_goes_is_no_longer_connected() -> None:
     gateway.listen("127.0.0.1")
     with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=10)) as agent:
         agent.sendall(gateway.ticket("control", "i-1").encode() + b"\n")
-        wait_until(lambda: gateway.is_connected("i-1"), "the agent to be connected")
-    wait_until(lambda: not gateway.is_connected("i-1"), "the agent to be gone")
+        await_true(lambda: gateway.is_connected("i-1"), "the agent to be connected", timeout_s=20)
+    await_true(lambda: not gateway.is_connected("i-1"), "the agent to be gone", timeout_s=20)
     gateway.sessions["s"] = Session(session_id="s", instance_id="i-1", port=22)
     with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=10)) as client:
         client.sendall(gateway.ticket("client", "s").encode() + b"\n")
