@@ -29,6 +29,7 @@ VERBS: Final = {
     "jupyter": "Run JupyterLab on the master and show it here.",
     "ssh-config": "Print a block for ~/.ssh/config.",
     "known-hosts": "Print verified host keys.",
+    "delete-storage": "Delete a file system that a cluster left.",
     "completion": "Print the script that completes words in your shell.",
 }
 """The first line of each verb's help; the verb itself is ``command`` in cli.verbs.NAME."""

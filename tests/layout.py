@@ -19,8 +19,8 @@ MOST_MODULES: Final = 12
 MOST_LINES: Final = 300
 LEAST_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
-    "cli/preflight": (15, "one check a file"),
-    "cli/verbs": (17, "one verb a file"),
+    "cli/preflight": (17, "one check a file"),
+    "cli/verbs": (19, "one verb a file"),
     "trainer/data": (13, "one data set a file"),
 }
 """Packages that may have more modules: how many, and the reason."""

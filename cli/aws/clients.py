@@ -61,7 +61,7 @@ def _client(service: str) -> Any:
 
 
 class Clients:
-    """The clients of one region; dlcluster only reads."""
+    """The clients of one region; dlcluster only reads, except for delete-storage."""
 
     def __init__(self, session: Session, region: str) -> None:
         # botocore's session, not boto3's, whose import costs each login a tenth of its time for S3 transfers.
@@ -72,6 +72,8 @@ class Clients:
     cloudformation: "CloudFormationClient" = _client("cloudformation")
     dynamodb: "DynamoDBClient" = _client("dynamodb")
     ec2: "EC2Client" = _client("ec2")
+    efs: Any = _client("efs")
+    fsx: Any = _client("fsx")
     iam: Any = _client("iam")
     logs: "CloudWatchLogsClient" = _client("logs")
     s3: Any = _client("s3")

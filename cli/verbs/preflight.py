@@ -22,6 +22,7 @@ from cli.preflight import (
     offering,
     permissions,
     service_role,
+    shared_storage,
     stack,
     volumes,
 )
@@ -43,6 +44,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("VPC", network.vpc),
     ("subnets", existing_network.subnets),
     ("bucket", bucket.bucket),
+    (shared_storage.SUBJECT, shared_storage.shared_storage),
     ("cdk bootstrap", account.bootstrap),
     ("stack", stack.stack),
     ("permissions", permissions.deploy),

@@ -11,6 +11,7 @@ from local.dataplane import firewall
 from local.network import vpc_network
 from local.node import metadata
 from local.node.inventory import Inventory
+from local.storage.exports import Exports
 
 log = logging.getLogger(__name__)
 FindMetadata = Callable[[str, str], metadata.Metadata | None]
@@ -20,8 +21,10 @@ FindMetadata = Callable[[str, str], metadata.Metadata | None]
 class Vpcs:
     """Keep routers by VPC equal to an inventory."""
 
-    def __init__(self, find: FindMetadata) -> None:
+    def __init__(self, find: FindMetadata, exports: Exports) -> None:
         self._find = find
+        self._exports = exports
+        self._end_names: dict[str, Callable[[], None]] = {}
         self._end_metadata: dict[str, Callable[[], None]] = {}
         self._rules: dict[str, str] = {}
         self._routes: dict[str, str] = {}
@@ -34,12 +37,14 @@ class Vpcs:
         for vpc_id in sorted(wanted):
             self._load_rules(vpc_id, firewall.render_rules(inventory, vpc_id))
         self._load_routes(public_addresses(inventory))
+        self._exports.reconcile(inventory.mount_targets, vpcs=wanted)
         for vpc_id in sorted(self._end_metadata.keys() - wanted - set(kept)):
             self._delete(vpc_id)
 
     def _create(self, vpc_id: str) -> None:
         try:
             vpc_network.create_router(vpc_id)
+            self._end_names[vpc_id] = self._exports.start_names(vpc_id)
             self._end_metadata[vpc_id] = metadata.start_server(vpc_id, functools.partial(self._find, vpc_id))
         except BaseException:
             vpc_network.delete_router(vpc_id)
@@ -48,6 +53,7 @@ class Vpcs:
 
     def _delete(self, vpc_id: str) -> None:
         self._end_metadata.pop(vpc_id)()
+        self._end_names.pop(vpc_id)()
         self._rules.pop(vpc_id, None)
         vpc_network.delete_router(vpc_id)
         log.info("%s has no instance any more", vpc_id)

@@ -48,7 +48,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, s
 
 
 def test_all_verbs_are_here() -> None:
-    assert {*LINES, "preflight", "completion"} == VERBS.keys()
+    assert {*LINES, "preflight", "completion", "delete-storage"} == VERBS.keys()
 
 
 def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
