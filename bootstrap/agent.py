@@ -5,7 +5,6 @@ only delays the next pass. `bootstrap.service` calls `Agent.step` in a loop.
 """
 
 import logging
-import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -17,11 +16,11 @@ from bootstrap.config import NodeConfig
 from bootstrap.engines.state import EnginesStatus
 from bootstrap.errors import ConfigError, EnginesError, MetadataError
 from bootstrap.failures import RETRYABLE_ERRORS, Activity, RetryableError, reason, replacement_would_help
-from bootstrap.files.node_files import NodeFiles
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.host_services import ClusterClients, HostServices, build_node_record, connect_to_cluster, ensure_keys
+from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
 from bootstrap.phases import Phases, first_start
+from bootstrap.shared_storage.state import SharedStorage
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +65,7 @@ class Agent:
         self._defects = 0
         self._finding: Finding | None = None
         self._engines = EnginesStatus(host.root, name=config.engines)
+        self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
         self._doing = Activity.METADATA
         self._error: RetryableError | None = None
         self._problem: str | None = None
@@ -130,8 +130,8 @@ class Agent:
         """Write this node's record when it has changed."""
         self._doing = Activity.HOST_KEY
         instance_id = cluster.identity.instance_id
-        keys = ensure_keys(self._config, self._host, instance_id=instance_id)
-        record = build_node_record(self._config, keys, instance_id=instance_id, draining=self._notice.must_drain)
+        draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
+        record = own_record(self._config, self._host, instance_id=instance_id, draining=draining, mount=mount)
         if self._record.is_due(record, self._membership):
             self._doing = Activity.TABLE
             self._record.publish(cluster.table, record)
@@ -153,14 +153,10 @@ class Agent:
 
     def _write_files(self, member: Member) -> None:
         self._doing = Activity.FILES
-        files = NodeFiles(
-            self._host.root,
-            user_name=self._config.default_user,
-            bucket=self._config.bucket,
-            actions=self._host.actions,
-            own_name=socket.gethostname() if self._config.engines else None,
+        self._shared_storage.follow(self._membership.shared_storage)
+        changed = node_files(self._config, self._host).write(
+            self._membership, member=member, gpu_count=self._gpus.count_or_zero()
         )
-        changed = files.write(self._membership, member=member, gpu_count=self._gpus.count_or_zero())
         if changed:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
         self._phases.done("files")

@@ -63,6 +63,10 @@ class NodeConfig:
     worker_role_id: str
     engines: str | None
     """Environment of engines to provide (bootstrap.engines.recipe.CONTENTS), or None."""
+    shared_storage: str | None
+    """Setting of that name: ``efs``, ``efs:ID`` or ``lustre:ID``; None for no shared storage."""
+    shared_storage_resource: str | None
+    """Logical ID of the file system that the stack makes; its ID exists only after this configuration."""
     default_user: str
     """Login user of the machine image, who owns the workers file."""
     bootstrap_timeout_s: int
@@ -87,6 +91,8 @@ class NodeConfig:
             raise ConfigError(str(error)) from error
         if (self.address is None) != (self.address_allocation is None):
             raise ConfigError("address and address_allocation must be set together or not at all")
+        if (self.shared_storage == "efs") != (self.shared_storage_resource is not None):
+            raise ConfigError("shared_storage_resource must be set with shared_storage efs, and only then")
 
     @property
     def signal_target(self) -> SignalTarget:

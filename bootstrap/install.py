@@ -18,6 +18,7 @@ from bootstrap.contract import (
     LAUNCH_COMMAND,
     MASTER,
     NODE_CONFIG,
+    SHARED_SERVICE,
     TRAINER,
 )
 from bootstrap.errors import BootstrapError, ConfigError
@@ -61,6 +62,24 @@ Nice=5
 [Install]
 WantedBy=multi-user.target
 """
+SHARED_UNIT_FILE: Final = f"/etc/systemd/system/{SHARED_SERVICE}"
+SHARED_UNIT: Final = f"""\
+[Unit]
+Description=deeplearning-cdk shared storage
+Wants=network-online.target remote-fs-pre.target
+After=network-online.target
+# At shutdown systemd unmounts the network file system before it stops the tunnel that carries it.
+Before=remote-fs-pre.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap shared
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+"""
 LAUNCH: Final = f"""\
 #!/bin/sh
 exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
@@ -98,6 +117,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     if config is not None:
         _enable_linger(config, services=services)
         _start_engines_service(config, root=root, services=services)
+        _start_shared_service(config, root=root, services=services)
     log.info("installed release %s", release.name)
 
 
@@ -147,3 +167,12 @@ def _start_engines_service(config: NodeConfig, *, root: Path, services: Services
     if write_file(under_root(root, ENGINES_UNIT_FILE), ENGINES_UNIT):
         services.reload_units()
     services.enable(ENGINES_SERVICE)
+
+
+def _start_shared_service(config: NodeConfig, *, root: Path, services: Services) -> None:
+    """Start the service that mounts the shared storage, if the cluster has any."""
+    if config.shared_storage is None:
+        return
+    if write_file(under_root(root, SHARED_UNIT_FILE), SHARED_UNIT):
+        services.reload_units()
+    services.enable(SHARED_SERVICE)

@@ -36,6 +36,7 @@ VERBS: Final = {
     "known-hosts": "Print verified host keys.",
     "ssm-proxy": "Connect ssh with a node of a private cluster.",
     "policy": "Print the IAM policy that the cluster's users need.",
+    "delete-storage": "Delete a file system that a cluster left.",
     "completion": "Print the script that completes words in your shell.",
 }
 """The first line of each verb's help; the verb itself is ``command`` in cli.verbs.NAME."""

@@ -1,6 +1,6 @@
 """Define the cluster as a construct, which any stack can contain."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -22,9 +22,13 @@ from stacks.prices.price_list import price_list
 from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
 from stacks.settings.props import ClusterProps
+from stacks.settings.storage import NO_SHARED_STORAGE
 from stacks.storage.bucket import cluster_bucket
 from stacks.storage.log_group import ClusterLogs
 from stacks.storage.table import ClusterTable
+
+if TYPE_CHECKING:
+    from stacks.storage.shared_storage import SharedStorage
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
 """Seconds that an agent waits until its node is ready. Even after a slow boot and download this ends well before
@@ -51,6 +55,7 @@ class DeepLearningCluster(Construct):
         )
         self.table = ClusterTable(self, "Storage").table
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket)
+        self.shared_storage = self._shared_storage()
         self.log_group = ClusterLogs(self, "Logs").log_group
         self.address = self._master_address()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
@@ -64,6 +69,8 @@ class DeepLearningCluster(Construct):
                 bucket=self.bucket.bucket_arn,
                 bundle=self.bundle.arn,
                 address=self.address.arn if self.address else None,
+                makes_file_system=self.props.makes_file_system,
+                lustre=self._lustre_arn(),
             ),
             private=props.private,
         )
@@ -123,6 +130,30 @@ class DeepLearningCluster(Construct):
         subnet = self.network.subnet_for(contract.MASTER)
         return MasterAddress(self, "MasterAddress", cluster_name=self.props.cluster_name, subnet=subnet)
 
+    def _shared_storage(self) -> "SharedStorage | None":
+        """Return the mount target of EFS; None where the user's own VPC has one, and without shared storage."""
+        props = self.props
+        if not props.makes_file_system and (props.existing_efs is None or props.vpc_id is not None):
+            return None
+        # Imported here: the CDK's module for EFS costs a tenth of a second, which only these clusters need.
+        from stacks.storage.shared_storage import SharedStorage
+
+        return SharedStorage(
+            self,
+            "SharedStorage",
+            cluster_name=props.cluster_name,
+            file_system_id=props.existing_efs,
+            vpc=self.network.vpc,
+            subnet=self.network.subnet_for(contract.WORKER),
+            nodes=self.security,
+        )
+
+    def _lustre_arn(self) -> str | None:
+        kind, _, file_system = self.props.shared_storage.partition(":")
+        if kind != "lustre":
+            return None
+        return cdk.Stack.of(self).format_arn(service="fsx", resource="file-system", resource_name=file_system)
+
     def _refuse_changes(self) -> None:
         """Refuse a deploy that would harm the running nodes."""
         replaces = "it would replace the network and every node"
@@ -143,6 +174,13 @@ class DeepLearningCluster(Construct):
         ImmutableSetting(self, "AvailabilityZone", name="availability_zone", value=zone, why=replaces)
         ImmutableSetting(
             self, "Bucket", name="bucket", value=bucket, why="running nodes would lose their rights to the old one"
+        )
+        ImmutableSetting(
+            self,
+            "SharedStorageSetting",
+            name="shared_storage",
+            value=self.props.shared_storage,
+            why="running nodes keep what they have mounted",
         )
 
     def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
@@ -203,6 +241,8 @@ class DeepLearningCluster(Construct):
             master_role_id=self.roles.master.role_id,
             worker_role_id=self.roles.worker.role_id,
             engines=props.engines[-1] if props.engines else None,
+            shared_storage=None if props.shared_storage == NO_SHARED_STORAGE else props.shared_storage,
+            shared_storage_resource=self.shared_storage.resource if self.shared_storage else None,
             default_user=LOGIN_USER,
             bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
         )

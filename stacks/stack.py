@@ -11,6 +11,7 @@ from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.machine_image import LOGIN_USER
 from stacks.settings.lifetime import iso
 from stacks.settings.props import ClusterProps
+from stacks.settings.storage import NO_SHARED_STORAGE
 
 
 class ClusterStack(cdk.Stack):
@@ -47,4 +48,12 @@ class ClusterStack(cdk.Stack):
             contract.NETWORKS_OUTPUT: cluster.network.networks,
             contract.PRICE_OUTPUT: cluster.price,
             **({contract.EXPIRES_OUTPUT: iso(expires)} if (expires := cluster.props.expires_at) else {}),
+            **self._shared_storage_output(),
         }
+
+    def _shared_storage_output(self) -> dict[str, str]:
+        """Name the file system that the nodes share, which ``cdk destroy`` keeps."""
+        setting, made = self.cluster.props.shared_storage, self.cluster.shared_storage
+        if setting == NO_SHARED_STORAGE:
+            return {}
+        return {contract.SHARED_STORAGE_OUTPUT: made.file_system_id if made else setting.partition(":")[2]}

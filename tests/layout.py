@@ -19,8 +19,8 @@ MOST_MODULES: Final = 12
 MOST_LINES: Final = 300
 LEAST_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
-    "cli/preflight": (16, "one check a file"),
-    "cli/verbs": (24, "one verb a file"),
+    "cli/preflight": (17, "one check a file"),
+    "cli/verbs": (25, "one verb a file"),
     "stacks/settings": (13, "one concern a file"),
     "trainer/data": (13, "one data set a file"),
 }

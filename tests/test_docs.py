@@ -84,7 +84,7 @@ def test_the_settings_page_has_every_setting() -> None:
 
 
 def test_the_variables_page_has_every_variable_of_the_contract() -> None:
-    shown = re.findall(r"^\| `(DEEPLEARNING_\w+)` ", generate.variables_page(), re.MULTILINE)
+    shown = re.findall(r"^\| `((?:DEEPLEARNING|EFS)_\w+)` ", generate.variables_page(), re.MULTILINE)
     names = {value for name, value in vars(contract).items() if name.endswith("_VARIABLE")}
     assert sorted(names - {*shown}) == []
 

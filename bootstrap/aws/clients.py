@@ -1,7 +1,7 @@
 """Create the clients of the AWS services, with retries and timeouts that suit an agent."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 from botocore.config import Config
@@ -39,6 +39,16 @@ class Clients:
     def cloudformation(self) -> "CloudFormationClient":
         """Return the client of the stack."""
         return self._session.client("cloudformation", config=DEFAULT)
+
+    @cached_property
+    def stack_reader(self) -> "CloudFormationClient":
+        """Return a client of the stack that does not insist, for a question that can wait."""
+        return self._session.client("cloudformation", config=ONE_ATTEMPT)
+
+    @cached_property
+    def fsx(self) -> Any:
+        """Return the client of FSx; only the master of a cluster with Lustre uses it."""
+        return self._session.client("fsx", config=ONE_ATTEMPT)
 
     @cached_property
     def autoscaling(self) -> "AutoScalingClient":

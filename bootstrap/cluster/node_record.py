@@ -38,5 +38,5 @@ class NodeRecordWriter:
 
 def _agrees(record: NodeRecord, membership: Membership) -> bool:
     member = membership.member(record.instance_id)
-    published = (record.host_key, record.ssh_key, record.draining)
-    return member is not None and (member.host_key, member.ssh_key, member.draining) == published
+    published = (record.host_key, record.ssh_key, record.draining, record.mount)
+    return member is not None and (member.host_key, member.ssh_key, member.draining, member.mount) == published

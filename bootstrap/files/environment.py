@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from bootstrap.contract import (
     BUCKET_VARIABLE,
+    EFS_MOUNT_VARIABLE,
     GPU_COUNT_VARIABLE,
     KEEP_VARIABLE,
     WORKERS_COUNT_VARIABLE,
@@ -30,6 +31,8 @@ class NodeFacts:
     instance_id: str
     scratch: str | None
     """Directory on the local disks; None on a node without."""
+    shared: str | None
+    """Directory that all nodes share; None in a cluster without shared storage."""
 
 
 class Variable(NamedTuple):
@@ -57,6 +60,12 @@ VARIABLES: Final = (
         "directory on the node's own NVMe disks, lost with the node; unset on types without them",
         lambda node: node.scratch,
     ),
+    Variable(
+        "DEEPLEARNING_SHARED",
+        "`/shared`, the directory that all nodes share; unset without `shared_storage`",
+        lambda node: node.shared,
+    ),
+    Variable(EFS_MOUNT_VARIABLE, "the same directory, by its name in deeplearning-cfn", lambda node: node.shared),
     Variable(
         KEEP_VARIABLE,
         "set it yourself: seconds for which `launch` keeps connections for the next job; 0 keeps none",

@@ -3,13 +3,12 @@
 import json
 import pwd
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
 from bootstrap import contract
 from bootstrap.atomic_file import Permissions, write_and_act, write_block, write_file
-from bootstrap.cluster.membership import EMPTY, Member, Membership
+from bootstrap.cluster.membership import EMPTY, Member, Membership, member_row
 from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.errors import ConfigError
@@ -45,7 +44,14 @@ class NodeFiles:
     """Write the files of one node."""
 
     def __init__(
-        self, root: Path, *, user_name: str, bucket: str, actions: Actions, own_name: str | None = None
+        self,
+        root: Path,
+        *,
+        user_name: str,
+        bucket: str,
+        actions: Actions,
+        own_name: str | None = None,
+        shared: str | None = None,
     ) -> None:
         # Horovod's Gloo connects to the address of the machine's own name, which /etc/hosts must therefore define.
         self._own_name = own_name
@@ -53,6 +59,7 @@ class NodeFiles:
         self._user_name = user_name
         self._user = user_permissions(user_name)
         self._bucket = bucket
+        self._shared = shared
         self._actions = actions
 
     def write(self, membership: Membership, *, member: Member, gpu_count: int) -> list[str]:
@@ -67,6 +74,7 @@ class NodeFiles:
                 bucket=self._bucket,
                 instance_id=member.instance_id,
                 scratch=scratch_directory(self._root),
+                shared=self._shared,
             )
         )
         changed = {
@@ -145,6 +153,6 @@ def node_state(membership: Membership, *, member: Member) -> str:
         "instance_id": member.instance_id,
         "node_index": member.node_index,
         "generation": membership.generation,
-        "members": [asdict(each) for each in membership.members],
+        "members": [member_row(each) for each in membership.members],
     }
     return json.dumps(state, indent=2) + "\n"

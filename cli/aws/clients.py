@@ -72,6 +72,8 @@ class Clients:
     cloudformation: "CloudFormationClient" = _client("cloudformation")
     dynamodb: "DynamoDBClient" = _client("dynamodb")
     ec2: "EC2Client" = _client("ec2")
+    efs: Any = _client("efs")
+    fsx: Any = _client("fsx")
     iam: Any = _client("iam")
     logs: "CloudWatchLogsClient" = _client("logs")
     s3: Any = _client("s3")

@@ -29,6 +29,8 @@ class Member:
     """Public ed25519 host key, which the node itself wrote to the table."""
     draining: bool = False
     """About to end, or in standby: it keeps its index but is left out of the hosts and workers files."""
+    mount: str = ""
+    """State of the shared directory (contract.MOUNT_STATES); empty without shared storage."""
 
     @property
     def alias(self) -> str:
@@ -53,6 +55,8 @@ class Membership:
     generation: int
     desired_nodes: int
     members: tuple[Member, ...]
+    shared_storage: str = ""
+    """File system that all nodes mount; empty while none is known."""
 
     @property
     def master(self) -> Member:
@@ -108,6 +112,7 @@ def read_membership(
         generation=record.generation,
         desired_nodes=record.desired_nodes,
         members=tuple(map(_member, record.members)),
+        shared_storage=record.shared_storage,
     )
 
 
@@ -119,6 +124,7 @@ def _member(record: MemberRecord) -> Member:
         node_type=record.node_type,
         host_key=record.host_key,
         draining=record.draining,
+        mount=record.mount,
     )
 
 

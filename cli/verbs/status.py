@@ -54,8 +54,8 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         return 0
     print(status.summary)
     print_table(COLUMNS, status.rows())
-    if status.missing:
-        print("\n".join(status.missing_lines(told)))
+    for line in (*status.shared_storage_lines(), *(status.missing_lines(told) if status.missing else ())):
+        print(line)
     if cost:
         print(cost.summary())
     return 0

@@ -12,7 +12,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets
+from local.aws import buckets, file_systems
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks, size_limits
 from local.aws.calls import Call
@@ -48,6 +48,7 @@ _PARTS = (
     security_groups,
     resource_types,
     buckets,
+    file_systems,
     launch,
     activities,
     lifecycle,
@@ -124,7 +125,7 @@ class Application:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         call = Call(environ, body)
-        with LOCK if may_change(call.service, body) else LOCK.reading():
+        with LOCK if may_change(call.service, body, method=call.method) else LOCK.reading():
             authorization = authorize(call)
             if self._log:
                 self._log.write(call, authorization)

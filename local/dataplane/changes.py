@@ -17,9 +17,9 @@ _UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", 
 _READS: Final = re.compile(rb"(?:^|&)Action=(?:Describe|Get|List)")
 
 
-def may_change(service: str, body: bytes) -> bool:
+def may_change(service: str, body: bytes, *, method: str = "POST") -> bool:
     """Return whether a request may change what the data plane maintains; if in doubt, it may."""
-    return service not in _UNRELATED_SERVICES and not _READS.search(body)
+    return service not in _UNRELATED_SERVICES and method != "GET" and not _READS.search(body)
 
 
 class ChangeWriter:

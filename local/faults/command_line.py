@@ -42,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs.add_parser("api-back", help="restore the nodes' access to AWS's API").add_argument(
         "node", metavar="NODE", nargs="?"
     )
+    storage = verbs.add_parser(
+        "storage-outage", help="take the mount targets of all file systems away, or slow them down"
+    )
+    storage.add_argument("--slow", type=_seconds, metavar="SECONDS", help="answer mounts this late instead")
+    verbs.add_parser("storage-back", help="give the mount targets back")
     verbs.add_parser("heal", help="undo all that can be undone, everywhere")
 
 
@@ -85,6 +90,8 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
         case "heal":
             faults.heal()
             return "healed all that can be undone"
+        case "storage-outage" | "storage-back":
+            return _change_storage(faults, options)
         case "throttle" | "api-errors":
             return _refuse_requests(faults, options)
         case "api-outage" | "api-back":
@@ -98,6 +105,14 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
     fault = FAULT_TYPES[options.fault]
     fault.begin(faults, node.instance_id)
     return f"{fault.done} {node}"
+
+
+def _change_storage(faults: Faults, options: argparse.Namespace) -> str:
+    if options.fault == "storage-back":
+        faults.storage_back()
+        return "gave the mount targets back"
+    faults.storage_outage(slow_s=options.slow)
+    return "took the mount targets away" if options.slow is None else f"slowed mounts down by {options.slow:g} s"
 
 
 def _cut_nodes(faults: Faults, options: argparse.Namespace) -> str:

@@ -22,6 +22,7 @@ from local.faults.targets import Target, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance
 from local.run_dir import current_run_dir
+from local.storage.mount_targets import StorageFaults
 
 SPOT_NOTICE_S = 120.0
 """Seconds between EC2's notice and the end of a spot instance ("Spot Instance interruption notices")."""
@@ -174,12 +175,23 @@ class Faults:
         instance_id = None if name is None else self.node(name).instance_id
         return ApiFault(kind=kind, service=service, instance_id=instance_id, share=share, seed=seed)
 
+    # ---- shared storage ----
+
+    def storage_outage(self, *, slow_s: float | None = None) -> None:
+        """Take the mount targets of all file systems away, or let them answer late."""
+        StorageFaults(absent=slow_s is None, slow_s=slow_s or 0.0).write(self._run_dir)
+
+    def storage_back(self) -> None:
+        """Give the mount targets back; the data plane notices within a second."""
+        StorageFaults().write(self._run_dir)
+
     # ---- healing ----
 
     def heal(self) -> None:
         """Undo all that can be undone: dead and rebooted nodes stay so, and notices stand."""
         network.heal_all()
         api.heal_all(self._run_dir)
+        self.storage_back()
         for node in all_nodes(self._run_dir):
             power.thaw(node)
             disk.free(node)

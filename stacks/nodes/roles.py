@@ -40,6 +40,10 @@ class NodeResources:
     """The bundle's S3 object; ``Asset.grant_read`` would grant its whole bucket."""
     address: str | None
     """The master's Elastic IP, if the cluster has one."""
+    makes_file_system: bool = False
+    """Whether the stack makes the shared file system, whose ID the master has to ask for."""
+    lustre: str | None = None
+    """ARN of the user's Lustre file system, if the cluster has one."""
 
 
 class NodeRoles(Construct):
@@ -51,7 +55,11 @@ class NodeRoles(Construct):
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
         self.master = self._role("Master", [*_common_statements(resources), *self._own_group(contract.MASTER)])
-        for statement in (*_master_statements(resources), *self._own_address(resources.address)):
+        for statement in (
+            *_master_statements(resources),
+            *_shared_storage(resources),
+            *self._own_address(resources.address),
+        ):
             self.master.add_to_policy(statement)
         _acknowledge(self.master, "*", "AWS defines no resource for the Describe calls of UNSCOPED_ACTIONS")
         self.worker = self._role(
@@ -174,6 +182,17 @@ def _master_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
         _records(["dynamodb:PutItem"], resources.table, keys=list(SHARED_RECORDS)),
         iam.PolicyStatement(actions=list(UNSCOPED_ACTIONS), resources=["*"]),
     ]
+
+
+def _shared_storage(resources: NodeResources) -> list[iam.PolicyStatement]:
+    """Allow the master to ask which file system the nodes mount; mounting it takes no permission."""
+    if resources.makes_file_system:
+        return [
+            iam.PolicyStatement(actions=["cloudformation:DescribeStackResource"], resources=[cdk.Aws.STACK_ID]),
+        ]
+    if resources.lustre is not None:
+        return [iam.PolicyStatement(actions=["fsx:DescribeFileSystems"], resources=[resources.lustre])]
+    return []
 
 
 def _records(actions: list[str], table: str, *, keys: list[str]) -> iam.PolicyStatement:

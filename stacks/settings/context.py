@@ -49,6 +49,7 @@ _NAMES_ELSEWHERE: Final = {
     "name": "cluster_name",
     "key": "key_name",
     "use_internal_ips": "private",
+    **dict.fromkeys(("efs", "fsx", "storage"), "shared_storage"),
     "disk_size": "root_volume_gib",
 }
 """Our settings by the names that other tools use; the nearest spelling would be a wrong setting."""

@@ -52,6 +52,8 @@ def config_values(node_type: str = "worker") -> dict[str, Any]:
         "master_role_id": "AROAMASTER",
         "worker_role_id": "AROAWORKER",
         "engines": None,
+        "shared_storage": None,
+        "shared_storage_resource": None,
         "default_user": pwd.getpwuid(os.getuid()).pw_name,
         "bootstrap_timeout_s": 600,
     }

@@ -52,7 +52,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, s
 
 
 def test_all_verbs_are_here() -> None:
-    assert {*LINES, "preflight", "completion", "ssm-proxy", "resize", "extend"} == VERBS.keys()
+    others = {"preflight", "completion", "ssm-proxy", "resize", "extend", "delete-storage"}
+    assert {*LINES, *others} == VERBS.keys()
 
 
 def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:

@@ -46,7 +46,12 @@ def test_what_is_accepted_puts_no_line_into_a_file(item: dict[str, Any]) -> None
     assert re.fullmatch(allowed, ssh.authorized_keys(membership.master))
     for member in present:
         facts = environment.NodeFacts(
-            workers_count=len(present), gpu_count=8, bucket="bucket", instance_id=member.instance_id, scratch=None
+            workers_count=len(present),
+            gpu_count=8,
+            bucket="bucket",
+            instance_id=member.instance_id,
+            scratch=None,
+            shared=None,
         )
         values = environment.variables(facts)
         for text in (environment.profile_script(values), environment.environment_lines(values)):

@@ -36,6 +36,8 @@ SETTINGS = NodeConfig(
     master_role_id="AROAMASTER",
     worker_role_id="AROAWORKER",
     engines=None,
+    shared_storage=None,
+    shared_storage_resource=None,
     default_user="ubuntu",
     bootstrap_timeout_s=1200,
 )
@@ -130,6 +132,8 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
         "master_role_id": "AROAMASTER",
         "worker_role_id": "AROAWORKER",
         "engines": None,
+        "shared_storage": None,
+        "shared_storage_resource": None,
         "default_user": "ubuntu",
         "bootstrap_timeout_s": 1200,
     }
