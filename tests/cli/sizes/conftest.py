@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
+from botocore.session import Session
 
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize, declared_sizes
 from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
@@ -156,7 +156,10 @@ def clients(local_aws: Aws) -> Clients:
     """Clients for all tests, because botocore takes a tenth of a second to make one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", local_aws.url)
-        made = Clients(boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=REGION))
+        session = Session()
+        session.set_credentials("x", "x")
+        session.set_config_variable("region", REGION)
+        made = Clients(session, REGION)
         assert all((made.autoscaling, made.cloudformation, made.dynamodb, made.ec2))
     return made
 
