@@ -181,7 +181,7 @@ def set_library_defaults() -> None:
 
 
 def make_backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Import the backend of --engine and find out which rank this is, from the other ranks where only they can tell.
+    """Import the backend of --engine and find out which rank this is; some backends connect the ranks for that.
 
     Raises TrainerError when this Python lacks the backend's packages.
     """

@@ -29,7 +29,7 @@ def record_event(device: torch.device) -> torch.cuda.Event | None:
     """Return an event that completes after everything this thread has queued on its stream; None on a CPU."""
     if device.type != "cuda":
         return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # as said
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # see above
     event.record(torch.cuda.current_stream(device))
     return event
 
@@ -38,7 +38,7 @@ def wait_for(event: torch.cuda.Event | None, *, timeout_s: float, clock: Callabl
     """Return when the event has completed. Raises TrainerError after ``timeout_s``: another rank is probably lost."""
     deadline = clock() + timeout_s
     # Not synchronize(): NCCL's operations wait for lost ranks without an end.
-    while event is not None and not event.query():  # type: ignore[no-untyped-call]  # as said
+    while event is not None and not event.query():  # type: ignore[no-untyped-call]  # see above
         if clock() >= deadline:
             raise TrainerError(f"the GPU has not finished its work within {timeout_s:.0f} s, another rank may be lost")
         time.sleep(POLL_S)
@@ -68,7 +68,7 @@ class SideStream:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # as said
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # see above
 
     @contextmanager
     def after(self, event: torch.cuda.Event | None) -> Iterator[None]:

@@ -125,7 +125,7 @@ class TorchBackend:
                         with self._precision.autocast():
                             self._reduction.run_without_samples(part.images)
 
-        # Reduce: sum whatever is not yet on its way.
+        # Reduce: sum everything that has not been sent yet.
         if self._collective.is_distributed:
             # Weighted by samples, as the gradients are: update() turns both into means.
             torch.mul(self._statistics, len(labels), out=self._sums.statistics)

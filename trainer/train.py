@@ -95,7 +95,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     data = open_data(config)
     config = replace(config, num_classes=config.num_classes or data.classes)
 
-    # Ranks: torchrun's variables, MXNet's servers or Horovod tell which one this is.
+    # Ranks: torchrun's variables, MXNet's servers or Horovod determine which one this is.
     factory = make_backend_factory(config, os.environ)
     world = factory.world
     bar = make_progress_bar(sys.stderr, rank=world.rank)

@@ -1,6 +1,6 @@
 """Validate a network: count the validation images that it classifies correctly.
 
-Every rank counts among its own share of them; the training loop adds the counts up.
+Every rank counts its share of the images; the training loop sums the counts.
 """
 
 from contextlib import closing

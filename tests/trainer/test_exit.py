@@ -1,4 +1,4 @@
-"""How the program ends."""
+"""Test how the program ends."""
 
 import os
 import subprocess

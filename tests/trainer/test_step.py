@@ -120,7 +120,7 @@ def test_restored_backend_takes_the_same_steps() -> None:
 
 
 def normalised() -> TorchBackend:
-    """One whose forward pass changes what a checkpoint needs."""
+    """Network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
     model = resnet8(classes=10, image_shape=(1, 28, 28))
     return TorchBackend(model, device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
@@ -138,7 +138,7 @@ def test_snapshot_is_unaffected_by_the_next_step() -> None:
 
 
 class Counting(nn.Module):
-    """Puts another tensor in its buffer's place with every step."""
+    """Network that replaces its buffer's tensor in every step."""
 
     count: torch.Tensor
 
@@ -163,7 +163,7 @@ def test_snapshot_holds_a_buffer_that_the_network_replaced() -> None:
 
 
 class Shared(nn.Module):
-    """Has one part under two names."""
+    """Network that has one module under two names."""
 
     def __init__(self) -> None:
         super().__init__()

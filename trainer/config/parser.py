@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _build_parser() -> _Parser:
-    # TrainConfig has the defaults: an option that is not given is not in the result.
+    # TrainConfig has the defaults: the result holds only the options on the command line.
     parser = _Parser(
         prog="trainer",
         description="Train a network on this machine, or under `launch` on the whole cluster.",

@@ -169,7 +169,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def checkpoint_prefix(self) -> str:
-        """Return the beginning of the paths on this machine: as given, or in checkpoints/ by default and with S3."""
+        """Return the beginning of the local paths: --model-prefix, or in checkpoints/ by default and with S3."""
         prefix = self.model_prefix or self.network.replace(":", ".")
         return prefix if self.model_prefix and self.s3_folder is None else f"checkpoints/{prefix.rpartition('/')[2]}"
 

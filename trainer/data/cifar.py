@@ -106,7 +106,7 @@ def _parse_pickle(path: object, content: bytes) -> InMemory:
 
 
 class _RefusedError(Exception):
-    """A pickle asks for something other than an array."""
+    """A pickle refers to something other than an array."""
 
 
 class _Arrays(pickle.Unpickler):

@@ -70,16 +70,16 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
     Linux may allocate more memory than there is, and then kills the process that fills it.
     """
     needed = (train + validation) * math.prod(image_shape)
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > there:
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > available:
         raise TrainerError(
             f"{train} training and {validation} validation images of {format_value(image_shape)} take at least "
-            f"{needed / 2**30:,.1f} GiB of memory, this machine has {there / 2**30:,.1f} GiB"
+            f"{needed / 2**30:,.1f} GiB of memory, this machine has {available / 2**30:,.1f} GiB"
         )
 
 
 def in_memory(train: InMemory, validation: InMemory, *, classes: int, source: object) -> DataSet:
-    """Return both as a data set, normalised by the training images' own mean and standard deviation.
+    """Return both as a data set, normalised by the training images' mean and standard deviation.
 
     Raises TrainerError, which names the ``source``, when images and labels do not belong together.
     """

@@ -110,7 +110,7 @@ def describe(progress: Progress, *, total: int, speed: float | None) -> str:
 
 
 def _columns_of(stream: TextIO | None) -> int:
-    """Return the width of the terminal, or the usual one if it does not tell."""
+    """Return the width of the terminal, or DEFAULT_COLUMNS if it is unknown."""
     try:
         return (stream and os.get_terminal_size(stream.fileno()).columns) or DEFAULT_COLUMNS
     except (OSError, ValueError):

@@ -17,7 +17,7 @@ RATE: Final = "mxnet_rate"
 def agree_on_rate(
     own: float, *, kept: Mapping[str, NDArray[Any]] | None, all_reduce: Callable[[Sequence[float]], list[float]]
 ) -> float:
-    """Return the rate in the checkpoint of the one rank that has one, or this rank's own if no rank has.
+    """Return the rate in the checkpoint of the rank that has one, or this rank's rate if no rank has a checkpoint.
 
     ``kept`` is the optimizer's state in this rank's checkpoint; ``all_reduce`` sums float64 over all ranks.
     """

@@ -1,7 +1,7 @@
 """End a process that waits too long for the other ranks, for libraries that would wait for ever.
 
-Neither ps-lite nor MXNet's threads can be given a timeout, and a Python exception would end in MXNet's exit barrier,
-where all ranks meet. So the process ends at once, and the launcher ends the other ranks.
+Neither ps-lite nor MXNet's threads accept a timeout, and a Python exception would end in MXNet's exit barrier, where
+all ranks meet. So the process ends at once, and the launcher ends the other ranks.
 """
 
 import logging

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 def prepare_device(config: TrainConfig, world: World, environment: MutableMapping[str, str]) -> torch.device:
     """Choose and configure this process's device and threads, and log them. Raises UsageError.
 
-    Variables that a GPU's libraries read when they start are set in ``environment``, the process's own.
+    Sets variables in ``environment``, this process's, that a GPU's libraries read when they start.
     """
     set_threads(world, environment)
     device = torch.device(choose_device(config.gpus, world=world, available=torch.cuda.device_count()))

@@ -93,7 +93,7 @@ class Precision:
     def step(self, optimizer: SGD, *, unseen_loss: torch.Tensor | None = None) -> None:
         """Update the weights, unless gradients have overflowed.
 
-        Skip the update too when ``unseen_loss``, shape (1,), which nobody has read off the device yet, is not finite.
+        Skip the update too when ``unseen_loss``, shape (1,), which has not been read off the device yet, is not finite.
         """
         if self._scaler is not None:
             # A loss that is not finite makes no finite gradients.

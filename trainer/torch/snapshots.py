@@ -20,7 +20,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 class Snapshots:
-    """Copies the state in another thread, and tells when it may change again."""
+    """Copies the state in another thread; wait() returns when the state may change again."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -16,7 +16,7 @@ from trainer.s3 import S3Folder
 
 
 class Folder:
-    """A folder that records what is stored: the accuracy in the file, and in its metadata."""
+    """Folder that records each upload: the accuracy in the file, and in its metadata."""
 
     def __init__(self, *failures: str) -> None:
         self.stored: list[tuple[float | None, str]] = []
@@ -84,7 +84,7 @@ def test_slow_upload_blocks_nobody_and_the_newest_follows(tmp_path: Path) -> Non
         best.save(written(tmp_path, accuracy))
     folder.open.set()
     best.wait()
-    # Each is whole and what its note says, and what has been overtaken is not copied.
+    # Each upload is complete and matches its metadata, and overtaken checkpoints are not uploaded.
     assert folder.stored == [(0.1, "0.1"), (0.3, "0.3")]
     assert not list(tmp_path.glob(".*"))
 

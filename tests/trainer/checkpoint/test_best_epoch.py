@@ -16,7 +16,7 @@ from trainer.progress import Progress
 def resume_training(
     store: FakeStore, *, rank: int = 0, other: Score | None = None
 ) -> tuple[CheckpointManager, Backend]:
-    """Resume a run in which the other rank has had this best epoch."""
+    """Resume a run whose other rank has a checkpoint of this best epoch."""
     store.saved.append(make_checkpoint(Progress(started=5, epoch=1)))
     best = BestOfRank(1, other.accuracy) if other and other.started == 5 else BestOfRank(0, 0)
     bests = (0.0, 0.0, *best) if rank == 0 else (*best, 0.0, 0.0)
@@ -96,7 +96,7 @@ def test_rank_0_names_the_machine_that_has_the_best_checkpoint(
 def test_failed_write_of_the_best_is_not_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = FakeStore()
     manager, backend = resume_training(store, other=Score(5, 0.9))
-    # Better than the other rank's; that it could not be written was a warning of its own.
+    # It is better than the other rank's; the store has already warned that it could not be written.
     write_final(store, manager, backend, tmp_path, accuracy=0.95)
     manager.agree_on_end(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message="/")))
     assert not caplog.records

@@ -11,7 +11,7 @@ from trainer.data.sampling import Shard
 
 
 class OtherDirectories:
-    """A backend whose other ranks have their checkpoints in other directories than rank 0, which is this rank."""
+    """Backend of rank 0, whose other ranks have their checkpoints in other directories."""
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         return [own or float(rank > 0) for rank, own in enumerate(values)]

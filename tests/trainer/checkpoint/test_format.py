@@ -65,7 +65,7 @@ def test_save_syncs_the_content_and_then_the_name(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("os.fsync", note)
     save_checkpoint(path, CHECKPOINT)
-    # First the content, under another name; then the name.
+    # The content is synced first, under another name, and then the directory with the final name.
     assert synced == [(".tmp", False), ("directory", True)]
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full: a real one, a file system in memory, which holds one checkpoint and not two."""
+"""Test a full disk: a real file system in memory, which has room for one checkpoint and not for two."""
 
 import os
 import subprocess
@@ -67,7 +67,7 @@ def run(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
 def test_training_continues_without_a_checkpoint_and_others_stay_readable(tmp_path: Path) -> None:
     done = run(TRAINING, tmp_path)
     first, second = done.stderr.split("exit 1\n")
-    # Of the second epoch, and of the last one, which the training was for.
+    # The lost checkpoints are those of the second epoch and the final one.
     lost, end = [line for line in first.splitlines() if "No space left" in line]
     assert lost.startswith("rank 0/1 cannot write checkpoint checkpoints/lenet-resume-")
     assert lost.endswith("-0002-000000000.npz, No space left on device; training continues without it")

@@ -1,4 +1,4 @@
-"""Two runs never write the same checkpoints."""
+"""Test that two runs never write the same checkpoints."""
 
 import os
 import threading

@@ -11,7 +11,7 @@ from trainer.checkpoint.format import load_checkpoint
 
 OPTIONS = (
     *("--kv-store", "dist_sync", "--num-epochs", "3", "--batch-size", "16", "--benchmark", "1"),
-    # An epoch of 30 steps.
+    # 30 steps per epoch.
     *("--num-examples", "960", "--model-prefix", "net", "--disp-batches", "1"),
 )
 RANKS = 2
@@ -71,7 +71,7 @@ def test_no_library_thread_receives_the_signal(tmp_path: Path) -> None:
             if line.startswith("SigBlk:")
         ]
         assert len(masks) > 2
-        # The one that waits for them: while it does, they are not blocked there (sigwait(3)).
+        # The thread that waits for signals does not block them meanwhile (sigwait(3)).
         assert sum(mask & ending != ending for mask in masks) == 1
 
 
@@ -140,7 +140,7 @@ def test_completed_run_is_not_repeated_after_a_kill_at_exit(tmp_path: Path) -> N
     places = [tmp_path / f"machine{rank}" for rank in range(RANKS)]
     for place in places:
         place.mkdir()
-    # Later options count.
+    # Of repeated options the last one counts.
     options = (*OPTIONS, "--num-epochs", "2", "--num-examples", "64")
     attempt = {"TORCHELASTIC_RUN_ID": "j", "KILLED": "1 mark 1 0"}
     program = ("-m", "tests.trainer.programs.killed_trainer")

@@ -1,4 +1,4 @@
-"""Copies in S3, by the real command line and a server that speaks S3."""
+"""Test copies in S3, with the real AWS command line and an S3 server."""
 
 import logging
 import os
@@ -55,7 +55,7 @@ def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:
     found = other.load_newest()
     assert found is not None
     assert found.description.progress == Progress(started=5.5, epoch=2)
-    # What it has fetched it replaces by its own.
+    # Its next checkpoint replaces the one that it has downloaded.
     other.save(partial(checkpoint, epoch=3))
     other.flush()
     assert names() == ["net-resume-0000000005.500000-0003-000000000.npz"]
@@ -79,7 +79,7 @@ def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path
     other = store(tmp_path / "other")
     other.read_best_score_from_s3()
     assert [other.best_accuracy(training_started=started) for started in (5.5, 4)] == [0.9, None]
-    # Nor does that of an earlier run, which it has itself, take its place at the end.
+    # The best checkpoint of an earlier run on this machine does not replace it at the end.
     end = tmp_path / "other/net-0003.npz"
     save_checkpoint(end, checkpoint(epoch=3, accuracy=0.5))
     save_checkpoint(other.best_path, checkpoint(epoch=2, started=4, accuracy=0.95))
@@ -125,7 +125,7 @@ def test_failing_upload_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 def test_partial_download_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     aws = tmp_path / "aws"
-    # Killed with half of it there, as a machine's memory or its owner may have it.
+    # The process is killed in the middle of the download, as by a lack of memory or by its owner.
     aws.write_text('#!/bin/sh\nfor path; do :; done\necho half > "$path"\nkill -9 $PPID\n')
     aws.chmod(0o755)
     here = tmp_path / "here"
@@ -182,7 +182,7 @@ def test_run_resumes_from_s3_after_a_kill_between_upload_and_delete(tmp_path: Pa
         *copied, "--checkpoint-seconds", "0.01", directory=tmp_path / "gone", program=program, variables=killed
     ) as [rank]:
         assert rank.wait() == -signal.SIGKILL
-    # The copy before is removed only when the next one is there.
+    # The previous copy is removed only after the next one is uploaded.
     assert len([name for name in names() if "-resume-" in name]) == 2
     [again] = run(*copied, directory=tmp_path / "new", variables=aws)
     assert "resuming at epoch" in again.log.read_text()

@@ -12,7 +12,7 @@ from trainer.data.sampling import Shard
 
 
 class ThreadBackend:
-    """One rank's backend; the ranks are threads and wait for each other."""
+    """Backend of one rank; the ranks are threads that wait for each other."""
 
     def __init__(self, rank: int, barrier: threading.Barrier, messages: dict[int, str]) -> None:
         self._rank = rank
@@ -30,7 +30,7 @@ class ThreadBackend:
 
 
 def ask_all_ranks(*prefixes: str | None) -> list[bool]:
-    """Return what each rank finds."""
+    """Return for each rank whether it shares rank 0's directory."""
     count = len(prefixes)
     barrier, messages = threading.Barrier(count, timeout=60), dict[int, str]()
     with ThreadPoolExecutor(count) as threads:
@@ -50,7 +50,7 @@ def ask_all_ranks(*prefixes: str | None) -> list[bool]:
 def test_ranks_detect_rank_0s_shared_directory(tmp_path: Path, others: str) -> None:
     for name in ("shared", "own"):
         (tmp_path / name).mkdir()
-    # As it may be mounted elsewhere.
+    # The same directory may be mounted at another path.
     (tmp_path / "a link").symlink_to(tmp_path / "shared")
     (tmp_path / "of its own").mkdir()
     prefixes = [f"{tmp_path}/{name}/net" for name in ("shared", "shared", "own", others)]

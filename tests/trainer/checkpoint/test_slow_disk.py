@@ -1,4 +1,4 @@
-"""A disk that takes longer for a checkpoint than ranks wait for each other."""
+"""Test a disk that takes longer for a checkpoint than ranks wait for each other."""
 
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_all_ranks_wait_for_a_slow_disk(tmp_path: Path) -> None:
     with running(
         *OPTIONS, directory=tmp_path, directories=places, count=2, program=PROGRAM, variables=variables
     ) as ranks:
-        # It keeps a checkpoint a step: of the second step it cannot before that of the first is written.
+        # Every step saves a checkpoint: the second one waits until the first one is written.
         ranks[1].wait_for_log(f"still writing the previous checkpoint to {places[1]} (slow disk); waiting up to 1800 s")
         time.sleep(PATIENCE_S + 0.5)
         assert [rank.process.poll() for rank in ranks] == [None, None]
@@ -31,7 +31,7 @@ def test_all_ranks_wait_for_a_slow_disk(tmp_path: Path) -> None:
 
 
 def test_only_rank_0_writes_to_a_shared_directory(tmp_path: Path) -> None:
-    # Rank 1's disk would never take what it wrote.
+    # Rank 1's disk would block a write for ever.
     with running(*OPTIONS, directory=tmp_path, count=2, program=PROGRAM, variables={"PATIENCE_S": "60"}) as ranks:
         assert [rank.wait() for rank in ranks] == [0, 0], ranks[0].log.read_text()
     assert "previous checkpoint" not in ranks[1].log.read_text()

@@ -120,7 +120,7 @@ def test_full_disk_skips_a_checkpoint_but_not_training(
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A disk that writes nothing until the event."""
+    """Replace save_checkpoint() by a write that blocks until the event is set."""
     event = threading.Event()
 
     def write_slowly(path: Path, checkpoint: Checkpoint) -> None:
@@ -148,7 +148,7 @@ def test_slow_disk_is_named_and_times_out_once(
     ):
         store.save(partial(checkpoint, epoch=2))
     assert f"still writing the previous checkpoint to {tmp_path} (slow disk); waiting up to 0 s" in caplog.text
-    # On the way out: nothing is waited for any more.
+    # The failed wait is not repeated on exit.
     store.wait()
 
 

@@ -17,7 +17,7 @@ NAMES = (*TRAIN, *VALIDATION)
 
 
 def images(number: int) -> np.ndarray:
-    """Two images a file: the second is all of its file's number, in the red channel."""
+    """Make files of two images; all red values of the second one are the file's number."""
     values = np.zeros((2, 3072), np.uint8)
     values[1, :1024] = number
     return values

@@ -1,4 +1,4 @@
-"""Data sets in S3, by the real command line and a server that speaks S3."""
+"""Test data sets in S3, with the real AWS command line and an S3 server."""
 
 import os
 import threading

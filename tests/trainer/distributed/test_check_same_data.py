@@ -18,7 +18,7 @@ def make_data_set(*labels: int) -> DataSet:
 
 
 class OtherRanks:
-    """A backend whose other ranks have these data sets; this rank is the first."""
+    """Backend of rank 0, whose other ranks have these data sets."""
 
     def __init__(self, *data_sets: DataSet) -> None:
         self._data_sets = data_sets
@@ -32,7 +32,7 @@ class OtherRanks:
 
 
 class _Recorder:
-    """A backend of a single rank that records its row."""
+    """Backend of a single rank that records its row."""
 
     row: Sequence[float] = ()
 

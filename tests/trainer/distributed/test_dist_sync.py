@@ -1,4 +1,4 @@
-"""dist_sync with n ranks of batch b is one process with a batch of n*b."""
+"""Test that dist_sync with n ranks of batch b equals one process with a batch of n*b."""
 
 import signal
 from pathlib import Path

@@ -102,7 +102,7 @@ def test_bar_is_drawn_on_a_terminal_but_not_in_a_file(tmp_path: Path) -> None:
     assert process.wait(DEADLINE_S) == 0, said
     text = said.decode().replace("\r\n", "\n")
     assert re.search(r"\r\x1b\[KEpoch\[0\] +\d+% \|=*> *\| \d+/640 \d+ samples/s loss=\d", text)
-    # Nothing of it stays before a line, nor at the end.
+    # The bar is erased before each log line and at the end.
     lines = [line.rpartition(CLEAR)[2] for line in text.split("\n")]
     assert sum(line.startswith("rank 0/1 Epoch[0] Batch [") for line in lines) == 3
     assert all(line.startswith("rank 0/1 ") for line in lines if line)

@@ -1,4 +1,4 @@
-"""MXNet's networks as far as they can be looked at without MXNet; the rest is in tests/engines."""
+"""Test the parts of MXNet's networks that need no MXNet; the rest is in tests/engines."""
 
 import pytest
 

@@ -8,7 +8,7 @@ DEADLINE_S = 10
 
 
 class Ended:
-    """Notes what the process would have ended with."""
+    """Records the message with which the process would have ended."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -50,7 +50,7 @@ def test_watchdog_is_idle_after_the_block(ended: Ended) -> None:
     watchdog = Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01)
     with watchdog.waiting("adding up"):
         pass
-    # Some turns of the watching thread.
+    # Some polls of the watchdog's thread.
     assert not ended.event.wait(0.1)
 
 

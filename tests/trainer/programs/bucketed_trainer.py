@@ -1,4 +1,4 @@
-"""Run the trainer on CPUs as on GPUs: gradients travel in buckets while the backward pass runs.
+"""Run the trainer on CPUs as on GPUs: gradients are sent in buckets during the backward pass.
 
 On request with a fault, at the bucket of that number: every rank leaves it out (DROPPED_BUCKET), or is told to stop
 (LAST_BUCKET). With NODES on nodes as in multi_node_trainer. With ``--reduction ddp`` the number is the step's.

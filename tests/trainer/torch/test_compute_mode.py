@@ -1,4 +1,4 @@
-"""Whatever a step is computed by, it is nearly the same step."""
+"""Test that all compute modes give nearly the same step."""
 
 import logging
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ def test_accumulated_batches_equal_one_batch(parts: int) -> None:
 
 def test_accumulated_batches_are_read_part_by_part() -> None:
     class Counting:
-        """Notes how many samples are asked for at once."""
+        """Records the number of samples in each read."""
 
         labels = DATA.train.labels
         reads: list[int] = []

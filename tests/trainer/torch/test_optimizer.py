@@ -1,4 +1,4 @@
-"""The update, and what a start does without torch.optim."""
+"""Test the update, and that a rank starts without torch.optim."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which GPU each thread selects, with a stand-in for torch.cuda."""
+"""Test which GPU each thread selects, with a stand-in for torch.cuda."""
 
 import contextlib
 import threading

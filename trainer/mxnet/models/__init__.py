@@ -68,6 +68,6 @@ def _has_values(parameter: "Parameter") -> bool:
     try:
         parameter.data()
     except RuntimeError:
-        # MXNet raises it for parameters whose sizes only the first batch would tell.
+        # MXNet raises it for parameters whose sizes are unknown before the first batch.
         return False
     return True

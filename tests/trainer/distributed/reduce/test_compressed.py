@@ -1,4 +1,4 @@
-"""16-bit gradients: what they may be off by, on one rank's arithmetic and in a whole run."""
+"""Test the error of 16-bit gradients, in one rank's arithmetic and in a whole run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ TOLERANCE = 1e-4
 
 
 class Wire:
-    """Collective operations among ranks that all have the same: each is rank 0 of three."""
+    """Collective operations of rank 0 of three, where all ranks have the same values."""
 
     ranks = 3
 
@@ -96,7 +96,7 @@ def test_compressed_ranks_agree_and_nearly_match_one_process(tmp_path: Path) -> 
     Trainer(
         backend=backend, data=open_data(config), config=config, shard=Shard(), global_batch_size=30, checkpoints=policy
     ).train()
-    # Without compression 1e-7 apart.
+    # Without compression they are 1e-7 apart.
     assert 1e-6 < distance(load_checkpoint(tmp_path / "net-0002.npz").state.weights, backend.weights()) < TOLERANCE
 
 

@@ -1,4 +1,4 @@
-"""Gradients that travel while the backward pass runs: on CPUs, over gloo, as between GPUs."""
+"""Test gradients that are sent during the backward pass: on CPUs over gloo, as between GPUs."""
 
 import signal
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_buckets_are_cut_from_the_end_between_parameters() -> None:
 
 
 class Twins(Collective):
-    """Two ranks that have the same; notes what is added up, and what the first layer's gradient was then."""
+    """Collective of two ranks with equal values; records each sum, and the first layer's gradient at that time."""
 
     def __init__(self) -> None:
         super().__init__(count=2)
@@ -89,7 +89,7 @@ def test_last_layers_are_sent_while_the_first_is_computed(gc_type: str) -> None:
         assert step.collective.first_was_there == [False, True]
         step.sums[-OTHERS:] = 1
         step.reduction.finish()
-        # What lies behind the gradients is never rounded.
+        # The values behind the gradients are never rounded.
         assert step.collective.calls[2:] == [(OTHERS, "none")]
         assert torch.allclose(step.sums, step.expected)
 
@@ -177,7 +177,7 @@ def test_buckets_and_flat_vector_give_the_same_bits_after_a_resume(tmp_path: Pat
         assert [rank.wait() for rank in interrupted] == [128 + signal.SIGTERM] * 2
     ranks = run(*OPTIONS, directory=overlapped, count=2, program=PROGRAM)
     assert "resuming at epoch" in ranks[0].log.read_text()
-    # Of two ranks' numbers the sum has the same bits in either order.
+    # The sum of two numbers has the same bits in either order.
     assert {rank.digests[-1] for rank in ranks} == {expected[0].digests[-1]}
 
     options = (*OPTIONS, "--num-epochs", "1")

@@ -1,4 +1,4 @@
-"""16-bit gradients between nodes that have several ranks each: real ranks, over gloo."""
+"""Test 16-bit gradients between nodes with several ranks each: real ranks, over gloo."""
 
 import itertools
 import json
@@ -97,7 +97,7 @@ def test_sum_is_rounded_at_most_twice(tmp_path: Path) -> None:
     columns = np.array([[2, 1 + middle + above], [0, middle + above], [0, middle + above], [0, 0]], np.float32)
     vectors = {"fp16": np.tile(columns, 8)}
     check(vectors, add_up(tmp_path, "2,2", vectors))
-    # Rounded also between the ranks of a node, the same numbers miss the bound: the test would see it.
+    # If the ranks of a node rounded too, the same numbers would exceed the bound, and the test would see it.
     rows = columns.astype(np.float16)
     one, other = ((rows[first] + rows[first + 1]).astype(np.float64) for first in (0, 2))
     thrice = [{"fp16": np.tile((one + other).astype(np.float16), 8)}]

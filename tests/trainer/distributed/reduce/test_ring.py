@@ -17,14 +17,14 @@ Result = TypeVar("Result")
 
 
 def on_all(size: int, act: Callable[[int], Result]) -> list[Result]:
-    """Let each rank, a thread, do its part."""
+    """Run each rank in a thread."""
     with ThreadPoolExecutor(size) as threads:
         return list(threads.map(act, range(size)))
 
 
 @contextmanager
 def joined(size: int, *, before: Callable[[list[Address]], None] = lambda _: None) -> Iterator[list[Ring]]:
-    """Connect so many ranks; what they listen at is shown before any of them connects."""
+    """Connect this many ranks; pass their addresses to ``show`` before any of them connects."""
     addresses: list[Address] = [Address("", 0, b"")] * size
     met = threading.Barrier(size, action=lambda: before(addresses))
 
